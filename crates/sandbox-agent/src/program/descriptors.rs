@@ -1,0 +1,65 @@
+//! Closing what must not be inherited.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{
+    Descriptor, RawFd, descriptor::close, directory::Directory, fs, io, limits,
+};
+
+use super::process_files::ProcessFiles;
+
+/// Closes every descriptor but those in `keep`.
+pub(super) fn close_all_but(keep: &mut [RawFd], files: Option<&ProcessFiles>) {
+    keep.sort_unstable();
+    let mut first = 0;
+    for kept in keep.iter().copied().map(RawFd::cast_unsigned).chain([u32::MAX]) {
+        // An empty gap would be an error.
+        if first < kept && io::close_range(first, kept - 1, 0).is_err() {
+            // Before Linux 5.9, or denied by an engine's seccomp profile that is older than the call.
+            close_one_by_one(keep, files);
+            return;
+        }
+        first = kept.saturating_add(1);
+    }
+}
+
+fn close_one_by_one(keep: &[RawFd], files: Option<&ProcessFiles>) {
+    let open = files.and_then(list).unwrap_or_else(|| {
+        let limit = limits::get(limits::RLIMIT_NOFILE).map_or(1 << 16, |limit| limit.soft);
+        (0..RawFd::try_from(limit).unwrap_or(1 << 20)).collect()
+    });
+    for raw in open {
+        if !keep.contains(&raw) {
+            // Not open, which is what is wanted.
+            let _ = close(raw);
+        }
+    }
+}
+
+fn list(files: &ProcessFiles) -> Option<Vec<RawFd>> {
+    let folder = fs::open_at(files, c"self/fd", fs::O_RDONLY | fs::O_DIRECTORY, 0).ok()?;
+    let mut entries = Directory::new(&folder);
+    let mut open = Vec::new();
+    while let Some(entry) = entries.next_entry().ok()? {
+        let raw: RawFd = entry.name.to_str().ok()?.parse().ok()?;
+        if raw != folder.raw() {
+            open.push(raw);
+        }
+    }
+    Some(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_what_is_open() {
+        let files = ProcessFiles::open().unwrap();
+        let (one, other) = io::pipe(fs::O_CLOEXEC).unwrap();
+        let open = list(&files).unwrap();
+        for raw in [one.as_raw(), other.as_raw(), files.raw()] {
+            assert!(open.contains(&raw));
+        }
+    }
+}

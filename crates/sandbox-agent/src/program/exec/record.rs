@@ -1,0 +1,134 @@
+//! What the agent and the supervisor of an execution say to each other, one packet a message.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::process::Wait;
+
+use crate::protocol::{ProtocolError, Reader, Writer};
+
+/// The largest packet in bytes.
+pub(super) const MAX_PACKET: usize = 64;
+
+/// From the agent to a supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) enum Order {
+    /// Send this signal to the main process.
+    Signal(u8),
+    /// Send SIGTERM to the process group of the main process.
+    Terminate,
+    /// Kill the whole tree.
+    Kill,
+}
+
+impl Order {
+    /// The packet's bytes.
+    pub(super) fn encode(self) -> [u8; 2] {
+        match self {
+            Self::Signal(signal) => [0, signal],
+            Self::Terminate => [1, 0],
+            Self::Kill => [2, 0],
+        }
+    }
+
+    /// Reads the packet.
+    pub(super) fn decode(packet: &[u8]) -> Option<Self> {
+        match packet {
+            [0, signal] => Some(Self::Signal(*signal)),
+            [1, 0] => Some(Self::Terminate),
+            [2, 0] => Some(Self::Kill),
+            _ => None,
+        }
+    }
+}
+
+/// From a supervisor to the agent, once, when the tree is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) struct Report {
+    /// How the main process ended; `None` when it still would not after the bound.
+    pub(in crate::program) end: Option<Wait>,
+    /// Whether the main process was still alive when the tree was killed on order.
+    pub(in crate::program) killed: bool,
+    /// Processes that outlived the main process, or the kill order, and were killed.
+    pub(in crate::program) stragglers: u32,
+    /// Processes that were still there at the end of the bound.
+    pub(in crate::program) survivors: u32,
+    /// Processor time of the main process, microseconds.
+    pub(in crate::program) cpu_us: u64,
+    /// Largest resident memory of a process, KiB.
+    pub(in crate::program) max_rss_kib: u64,
+    /// From start to end of the main process, microseconds.
+    pub(in crate::program) wall_us: u64,
+}
+
+impl Report {
+    /// The packet's bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut packet = Writer::new();
+        let (kind, code) = match self.end {
+            Some(Wait::Exited(code)) => (0, code),
+            Some(Wait::Signaled(signal)) => (1, signal),
+            None => (2, 0),
+        };
+        packet.u8(kind).u8(code).bool(self.killed).u32(self.stragglers).u32(self.survivors);
+        packet.u64(self.cpu_us).u64(self.max_rss_kib).u64(self.wall_us);
+        packet.finish()
+    }
+
+    /// Reads the packet.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub(super) fn decode(packet: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(packet);
+        let report = Self {
+            end: match (reader.u8()?, reader.u8()?) {
+                (0, code) => Some(Wait::Exited(code)),
+                (1, signal) => Some(Wait::Signaled(signal)),
+                (2, 0) => None,
+                _ => return Err(ProtocolError::BadValue("end of the main process")),
+            },
+            killed: reader.bool()?,
+            stragglers: reader.u32()?,
+            survivors: reader.u32()?,
+            cpu_us: reader.u64()?,
+            max_rss_kib: reader.u64()?,
+            wall_us: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_read_as_written() {
+        for order in [Order::Signal(15), Order::Terminate, Order::Kill] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        assert_eq!(Order::decode(&[]), None);
+        assert_eq!(Order::decode(&[9, 0]), None);
+        for end in [None, Some(Wait::Exited(255)), Some(Wait::Signaled(9))] {
+            check(end);
+        }
+    }
+
+    fn check(end: Option<Wait>) {
+        let report = Report {
+            end,
+            killed: true,
+            stragglers: 1,
+            survivors: 2,
+            cpu_us: u64::MAX,
+            max_rss_kib: 4,
+            wall_us: 5,
+        };
+        let packet = report.encode();
+        assert!(packet.len() <= MAX_PACKET);
+        assert_eq!(Report::decode(&packet), Ok(report));
+        assert!(Report::decode(&packet[1..]).is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! Finding processes by their lineage, from a procfs of the agent's own process namespace.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use sandbox_freestanding::{
+    Errno, Pid, Result, directory::Directory, fs, io, path::PathBuffer,
+};
+
+use crate::program::process_files::ProcessFiles;
+
+/// A process as procfs shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) struct Process {
+    /// Its number.
+    pub(in crate::program) pid: Pid,
+    /// Its parent's.
+    pub(in crate::program) parent: Pid,
+    /// Whether it has ended and only waits to be reaped.
+    pub(in crate::program) ended: bool,
+}
+
+/// Adds every process that is not in `known` to `processes`.
+///
+/// # Errors
+///
+/// When procfs cannot be listed.
+pub(in crate::program) fn snapshot(
+    files: &ProcessFiles,
+    known: &BTreeSet<Pid>,
+    processes: &mut Vec<Process>,
+) -> Result<()> {
+    // A reader's position belongs to the open file, which supervisors share: each snapshot opens the folder anew.
+    let folder = fs::open_at(files, c".", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0)?;
+    let mut entries = Directory::new(&folder);
+    while let Some(entry) = entries.next_entry()? {
+        let name = entry.name.to_bytes();
+        let Some(pid) = number(name) else { continue };
+        if known.contains(&pid) {
+            continue;
+        }
+        // It may be gone since the folder was read.
+        if let Ok(process) = read_process(files, pid, name) {
+            processes.push(process);
+        }
+    }
+    Ok(())
+}
+
+fn read_process(files: &ProcessFiles, pid: Pid, name: &[u8]) -> Result<Process> {
+    let path = PathBuffer::concat(&[name, b"/stat"])?;
+    let file = fs::open_at(files, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
+    let mut text = [0; 256];
+    let count = io::read(&file, &mut text)?;
+    parse_stat(pid, &text[..count]).ok_or(Errno::EIO)
+}
+
+/// `pid (name) state parent …`, where the name may hold anything, parentheses too.
+fn parse_stat(pid: Pid, text: &[u8]) -> Option<Process> {
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = text[close + 1..].split(|byte| *byte == b' ').skip(1);
+    let state = *fields.next()?.first()?;
+    let parent = number(fields.next()?)?;
+    Some(Process { pid, parent, ended: matches!(state, b'Z' | b'X') })
+}
+
+fn number(digits: &[u8]) -> Option<Pid> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Which of `processes` descend from one of `roots`; those below `pruned`, and they themselves, do not count. The roots
+/// are not part of the answer.
+pub(in crate::program) fn descendants(
+    processes: &[Process],
+    roots: &BTreeSet<Pid>,
+    pruned: &BTreeSet<Pid>,
+) -> Vec<Process> {
+    let mut family = roots.clone();
+    let mut found = Vec::new();
+    // Children mostly have larger numbers than their parents, so that one round finds nearly all; another follows until
+    // one finds nothing.
+    loop {
+        let before = found.len();
+        for process in processes {
+            if family.contains(&process.parent)
+                && !pruned.contains(&process.pid)
+                && family.insert(process.pid)
+            {
+                found.push(*process);
+            }
+        }
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: Pid, parent: Pid) -> Process {
+        Process { pid, parent, ended: false }
+    }
+
+    #[test]
+    fn names_do_not_confuse() {
+        assert_eq!(
+            parse_stat(7, b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
+            Some(Process { pid: 7, parent: 42, ended: false })
+        );
+        assert_eq!(
+            parse_stat(7, b"7 (x) Z 1 7 7"),
+            Some(Process { pid: 7, parent: 1, ended: true })
+        );
+        for text in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) ", b"7 (x) R", b"7 (x) R -1x"] {
+            assert_eq!(parse_stat(7, text), None);
+        }
+    }
+
+    #[test]
+    fn lineage() {
+        let processes =
+            [process(9, 5), process(5, 2), process(2, 1), process(3, 1), process(4, 3)];
+        let pids = |roots: &[Pid], pruned: &[Pid]| {
+            let (roots, pruned) =
+                (roots.iter().copied().collect(), pruned.iter().copied().collect());
+            let mut pids: Vec<Pid> =
+                descendants(&processes, &roots, &pruned).iter().map(|one| one.pid).collect();
+            pids.sort_unstable();
+            pids
+        };
+        assert_eq!(pids(&[1], &[]), [2, 3, 4, 5, 9]);
+        assert_eq!(pids(&[2], &[]), [5, 9]);
+        assert_eq!(pids(&[1], &[2]), [3, 4]);
+        assert_eq!(pids(&[9], &[]), [] as [Pid; 0]);
+    }
+}

@@ -1,0 +1,95 @@
+//! The sandbox's log: the last bytes that its programs wrote, in the order in which they arrived.
+
+use alloc::vec::Vec;
+
+/// A ring of bytes. A position counts the bytes ever written.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    ring: Vec<u8>,
+    capacity: usize,
+    written: u64,
+}
+
+impl Log {
+    /// Keeps the last `capacity` bytes; the memory is taken as they come.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { ring: Vec::new(), capacity, written: 0 }
+    }
+
+    /// Appends bytes.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        let kept = &bytes[bytes.len().saturating_sub(self.capacity)..];
+        self.written += (bytes.len() - kept.len()) as u64;
+        let mut rest = kept;
+        while !rest.is_empty() {
+            let at = self.index(self.written);
+            let count = rest.len().min(self.capacity - at);
+            let (head, tail) = rest.split_at(count);
+            if self.ring.len() < at + count {
+                self.ring.resize(at + count, 0);
+            }
+            self.ring[at..at + count].copy_from_slice(head);
+            self.written += count as u64;
+            rest = tail;
+        }
+    }
+
+    /// The position behind the last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.written
+    }
+
+    /// The position of the oldest byte that is still there.
+    pub(super) fn oldest(&self) -> u64 {
+        self.written.saturating_sub(self.capacity as u64)
+    }
+
+    /// Copies bytes from `position` on, which must not be before [`Log::oldest`], into `buffer`; gives how many.
+    pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
+        let available = usize::try_from(self.written - position).unwrap_or(usize::MAX);
+        let total = available.min(buffer.len());
+        let mut done = 0;
+        while done < total {
+            let at = self.index(position + done as u64);
+            let count = (total - done).min(self.capacity - at);
+            buffer[done..done + count].copy_from_slice(&self.ring[at..at + count]);
+            done += count;
+        }
+        total
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of the capacity")]
+    fn index(&self, position: u64) -> usize {
+        (position % self.capacity as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn keeps_the_last_bytes() {
+        for capacity in [1, 2, 7, 64] {
+            let (mut log, mut all) = (Log::new(capacity), Vec::new());
+            for round in 0..200usize {
+                let bytes: Vec<u8> = (0..round % 11).map(|n| (round * 13 + n) as u8).collect();
+                log.append(&bytes);
+                all.extend_from_slice(&bytes);
+                assert_eq!(log.end(), all.len() as u64);
+                let mut kept = vec![0; 100];
+                let count = log.read(log.oldest(), &mut kept);
+                assert_eq!(&kept[..count], &all[all.len().saturating_sub(capacity)..]);
+            }
+        }
+    }
+
+    #[test]
+    fn may_keep_nothing() {
+        let mut log = Log::new(0);
+        log.append(b"gone");
+        assert_eq!((log.oldest(), log.end()), (4, 4));
+        assert_eq!(log.read(4, &mut [0; 4]), 0);
+    }
+}

@@ -1,0 +1,48 @@
+//! Making programs, not their agent, the out-of-memory killer's choice.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{Fd, Result, fs, io};
+
+/// The agent's `oom_score_adj`, open for writing.
+///
+/// A child inherits the value, and cannot write its own: the files of a process that cannot be dumped belong to root of
+/// the initial user namespace. So the agent raises its own value for the moment in which it makes the child. Everybody
+/// may lower the value again to what a privileged process set last.
+#[derive(Debug)]
+pub(super) struct OomScore {
+    file: Fd,
+    usual: Vec<u8>,
+}
+
+impl OomScore {
+    /// Opens the file and tries whether the value can be raised and lowered again. Needs a process that is still
+    /// dumpable, and has no `CAP_SYS_RESOURCE` any more (whose holder cannot go back).
+    ///
+    /// # Errors
+    ///
+    /// What `open`, `read` and `write` report, such as `ENOENT` without a procfs.
+    pub(super) fn open() -> Result<Self> {
+        let file = fs::open(c"/proc/self/oom_score_adj", fs::O_RDWR | fs::O_CLOEXEC, 0)?;
+        let mut text = [0; 16];
+        let count = io::read(&file, &mut text)?;
+        let score = Self { file, usual: text[..count].trim_ascii().to_vec() };
+        score.set(b"1000")?;
+        score.set(&score.usual)?;
+        Ok(score)
+    }
+
+    /// Runs `make` with the highest value, so that the process it makes keeps it.
+    pub(super) fn raised<T>(&self, make: impl FnOnce() -> T) -> T {
+        // Both were tried when the file was opened. Should one fail later, then the agent is as likely a victim as its
+        // children are, which the host would see as the end of the stream.
+        let _ = self.set(b"1000");
+        let made = make();
+        let _ = self.set(&self.usual);
+        made
+    }
+
+    fn set(&self, value: &[u8]) -> Result<()> {
+        io::write_at(&self.file, value, 0).map(drop)
+    }
+}

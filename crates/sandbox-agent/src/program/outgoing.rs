@@ -1,0 +1,167 @@
+//! What waits to be written to the host.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{Errno, Fd, RawFd, Result, io};
+
+use crate::protocol::{HEADER_LEN, Header, Kind, MAX_PAYLOAD};
+
+/// Above this many waiting bytes no pipe of a program is read any more.
+pub(super) const HIGH_WATER: usize = 1024 * 1024;
+
+/// Above this many waiting bytes nothing is read from the host either: it floods requests and does not take the answers.
+pub(super) const FLOODED: usize = 4 * HIGH_WATER;
+
+/// A queue of frames. Bytes behind `end` are initialised and free, so that a pipe can be read straight into its frame.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Outgoing {
+    /// How many bytes wait.
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether pipes of programs may still be read.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() < HIGH_WATER
+    }
+
+    /// Appends a message of at most [`MAX_PAYLOAD`] bytes; everything but data of programs is far below that.
+    pub(super) fn message(&mut self, stream: u32, kind: Kind, message: &[u8]) {
+        let mut rest = message;
+        while rest.len() > MAX_PAYLOAD {
+            let (head, tail) = rest.split_at(MAX_PAYLOAD);
+            self.frame(stream, kind, true, head);
+            rest = tail;
+        }
+        self.frame(stream, kind, false, rest);
+    }
+
+    fn frame(&mut self, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
+        let header = Header { stream, kind, more, length: payload.len() }.encode();
+        let free = self.reserve(HEADER_LEN + payload.len());
+        free[..HEADER_LEN].copy_from_slice(&header);
+        free[HEADER_LEN..].copy_from_slice(payload);
+        self.end += HEADER_LEN + payload.len();
+    }
+
+    /// Appends a frame whose payload `fill` writes into the buffer it is given; `fill` says how many bytes it wrote, and
+    /// 0 makes no frame. Gives the payload.
+    pub(super) fn data(
+        &mut self,
+        stream: u32,
+        kind: Kind,
+        limit: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize>,
+    ) -> Result<&[u8]> {
+        let limit = limit.min(MAX_PAYLOAD);
+        let free = self.reserve(HEADER_LEN + limit);
+        let length = fill(&mut free[HEADER_LEN..])?.min(limit);
+        if length == 0 {
+            return Ok(&[]);
+        }
+        let header = Header { stream, kind, more: false, length }.encode();
+        free[..HEADER_LEN].copy_from_slice(&header);
+        let payload = self.end + HEADER_LEN;
+        self.end = payload + length;
+        Ok(&self.bytes[payload..self.end])
+    }
+
+    fn reserve(&mut self, count: usize) -> &mut [u8] {
+        if self.end + count > self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end + count > self.bytes.len() {
+            self.bytes.resize((self.end + count).next_power_of_two(), 0);
+        }
+        &mut self.bytes[self.end..self.end + count]
+    }
+
+    /// Writes what the stream takes without waiting.
+    ///
+    /// # Errors
+    ///
+    /// What `write` reports: the other side is gone.
+    pub(super) fn write_to(&mut self, stream: RawFd) -> Result<()> {
+        while !self.is_empty() {
+            match io::write(stream, &self.bytes[self.start..self.end]) {
+                Ok(count) => self.start += count,
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+}
+
+/// Writes as much of `bytes` as a pipe takes without waiting.
+///
+/// # Errors
+///
+/// What `write` reports but for `EAGAIN`.
+pub(super) fn write_some(pipe: &Fd, bytes: &[u8]) -> Result<usize> {
+    match io::write(pipe, bytes) {
+        Err(Errno::EAGAIN) => Ok(0),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::FrameBuffer;
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let mut outgoing = Outgoing::default();
+        let (mut reader, mut expected) = (FrameBuffer::new(), Vec::new());
+        let (read_end, write_end) = io::pipe(sandbox_freestanding::fs::O_NONBLOCK).unwrap();
+        for round in 0..2000usize {
+            let payload = alloc::vec![round as u8; round * 7 % 5000];
+            outgoing.message(1, Kind::Pong, &payload);
+            expected.push(payload.clone());
+            let data = outgoing.data(1, Kind::Stdout, payload.len(), |buffer| {
+                buffer.copy_from_slice(&payload);
+                Ok(buffer.len())
+            });
+            assert_eq!(data.unwrap(), payload);
+            if !payload.is_empty() {
+                expected.push(payload);
+            }
+            outgoing.write_to(write_end.as_raw()).unwrap();
+            let mut chunk = [0; 9000];
+            if let Ok(count) = io::read(&read_end, &mut chunk) {
+                reader.extend(&chunk[..count]);
+            }
+        }
+        while reader.len() > 0 || !outgoing.is_empty() {
+            let mut chunk = [0; 60000];
+            if let Ok(count) = io::read(&read_end, &mut chunk) {
+                reader.extend(&chunk[..count]);
+            }
+            while let Some(frame) = reader.next_frame().unwrap() {
+                assert_eq!(frame.payload, expected.remove(0));
+            }
+            outgoing.write_to(write_end.as_raw()).unwrap();
+        }
+        assert!(expected.is_empty());
+    }
+}

@@ -1,0 +1,58 @@
+//! A procfs of the agent's own process namespace.
+
+use sandbox_freestanding::{
+    Descriptor, Errno, Fd, RawFd, Result, fs, process,
+    stat::{PROC_SUPER_MAGIC, file_system_of},
+};
+
+/// An open procfs. It may be one that is mounted nowhere, so that it is there even where the sandbox shows none.
+#[derive(Debug)]
+pub(super) struct ProcessFiles(Fd);
+
+impl ProcessFiles {
+    /// Takes over an open folder that is the root of a procfs.
+    ///
+    /// # Errors
+    ///
+    /// `EXDEV` when it is no procfs, or one of another process namespace: numbers in it would name other processes.
+    pub(super) fn new(folder: Fd) -> Result<Self> {
+        if file_system_of(&folder)?.magic != PROC_SUPER_MAGIC {
+            return Err(Errno::EXDEV);
+        }
+        let mut buffer = [0; 20];
+        let itself = fs::read_link(&folder, c"self", &mut buffer)?;
+        let mut digits = [0; 20];
+        let number = u64::from(process::current().0.unsigned_abs());
+        if itself != sandbox_freestanding::path::decimal(number, &mut digits) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(Self(folder))
+    }
+
+    /// Opens what is mounted on `/proc`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProcessFiles::new`], and what `open` reports.
+    pub(super) fn open() -> Result<Self> {
+        Self::new(fs::open(c"/proc", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0)?)
+    }
+}
+
+impl Descriptor for ProcessFiles {
+    fn raw(&self) -> RawFd {
+        self.0.as_raw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_procfs_is_taken() {
+        ProcessFiles::open().unwrap();
+        let other = fs::open(c"/", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0).unwrap();
+        assert_eq!(ProcessFiles::new(other).unwrap_err(), Errno::EXDEV);
+    }
+}

@@ -1,0 +1,159 @@
+//! Frames: eight bytes of header, then at most [`MAX_PAYLOAD`] bytes.
+//!
+//! ```text
+//! 0        4      5       6        8
+//! | stream | kind | flags | length | payload …
+//! ```
+//!
+//! All integers are little-endian.
+
+use alloc::vec::Vec;
+
+use super::{Kind, ProtocolError};
+
+/// Size of a frame's header in bytes.
+pub const HEADER_LEN: usize = 8;
+
+/// The largest frame in bytes, header included.
+pub const MAX_FRAME: usize = 64 * 1024;
+
+/// The largest payload of a frame in bytes.
+pub const MAX_PAYLOAD: usize = MAX_FRAME - HEADER_LEN;
+
+/// Set in a frame whose message goes on in the next frame of the same stream and kind.
+pub const FLAG_MORE: u8 = 1;
+
+/// The header of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// 0 for the connection, else the execution that the frame belongs to.
+    pub stream: u32,
+    /// What the payload is.
+    pub kind: Kind,
+    /// Whether the message goes on in the next frame.
+    pub more: bool,
+    /// Bytes of payload that follow.
+    pub length: usize,
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::UnknownKind`], [`ProtocolError::BadValue`] for unknown flags and
+    /// [`ProtocolError::TooLarge`] for a payload above [`MAX_PAYLOAD`].
+    pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Self, ProtocolError> {
+        let [s0, s1, s2, s3, kind, flags, l0, l1] = *bytes;
+        if flags & !FLAG_MORE != 0 {
+            return Err(ProtocolError::BadValue("flags"));
+        }
+        let length = usize::from(u16::from_le_bytes([l0, l1]));
+        if length > MAX_PAYLOAD {
+            return Err(ProtocolError::TooLarge("frame"));
+        }
+        Ok(Self {
+            stream: u32::from_le_bytes([s0, s1, s2, s3]),
+            kind: Kind::from_byte(kind)?,
+            more: flags & FLAG_MORE != 0,
+            length,
+        })
+    }
+
+    /// The header's bytes.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a payload is below 64 KiB")]
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        debug_assert!(self.length <= MAX_PAYLOAD);
+        let [s0, s1, s2, s3] = self.stream.to_le_bytes();
+        let [l0, l1] = (self.length as u16).to_le_bytes();
+        [s0, s1, s2, s3, self.kind as u8, if self.more { FLAG_MORE } else { 0 }, l0, l1]
+    }
+}
+
+/// One frame, its payload borrowed from the buffer it was read into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The header.
+    pub header: Header,
+    /// The payload, `header.length` bytes.
+    pub payload: &'a [u8],
+}
+
+/// Appends one frame to `out`.
+///
+/// # Panics
+///
+/// When `payload` is larger than [`MAX_PAYLOAD`]: callers cut data before ([`encode_message`] does).
+pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
+    assert!(payload.len() <= MAX_PAYLOAD, "a frame's payload is at most {MAX_PAYLOAD} bytes");
+    out.extend_from_slice(&Header { stream, kind, more, length: payload.len() }.encode());
+    out.extend_from_slice(payload);
+}
+
+/// Appends a message to `out`, in as many frames as it needs.
+pub fn encode_message(out: &mut Vec<u8>, stream: u32, kind: Kind, message: &[u8]) {
+    let mut rest = message;
+    while rest.len() > MAX_PAYLOAD {
+        let (head, tail) = rest.split_at(MAX_PAYLOAD);
+        encode_frame(out, stream, kind, true, head);
+        rest = tail;
+    }
+    encode_frame(out, stream, kind, false, rest);
+}
+
+/// Bytes as they came, handed out frame by frame. It holds at most what its owner puts in; the owner reads at most
+/// [`MAX_FRAME`] ahead.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl FrameBuffer {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds bytes as they came from the stream.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.start > 0 && (self.start == self.bytes.len() || self.start >= MAX_FRAME) {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// How many bytes wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The next whole frame, or `None` until more bytes have come.
+    ///
+    /// # Errors
+    ///
+    /// As [`Header::decode`]; the buffer is of no use afterwards.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ProtocolError> {
+        let Some(head) = self.bytes[self.start..].first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let header = Header::decode(head)?;
+        let end = self.start + HEADER_LEN + header.length;
+        if end > self.bytes.len() {
+            return Ok(None);
+        }
+        let payload = self.start + HEADER_LEN;
+        self.start = end;
+        Ok(Some(Frame { header, payload: &self.bytes[payload..end] }))
+    }
+}

@@ -1,0 +1,178 @@
+//! The kinds of frames, and the joining of a message that came in several.
+
+use alloc::vec::Vec;
+
+use super::{Header, MAX_MESSAGE, ProtocolError, Reader, Writer};
+
+/// What a frame carries. Kinds below 0x80 are the host's, the others the agent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Host, stream 0, the first message of a local sandbox: [`super::Setup`].
+    Setup = 0x01,
+    /// Host, stream 0: the id maps that [`Kind::NeedMaps`] asked for are written.
+    Mapped = 0x02,
+    /// Host, stream 0: [`super::Settings`].
+    Hello = 0x03,
+    /// Host, stream 0: anything, sent back as [`Kind::Pong`]; keeps the lease.
+    Ping = 0x04,
+    /// Host, stream 0: end every execution with SIGTERM, after the grace (`u32` milliseconds) with SIGKILL, then answer
+    /// [`Kind::Stopped`] and end.
+    Stop = 0x05,
+    /// Host, a new stream: [`super::ExecRequest`].
+    Exec = 0x10,
+    /// Host: bytes for the program's standard input.
+    Stdin = 0x11,
+    /// Host: no more standard input follows.
+    StdinEnd = 0x12,
+    /// Host: send this signal (`u32`) to the main process alone; a program that already ended is no error.
+    Signal = 0x13,
+    /// Host: kill the whole tree of this execution.
+    Kill = 0x14,
+    /// Host, a new stream: send the last `u32` bytes of the log as [`Kind::Stdout`], then [`Kind::Exited`].
+    Logs = 0x15,
+    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`).
+    Credit = 0x16,
+    /// Agent, stream 0: the agent sits in its user namespace and waits for [`Kind::Mapped`].
+    NeedMaps = 0x81,
+    /// Agent, stream 0: [`super::Welcome`].
+    Welcome = 0x82,
+    /// Agent, stream 0: the payload of a [`Kind::Ping`].
+    Pong = 0x83,
+    /// Agent, stream 0: every execution has ended; the agent ends now.
+    Stopped = 0x84,
+    /// Agent: the program runs; its process id inside of the sandbox (`u32`).
+    Started = 0x90,
+    /// Agent: bytes of standard output.
+    Stdout = 0x91,
+    /// Agent: bytes of standard error.
+    Stderr = 0x92,
+    /// Agent, last of its stream: [`super::ExitReport`].
+    Exited = 0x93,
+    /// Agent, last of its stream (or of the connection, on stream 0): [`super::Failure`].
+    Failed = 0x94,
+}
+
+impl Kind {
+    /// The kind of a frame's byte.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::UnknownKind`].
+    pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
+        const ALL: [Kind; 21] = [
+            Kind::Setup,
+            Kind::Mapped,
+            Kind::Hello,
+            Kind::Ping,
+            Kind::Stop,
+            Kind::Exec,
+            Kind::Stdin,
+            Kind::StdinEnd,
+            Kind::Signal,
+            Kind::Kill,
+            Kind::Logs,
+            Kind::Credit,
+            Kind::NeedMaps,
+            Kind::Welcome,
+            Kind::Pong,
+            Kind::Stopped,
+            Kind::Started,
+            Kind::Stdout,
+            Kind::Stderr,
+            Kind::Exited,
+            Kind::Failed,
+        ];
+        ALL.into_iter().find(|kind| *kind as u8 == byte).ok_or(ProtocolError::UnknownKind(byte))
+    }
+}
+
+/// A flow-controlled direction of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Channel {
+    /// Host to program.
+    Stdin = 0,
+    /// Program to host.
+    Stdout = 1,
+    /// Program to host.
+    Stderr = 2,
+}
+
+impl Channel {
+    /// A [`Kind::Credit`] message for this channel.
+    #[must_use]
+    pub fn credit(self, bytes: u32) -> Vec<u8> {
+        let mut message = Writer::new();
+        message.u8(self as u8).u32(bytes);
+        message.finish()
+    }
+
+    /// Reads a [`Kind::Credit`] message.
+    ///
+    /// # Errors
+    ///
+    /// When the channel is unknown or the message has another length.
+    pub fn read_credit(message: &[u8]) -> Result<(Self, u32), ProtocolError> {
+        let mut reader = Reader::new(message);
+        let channel = match reader.u8()? {
+            0 => Self::Stdin,
+            1 => Self::Stdout,
+            2 => Self::Stderr,
+            _ => return Err(ProtocolError::BadValue("channel")),
+        };
+        let bytes = reader.u32()?;
+        reader.end()?;
+        Ok((channel, bytes))
+    }
+}
+
+/// Joins the frames of one message at a time. A message in several frames is not interleaved with others: its sender
+/// writes the frames in one go.
+#[derive(Debug, Default)]
+pub struct MessageAssembler {
+    partial: Vec<u8>,
+    open: Option<(u32, Kind)>,
+}
+
+impl MessageAssembler {
+    /// Nothing read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next frame; gives the whole message once its last frame is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Unexpected`] when another message starts in the middle of one, and
+    /// [`ProtocolError::TooLarge`] above [`MAX_MESSAGE`].
+    pub fn push<'a>(
+        &'a mut self,
+        header: Header,
+        payload: &'a [u8],
+    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+        match self.open {
+            None if !header.more => return Ok(Some(payload)),
+            None => {
+                self.partial.clear();
+                self.open = Some((header.stream, header.kind));
+            }
+            Some(open) if open != (header.stream, header.kind) => {
+                return Err(ProtocolError::Unexpected("frame in the middle of a message"));
+            }
+            Some(_) => {}
+        }
+        if self.partial.len() + payload.len() > MAX_MESSAGE {
+            return Err(ProtocolError::TooLarge("message"));
+        }
+        self.partial.extend_from_slice(payload);
+        if header.more {
+            return Ok(None);
+        }
+        self.open = None;
+        Ok(Some(&self.partial))
+    }
+}

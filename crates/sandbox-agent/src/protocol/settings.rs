@@ -1,0 +1,191 @@
+//! What the first message of a connection sets for the whole sandbox, and the agent's answer.
+
+use alloc::vec::Vec;
+
+use super::{ProtocolError, Reader, VERSION, Writer};
+
+/// A resource limit of every execution, as `setrlimit` takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// The `RLIMIT_*` number.
+    pub resource: u32,
+    /// Soft and hard limit alike; where the hard limit of the agent is lower already, that one stays.
+    pub value: u64,
+}
+
+/// One path of a Landlock rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandlockPath {
+    /// A path inside of the sandbox; a missing one is passed over (the rule would grant nothing).
+    pub path: Vec<u8>,
+    /// The `LANDLOCK_ACCESS_FS_*` bits that it grants below.
+    pub access: u64,
+}
+
+/// A Landlock domain, as the host lowered it for the sandbox's kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LandlockRules {
+    /// `handled_access_fs`.
+    pub handled_fs: u64,
+    /// `handled_access_net`.
+    pub handled_net: u64,
+    /// `scoped`.
+    pub scoped: u64,
+    /// What is granted.
+    pub paths: Vec<LandlockPath>,
+}
+
+/// What every execution is confined by, in the order in which the agent applies it: limits, identity and capabilities,
+/// `no_new_privs` (always), Landlock, seccomp.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// User and group of the code when it is not the agent's own (split mode); `None` keeps the agent's (shared mode).
+    pub identity: Option<(u32, u32)>,
+    /// Resource limits.
+    pub limits: Vec<Limit>,
+    /// The Landlock domain, where the kernel has it.
+    pub landlock: Option<LandlockRules>,
+    /// A seccomp program: `struct sock_filter` records of 8 bytes, as this machine's kernel takes them; empty for none.
+    pub seccomp: Vec<u8>,
+    /// Install a second, notifying filter that lets the first `execve` through and refuses every later one with EPERM.
+    pub exec_once: bool,
+    /// The file mode creation mask.
+    pub umask: u32,
+}
+
+/// The host's first message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What a later client must show.
+    pub key: [u8; 32],
+    /// Milliseconds without a frame from the host after which the agent ends everything; 0 for never.
+    pub lease_ms: u64,
+    /// Whether the agent ends everything when the stream that it was started with ends.
+    pub owned: bool,
+    /// How many bytes of output the agent's log keeps.
+    pub log_bytes: u32,
+    /// Working folder of executions that name none.
+    pub workdir: Vec<u8>,
+    /// Folders the agent makes, owned by the code's identity, before it answers (missing parents too, mode 0755).
+    pub make_dirs: Vec<Vec<u8>>,
+    /// What confines executions.
+    pub confinement: Confinement,
+}
+
+/// The agent's answer to [`Settings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    /// Whether code runs under another identity than the agent's.
+    pub split: bool,
+    /// The Landlock ABI that the agent sees, 0 without.
+    pub landlock_abi: u32,
+    /// Whether the agent's capabilities were reduced to what it needs.
+    pub capabilities: u64,
+}
+
+impl Settings {
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut message = Writer::new();
+        message.u16(VERSION).bytes(&self.key).u64(self.lease_ms).bool(self.owned);
+        message.u32(self.log_bytes).bytes(&self.workdir);
+        message.list(&self.make_dirs, |message, path| {
+            message.bytes(path);
+        });
+        let confinement = &self.confinement;
+        match confinement.identity {
+            None => message.bool(false),
+            Some((user, group)) => message.bool(true).u32(user).u32(group),
+        };
+        message.list(&confinement.limits, |message, limit| {
+            message.u32(limit.resource).u64(limit.value);
+        });
+        match &confinement.landlock {
+            None => {
+                message.bool(false);
+            }
+            Some(rules) => {
+                message.bool(true).u64(rules.handled_fs).u64(rules.handled_net).u64(rules.scoped);
+                message.list(&rules.paths, |message, rule| {
+                    message.bytes(&rule.path).u64(rule.access);
+                });
+            }
+        }
+        message.bytes(&confinement.seccomp).bool(confinement.exec_once).u32(confinement.umask);
+        message.finish()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(message);
+        let version = reader.u16()?;
+        if version != VERSION {
+            return Err(ProtocolError::Version(version));
+        }
+        let key = reader.bytes()?.try_into().map_err(|_| ProtocolError::BadValue("key"))?;
+        let lease_ms = reader.u64()?;
+        let owned = reader.bool()?;
+        let log_bytes = reader.u32()?;
+        let workdir = reader.bytes()?.to_vec();
+        let make_dirs = super::exec::byte_list(&mut reader)?;
+        let identity = if reader.bool()? { Some((reader.u32()?, reader.u32()?)) } else { None };
+        let limits =
+            reader.list(|reader| Ok(Limit { resource: reader.u32()?, value: reader.u64()? }))?;
+        let landlock = if reader.bool()? {
+            Some(LandlockRules {
+                handled_fs: reader.u64()?,
+                handled_net: reader.u64()?,
+                scoped: reader.u64()?,
+                paths: reader.list(|reader| {
+                    Ok(LandlockPath { path: reader.bytes()?.to_vec(), access: reader.u64()? })
+                })?,
+            })
+        } else {
+            None
+        };
+        let seccomp = reader.bytes()?.to_vec();
+        if seccomp.len() % 8 != 0 {
+            return Err(ProtocolError::BadValue("seccomp program"));
+        }
+        let exec_once = reader.bool()?;
+        let umask = reader.u32()?;
+        reader.end()?;
+        let confinement = Confinement { identity, limits, landlock, seccomp, exec_once, umask };
+        Ok(Self { key, lease_ms, owned, log_bytes, workdir, make_dirs, confinement })
+    }
+}
+
+impl Welcome {
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut message = Writer::new();
+        message.u16(VERSION).bool(self.split).u32(self.landlock_abi).u64(self.capabilities);
+        message.finish()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(message);
+        let version = reader.u16()?;
+        if version != VERSION {
+            return Err(ProtocolError::Version(version));
+        }
+        let welcome = Self {
+            split: reader.bool()?,
+            landlock_abi: reader.u32()?,
+            capabilities: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(welcome)
+    }
+}

@@ -1,0 +1,160 @@
+//! Failures of the command and the sandbox, as one line or one JSON object.
+
+use std::fmt;
+
+use sandbox::{Enforcement, Error, ErrorKind, Unmet};
+use serde::Serialize;
+
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::say;
+
+/// What a subcommand ends with.
+pub type Outcome = Result<Exit, Failure>;
+
+/// Why there is no result.
+#[derive(Debug)]
+pub struct Failure {
+    kind: &'static str,
+    message: String,
+    fix: Option<String>,
+    unmet: Vec<Unmet>,
+    backend: Option<String>,
+    exit: Exit,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    kind: &'a str,
+    message: &'a str,
+    fix: Option<&'a str>,
+    backend: Option<&'a str>,
+    unmet: &'a [Unmet],
+}
+
+impl Failure {
+    fn new(kind: &'static str, message: String, fix: Option<String>, exit: Exit) -> Self {
+        Self { kind, message, fix, unmet: Vec::new(), backend: None, exit }
+    }
+
+    /// A command line that means nothing.
+    pub fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let line = said.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let message = line.strip_prefix("error: ").unwrap_or(&line).to_owned();
+        Self::new("usage", message, Some("see sandbox --help, sandbox run --help".into()), Exit::FAILED)
+    }
+
+    /// A value of the command line that cannot be used.
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::new("usage", message.into(), None, Exit::FAILED)
+    }
+
+    /// The host's operating system refused something.
+    pub fn io(message: impl Into<String>, error: &std::io::Error) -> Self {
+        Self::new("io", format!("{}: {error}", message.into()), None, Exit::FAILED)
+    }
+
+    /// Nobody reads the output.
+    pub fn broken_pipe() -> Self {
+        Self::new("io", "standard output is closed".into(), None, Exit::BROKEN_PIPE)
+    }
+
+    /// A signal asked for the end.
+    pub fn interrupted(signal: i32) -> Self {
+        Self::new("interrupted", format!("ended by signal {signal}"), None, Exit::signal(signal))
+    }
+
+    /// The same with what the user can do.
+    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// Tells it, and with which code to end.
+    pub fn report(&self, format: Format) -> Exit {
+        match format {
+            // There is nobody to read it.
+            _ if self.exit == Exit::BROKEN_PIPE => {}
+            Format::Json => {
+                if output::print_json(&self.document()).is_err() {
+                    say(self);
+                }
+            }
+            Format::Text if self.unmet.is_empty() => say(self),
+            Format::Text => self.say_what_is_not_enforced(),
+        }
+        self.exit
+    }
+
+    fn document(&self) -> impl Serialize {
+        Document {
+            error: ErrorObject {
+                kind: self.kind,
+                message: &self.message,
+                fix: self.fix.as_deref(),
+                backend: self.backend.as_deref(),
+                unmet: &self.unmet,
+            },
+        }
+    }
+
+    fn say_what_is_not_enforced(&self) {
+        let tier = self.backend.as_deref().unwrap_or("this backend");
+        for unmet in &self.unmet {
+            let capability = unmet.demand.capability;
+            let flag = match unmet.enforcement {
+                Enforcement::Partial { .. } => "--allow-partial",
+                _ => "--allow-unenforced",
+            };
+            say(escape(&format!(
+                "refused: {tier} cannot guarantee {capability} = {}: {} ({flag} {capability} accepts that)",
+                unmet.demand.value, unmet.enforcement
+            )));
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape(&self.message))?;
+        match &self.fix {
+            Some(fix) => write!(f, " (fix: {})", escape(fix)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let mut message = format!("{} failed", error.operation());
+        if let Some(backend) = error.backend() {
+            message += &format!(" on {backend}");
+        }
+        message += &format!(": {}", error.context());
+        if let Some(source) = std::error::Error::source(&error) {
+            message += &format!(": {source}");
+        }
+        Self {
+            kind: error.kind().as_str(),
+            message,
+            fix: error.fix().map(str::to_owned),
+            unmet: error.unmet().to_vec(),
+            backend: error.backend().map(str::to_owned),
+            exit: Exit::of_error(error.kind()),
+        }
+    }
+}
+
+/// A value of the command line that the library refused: without the operation, which the option's name says better.
+pub fn bad_option(option: &str, error: &Error) -> Failure {
+    debug_assert!(matches!(error.kind(), ErrorKind::InvalidSpec | ErrorKind::InvalidPolicy));
+    Failure::argument(format!("{option}: {}", error.context()))
+}

@@ -1,0 +1,53 @@
+//! The `sandbox` command.
+
+mod arguments;
+mod commands;
+mod escape;
+mod exit;
+mod failure;
+mod options;
+mod output;
+mod table;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+use exit::Exit;
+use failure::{Failure, Outcome};
+use output::Format;
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let (format, outcome) = match Arguments::try_parse_from(&arguments) {
+        Ok(parsed) => (parsed.command.format(), dispatch(parsed.command)),
+        Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
+        Err(error) => (Format::guess(&arguments), Err(Failure::usage(&error))),
+    };
+    let exit = outcome.unwrap_or_else(|failure| failure.report(format));
+    // Not a return: a thread may still wait for standard input, and nobody waits for it.
+    std::process::exit(exit.code().into());
+}
+
+fn dispatch(command: Command) -> Outcome {
+    match command {
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Matrix(arguments) => commands::matrix::run(&arguments),
+        Command::Policy(arguments) => commands::policy::run(&arguments.command),
+    }
+}
+
+fn print_help(help: &clap::Error) -> Outcome {
+    output::print(&help.render().to_string())?;
+    Ok(Exit::SUCCESS)
+}
+
+/// Writes one of the command's own lines to standard error.
+fn say(line: impl std::fmt::Display) {
+    // Where standard error is closed there is nobody left to tell.
+    let _ = writeln!(std::io::stderr(), "sandbox: {line}");
+}

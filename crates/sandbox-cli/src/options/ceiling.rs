@@ -1,0 +1,207 @@
+//! A policy that options fill in, and the policy file that they may not exceed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sandbox::policy::PolicyFile;
+use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, Workspace};
+
+use super::paths::beneath;
+use crate::failure::Failure;
+
+/// A policy that options fill in. Where it came from a file, an option sets what the file leaves open and narrows what it sets;
+/// more than the file allows is refused. The lists of what need not be enforced loosen the gate: they are the file's alone.
+#[derive(Debug)]
+pub struct Ceiling {
+    policy: CapabilityPolicy,
+    file: Option<(PathBuf, PolicyFile)>,
+}
+
+/// A limit as people write it.
+pub trait Written {
+    /// As it is written in an option.
+    fn written(&self) -> String;
+}
+
+macro_rules! written_as_displayed {
+    ($($limit:ty),*) => {
+        $(impl Written for $limit {
+            fn written(&self) -> String {
+                self.to_string()
+            }
+        })*
+    };
+}
+
+written_as_displayed!(ByteSize, Cpus, u32);
+
+impl Written for Duration {
+    fn written(&self) -> String {
+        humantime::format_duration(*self).to_string()
+    }
+}
+
+impl Ceiling {
+    /// A policy without a file behind it: options set what they like.
+    pub fn open(policy: CapabilityPolicy) -> Self {
+        Self { policy, file: None }
+    }
+
+    /// The policy of a file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let file = read_policy_file(path)?;
+        let policy = file.resolve().map_err(|error| in_file(path, &error))?;
+        Ok(Self { policy, file: Some((path.to_owned(), file)) })
+    }
+
+    /// The policy with what the options said.
+    pub fn into_policy(self) -> CapabilityPolicy {
+        self.policy
+    }
+
+    /// Sets or lowers a limit.
+    pub fn limit<T: PartialOrd + Copy + Written>(
+        &mut self,
+        option: &str,
+        asked: Option<T>,
+        field: impl Fn(&mut CapabilityPolicy) -> &mut Option<T>,
+    ) -> Result<(), Failure> {
+        let Some(asked) = asked else { return Ok(()) };
+        let field = field(&mut self.policy);
+        if let (Some(allowed), Some((path, _))) = (&field, &self.file)
+            && asked > *allowed
+        {
+            return Err(exceeded(path, format!("{option} {}", asked.written()), allowed.written()));
+        }
+        *field = Some(asked);
+        Ok(())
+    }
+
+    /// Sets or narrows what can be read.
+    pub fn read_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), Failure> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let (Some(roots), Some((path, _))) = (&self.policy.filesystem_read_roots, &self.file) {
+            let allowed = roots.iter().chain(self.policy.filesystem_write_roots.iter().flatten()).collect::<Vec<_>>();
+            all_beneath(path, "--read", &asked, &allowed)?;
+        }
+        self.policy.filesystem_read_roots = Some(asked);
+        Ok(())
+    }
+
+    /// Sets or narrows what can be written.
+    pub fn write_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), Failure> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let (Some(roots), Some((path, _))) = (&self.policy.filesystem_write_roots, &self.file) {
+            all_beneath(path, "--write", &asked, &roots.iter().collect::<Vec<_>>())?;
+        }
+        self.policy.filesystem_write_roots = Some(asked);
+        Ok(())
+    }
+
+    /// Checks that a workspace shows no more of the host than the file's roots.
+    pub fn workspace(&self, workspace: &Workspace) -> Result<(), Failure> {
+        let Some((path, _)) = &self.file else { return Ok(()) };
+        let asked = std::slice::from_ref(&workspace.path);
+        let write = self.policy.filesystem_write_roots.as_ref();
+        match (&self.policy.filesystem_read_roots, write) {
+            (_, Some(write)) if !workspace.read_only => {
+                all_beneath(path, "--workspace", asked, &write.iter().collect::<Vec<_>>())
+            }
+            (Some(read), write) if workspace.read_only => {
+                let allowed = read.iter().chain(write.into_iter().flatten()).collect::<Vec<_>>();
+                all_beneath(path, "--workspace", asked, &allowed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets or narrows what may be exported.
+    pub fn export_paths(&mut self, asked: Vec<String>) -> Result<(), Failure> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let Some((path, PolicyFile { artifact_export_paths: Some(allowed), .. })) = &self.file
+            && let Some(more) = asked.iter().find(|asked| !allowed.iter().any(|allowed| covers(allowed, asked)))
+        {
+            return Err(exceeded(path, format!("--artifact {more}"), list(allowed)));
+        }
+        self.policy.artifact_export_paths = asked;
+        Ok(())
+    }
+
+    /// Adds to what need not be enforced.
+    pub fn accept(
+        &mut self,
+        option: &str,
+        asked: &[Capability],
+        field: impl Fn(&mut CapabilityPolicy) -> &mut Vec<Capability>,
+    ) -> Result<(), Failure> {
+        let field = field(&mut self.policy);
+        for capability in asked {
+            if field.contains(capability) {
+                continue;
+            }
+            if let Some((path, _)) = &self.file {
+                return Err(exceeded(path, format!("{option} {capability}"), list(field)));
+            }
+            field.push(*capability);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a policy file: JSON where its name ends so, else TOML.
+pub fn read_policy_file(path: &Path) -> Result<PolicyFile, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::io(format!("policy file {}", path.display()), &error))?;
+    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let file = if is_json { PolicyFile::from_json(&text) } else { PolicyFile::from_toml(&text) };
+    file.map_err(|error| in_file(path, &error))
+}
+
+/// The same error with the file's name.
+pub fn in_file(path: &Path, error: &Error) -> Failure {
+    Error::new(error.kind(), "read policy", format!("{}: {}", path.display(), error.context())).into()
+}
+
+/// Whether a path of the sandbox that may be exported contains another one. Patterns contain themselves, and `/a/**` everything
+/// below `/a`.
+fn covers(allowed: &str, asked: &str) -> bool {
+    let folder = allowed.strip_suffix("/**").unwrap_or(allowed);
+    let is_literal = !folder.contains(['*', '?', '[', '{']);
+    allowed == asked || (is_literal && asked.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+}
+
+fn all_beneath(file: &Path, option: &str, asked: &[PathBuf], allowed: &[&PathBuf]) -> Result<(), Failure> {
+    let more = asked.iter().find(|path| !allowed.iter().any(|root| beneath(path, root).is_some()));
+    match more {
+        None => Ok(()),
+        Some(more) => {
+            let allowed = allowed.iter().map(|root| root.display()).collect::<Vec<_>>();
+            Err(exceeded(file, format!("{option} {}", more.display()), list(&allowed)))
+        }
+    }
+}
+
+fn list(items: &[impl fmt::Display]) -> String {
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn exceeded(file: &Path, asked: String, allowed: String) -> Failure {
+    let context = format!("asked for {asked}, the policy {} allows {allowed}", file.display());
+    Error::new(ErrorKind::PolicyExceeded, "apply options", context)
+        .with_fix("ask for less, or have the operator raise the policy")
+        .into()
+}
+
+#[cfg(test)]
+#[path = "ceiling_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+use std::io::Write as _;
+
+use super::*;
+
+fn ceiling(toml: &str) -> Ceiling {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    write!(file, "version = 1\n{toml}").unwrap();
+    Ceiling::read(file.path()).unwrap()
+}
+
+fn memory(ceiling: &mut Ceiling, asked: ByteSize) -> Result<(), Failure> {
+    ceiling.limit("--memory", Some(asked), |policy| &mut policy.memory)
+}
+
+#[test]
+fn an_option_narrows_what_the_file_sets() {
+    let mut ceiling = ceiling("memory = '64MiB'");
+    memory(&mut ceiling, ByteSize::mib(32)).unwrap();
+    assert_eq!(ceiling.into_policy().memory, Some(ByteSize::mib(32)));
+}
+
+#[test]
+fn more_than_the_file_sets_is_refused_naming_both() {
+    let refused = memory(&mut ceiling("memory = '64MiB'"), ByteSize::mib(65)).unwrap_err().to_string();
+    assert!(refused.contains("--memory 65MiB") && refused.contains("allows 64MiB"), "{refused}");
+    let mut strict = ceiling("extends = 'strict'");
+    let timeout = Some(Duration::from_secs(31));
+    let refused = strict.limit("--timeout", timeout, |policy| &mut policy.timeout).unwrap_err().to_string();
+    assert!(refused.contains("--timeout 31s") && refused.contains("allows 30s"), "{refused}");
+}
+
+#[test]
+fn what_the_file_leaves_open_is_set() {
+    let mut ceiling = ceiling("");
+    memory(&mut ceiling, ByteSize::mib(2048)).unwrap();
+    ceiling.read_roots(vec!["/usr".into()]).unwrap();
+    ceiling.export_paths(vec!["/output/a".into()]).unwrap();
+    let policy = ceiling.into_policy();
+    assert_eq!(policy.memory, Some(ByteSize::mib(2048)));
+    assert_eq!(policy.filesystem_read_roots, Some(vec!["/usr".into()]));
+    assert_eq!(policy.artifact_export_paths, ["/output/a"]);
+}
+
+#[test]
+fn a_preset_is_no_ceiling() {
+    let mut ceiling = Ceiling::open(sandbox::policy::Preset::Strict.policy());
+    memory(&mut ceiling, ByteSize::mib(1024)).unwrap();
+    ceiling.accept("--allow-partial", &[Capability::Memory], |policy| &mut policy.allow_partial).unwrap();
+}
+
+#[test]
+fn roots_stay_beneath_the_files_roots_links_resolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("data");
+    std::fs::create_dir(&inside).unwrap();
+    let link = inside.join("out");
+    std::os::unix::fs::symlink("/etc", &link).unwrap();
+    let policy = format!("filesystem_read_roots = [{inside:?}]\nfilesystem_write_roots = []");
+    assert!(ceiling(&policy).read_roots(vec![inside.clone()]).is_ok());
+    assert!(ceiling(&policy).read_roots(vec![folder.path().to_owned()]).is_err());
+    assert!(ceiling(&policy).read_roots(vec![link]).is_err());
+    assert!(ceiling(&policy).write_roots(vec![inside.clone()]).is_err());
+    assert!(ceiling(&policy).workspace(&Workspace::read_only(&inside)).is_ok());
+    assert!(ceiling(&policy).workspace(&Workspace::read_write(&inside)).is_err());
+    assert!(ceiling(&policy).workspace(&Workspace::read_only("/etc")).is_err());
+}
+
+#[test]
+fn exported_paths_stay_within_the_files() {
+    let policy = "artifact_export_paths = ['/output/**', '/a', '/b/*.txt']";
+    let export = |path: &str| ceiling(policy).export_paths(vec![path.into()]);
+    for allowed in ["/output/x", "/output/**", "/a", "/a/b", "/b/*.txt"] {
+        assert!(export(allowed).is_ok(), "{allowed}");
+    }
+    for refused in ["/output", "/outputs/x", "/ab", "/b/x.txt", "/**"] {
+        assert!(export(refused).is_err(), "{refused}");
+    }
+    assert!(ceiling("artifact_export_paths = []").export_paths(vec!["/a".into()]).is_err());
+}
+
+#[test]
+fn the_gate_is_loosened_by_the_file_only() {
+    let accept = |ceiling: &mut Ceiling| {
+        ceiling.accept("--allow-unenforced", &[Capability::Cpus], |policy| &mut policy.allow_unenforced)
+    };
+    assert!(accept(&mut ceiling("")).is_err());
+    assert!(accept(&mut ceiling("allow_unenforced = ['cpus']")).is_ok());
+    assert!(accept(&mut Ceiling::open(CapabilityPolicy::new())).is_ok());
+}

@@ -1,0 +1,111 @@
+//! What a probe is.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::BoxFuture;
+use sandbox_core::CapabilityPolicy;
+use sandbox_core::matrix::Subject;
+
+use crate::grounds::Grounds;
+use crate::stage::Stage;
+
+/// One attack or one behaviour, with its controls, its oracle and the signs by which it may be stopped.
+///
+/// Each lives in a file of its own under `probes/`.
+#[derive(Debug)]
+pub struct Probe {
+    /// Area and name: `network::tcp4_host_listener`.
+    pub id: &'static str,
+    /// Raised whenever a change can change a verdict.
+    pub version: u32,
+    /// What it is about.
+    pub subject: Subject,
+    /// Who could fail it.
+    pub kind: Kind,
+    /// One sentence that says what is tried.
+    pub summary: &'static str,
+    /// The sandbox that is attacked.
+    pub setting: fn(&Grounds) -> Setting,
+    /// The sandbox of the allow control, where the attacked one cannot permit the operation.
+    pub permitting: Option<fn(&Grounds) -> Setting>,
+    /// How the attack may be stopped.
+    pub denials: &'static [Denial],
+    /// Runs controls, attack and oracle, and records each on the stage.
+    pub run: for<'a> fn(&'a mut Stage) -> BoxFuture<'a, Result<(), Trouble>>,
+}
+
+impl Probe {
+    /// The part of the name before the `::`.
+    #[must_use]
+    pub fn area(&self) -> &'static str {
+        self.id.split_once("::").map_or(self.id, |(area, _)| area)
+    }
+}
+
+/// Who could fail a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The isolation: a backend without any must leak it.
+    Isolation,
+    /// The behaviour of the whole, which a backend without isolation may well show.
+    Behavior,
+}
+
+/// A sign by which an attack may be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denial {
+    /// The sign: the name of an error (`EACCES`), or how the program ended.
+    pub sign: &'static str,
+    /// The mechanism that gives it.
+    pub means: &'static str,
+}
+
+/// The sandbox that a probe needs. Probes of equal settings share one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Setting {
+    /// The policy.
+    pub policy: CapabilityPolicy,
+    /// The environment that the specification names.
+    pub env: BTreeMap<String, String>,
+    /// A sandbox of its own, ended afterwards.
+    pub fresh: bool,
+}
+
+impl Setting {
+    /// Every default, changed by `change`.
+    pub fn with(change: impl FnOnce(&mut CapabilityPolicy)) -> Self {
+        let mut policy = CapabilityPolicy::new();
+        change(&mut policy);
+        Self { policy, ..Self::default() }
+    }
+
+    /// The same in a sandbox of its own.
+    #[must_use]
+    pub fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+}
+
+/// The probe's own means failed: the host or the suite, not the sandbox.
+#[derive(Debug)]
+pub struct Trouble(String);
+
+impl Trouble {
+    /// What failed.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}

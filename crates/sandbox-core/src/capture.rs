@@ -1,0 +1,92 @@
+//! Bounded capture of output.
+
+use async_trait::async_trait;
+
+use crate::spi::{Flow, OutputSink, OutputStream};
+use crate::{ByteSize, Captured};
+
+/// A program that goes on writing after its output is no longer kept is read on and counted, so that it can finish; when it
+/// has written this many times what is kept (and at least [`DRAIN_FLOOR`]), it is killed as [`crate::Outcome::OutputLimit`].
+pub(crate) const DRAIN_FACTOR: u64 = 4;
+
+/// The least that is read on before a program is killed for its output: 64 MiB.
+pub(crate) const DRAIN_FLOOR: ByteSize = ByteSize::mib(64);
+
+/// Keeps the first bytes of each stream and counts the rest.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    stdout: Stream,
+    stderr: Stream,
+}
+
+#[derive(Debug)]
+struct Stream {
+    kept: Captured,
+    cap: usize,
+    ceiling: u64,
+}
+
+impl Stream {
+    fn new(cap: ByteSize) -> Self {
+        let ceiling = cap.as_u64().saturating_mul(DRAIN_FACTOR).max(DRAIN_FLOOR.as_u64());
+        Self { kept: Captured::default(), cap: cap.as_usize(), ceiling }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Flow {
+        let room = self.cap - self.kept.bytes.len();
+        self.kept.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.kept.total = self.kept.total.saturating_add(bytes.len() as u64);
+        if self.kept.total > self.ceiling { Flow::Stop } else { Flow::Continue }
+    }
+}
+
+impl Capture {
+    /// Keeps this much of each stream.
+    pub(crate) fn new(stdout: ByteSize, stderr: ByteSize) -> Self {
+        Self { stdout: Stream::new(stdout), stderr: Stream::new(stderr) }
+    }
+
+    /// What was kept.
+    pub(crate) fn finish(self) -> (Captured, Captured) {
+        (self.stdout.kept, self.stderr.kept)
+    }
+
+    /// Takes a piece of output.
+    pub(crate) fn take(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        match stream {
+            OutputStream::Stdout => self.stdout.write(bytes),
+            OutputStream::Stderr => self.stderr.write(bytes),
+        }
+    }
+}
+
+#[async_trait]
+impl OutputSink for Capture {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.take(stream, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_first_bytes_and_counts_all() {
+        let mut capture = Capture::new(ByteSize::bytes(4), ByteSize::bytes(0));
+        assert_eq!(capture.take(OutputStream::Stdout, b"abc"), Flow::Continue);
+        assert_eq!(capture.take(OutputStream::Stdout, b"def"), Flow::Continue);
+        assert_eq!(capture.take(OutputStream::Stderr, b"x"), Flow::Continue);
+        let (stdout, stderr) = capture.finish();
+        assert_eq!((stdout.bytes.as_slice(), stdout.total, stdout.truncated()), (&b"abcd"[..], 6, true));
+        assert_eq!((stderr.bytes.as_slice(), stderr.total, stderr.truncated()), (&b""[..], 1, true));
+    }
+
+    #[test]
+    fn stops_a_program_that_writes_far_more_than_is_kept() {
+        let mut capture = Capture::new(ByteSize::bytes(1), ByteSize::bytes(1));
+        let piece = vec![0; 1 << 20];
+        let pieces = (0..).take_while(|_| capture.take(OutputStream::Stdout, &piece) == Flow::Continue);
+        assert_eq!(pieces.count() as u64, DRAIN_FLOOR.as_u64() / (1 << 20));
+    }
+}

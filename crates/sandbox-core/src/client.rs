@@ -1,0 +1,270 @@
+//! The way in: a backend, a policy, and the gate between them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::admission;
+use crate::registry;
+use crate::spi::{Backend, Finding};
+use crate::{
+    Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, ExecResult, Plan, Result,
+    SandboxHandle, SandboxSpec,
+};
+
+/// Creates sandboxes on one backend under one policy.
+///
+/// ```no_run
+/// # async fn example() -> sandbox_core::Result<()> {
+/// use sandbox_core::{CapabilityPolicy, OneShot, SandboxClient};
+///
+/// let client = SandboxClient::open("local", CapabilityPolicy::new())?;
+/// let result = client.run_python("print(6 * 7)", OneShot::default()).await?;
+/// assert_eq!(result.stdout_text(), "42\n");
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct SandboxClient {
+    backend: Arc<dyn Backend>,
+    policy: Arc<CapabilityPolicy>,
+    applies_policy: bool,
+}
+
+impl std::fmt::Debug for SandboxClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SandboxClient").field("tier", &self.backend.name()).finish_non_exhaustive()
+    }
+}
+
+/// What a one-shot run may say about its sandbox; the name is made up.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct OneShot {
+    /// The sandbox to make; its name is replaced by a unique one.
+    pub spec: SandboxSpec,
+    /// Time limit, if shorter than the policy's.
+    pub timeout: Option<std::time::Duration>,
+}
+
+impl Default for OneShot {
+    fn default() -> Self {
+        Self { spec: SandboxSpec::new("one-shot"), timeout: None }
+    }
+}
+
+impl OneShot {
+    /// Runs in a sandbox like this one.
+    #[must_use]
+    pub fn new(spec: SandboxSpec) -> Self {
+        Self { spec, timeout: None }
+    }
+
+    /// Sets a time limit.
+    #[must_use]
+    pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl SandboxClient {
+    /// A client of the linked tier of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::UnknownBackend`] where no such tier is linked, [`ErrorKind::InvalidPolicy`], and what opening the
+    /// backend finds.
+    pub fn open(tier: &str, policy: CapabilityPolicy) -> Result<Self> {
+        policy.validate()?;
+        let registration = registry::tier(tier)?;
+        Ok(Self {
+            backend: (registration.open)()?,
+            policy: Arc::new(policy),
+            applies_policy: registration.applies_policy,
+        })
+    }
+
+    /// A client of a backend that the caller made.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`].
+    pub fn with_backend(backend: Arc<dyn Backend>, policy: CapabilityPolicy) -> Result<Self> {
+        policy.validate()?;
+        Ok(Self { backend, policy: Arc::new(policy), applies_policy: true })
+    }
+
+    /// The tier's name.
+    #[must_use]
+    pub fn tier(&self) -> &str {
+        self.backend.name()
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &CapabilityPolicy {
+        &self.policy
+    }
+
+    /// What would be enforced of this specification, and what is required and would not be.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::create`], except for what is not enforced: that is the answer.
+    pub async fn check(&self, spec: &SandboxSpec) -> Result<(Plan, EnforcementReport, Vec<crate::Unmet>)> {
+        let plan = Plan::resolve(spec, &self.policy)?;
+        let report = self.backend.assess(&plan).await?;
+        let unmet = if self.applies_policy {
+            admission::unmet(&plan, &self.policy, &report)
+        } else {
+            Vec::new()
+        };
+        Ok((plan, report, unmet))
+    }
+
+    /// Creates a sandbox.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::PolicyExceeded`], [`ErrorKind::NotEnforceable`], [`ErrorKind::SandboxUnavailable`], and what building
+    /// it finds. Nothing is left behind.
+    pub async fn create(&self, spec: &SandboxSpec) -> Result<SandboxHandle> {
+        let plan = Plan::resolve(spec, &self.policy)?;
+        if self.applies_policy {
+            let report = self.backend.assess(&plan).await?;
+            admission::admit(self.tier(), &plan, &self.policy, &report)?;
+        } else {
+            warn_once(self.tier());
+        }
+        let instance = self.backend.create(&plan).await?;
+        if self.applies_policy
+            && let Err(refused) = admission::admit(self.tier(), &plan, &self.policy, instance.enforcement())
+        {
+            return Err(match instance.kill().await {
+                Ok(()) => refused,
+                Err(left) => refused.with_source(left),
+            });
+        }
+        Ok(SandboxHandle::new(self.tier().to_owned(), Arc::new(plan), instance))
+    }
+
+    /// A running sandbox by its name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxNotFound`].
+    pub async fn get(&self, name: &str) -> Result<SandboxHandle> {
+        let spec = SandboxSpec::new(name);
+        let plan = Plan::resolve(&spec, &self.policy)?;
+        let instance = self.backend.get(name).await?;
+        Ok(SandboxHandle::new(self.tier().to_owned(), Arc::new(plan), instance))
+    }
+
+    /// The names of the sandboxes that run, sorted.
+    ///
+    /// # Errors
+    ///
+    /// What the backend finds.
+    pub async fn list(&self) -> Result<Vec<String>> {
+        self.backend.list().await
+    }
+
+    /// Ends a sandbox and removes what it left.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxNotFound`].
+    pub async fn remove(&self, name: &str) -> Result<()> {
+        self.backend.remove(name).await
+    }
+
+    /// Runs Python code in a sandbox of its own: created, run with the sandbox's `python3` (or else `python`), always torn
+    /// down.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
+    pub async fn run_python(&self, code: impl Into<Vec<u8>>, options: OneShot) -> Result<ExecResult> {
+        let code = code.into();
+        let request = |program: &str| ExecRequest::new(program).arg("-c").arg(code.clone());
+        let sandbox = self.create(&one_shot(&options, "py")).await?;
+        let result = match sandbox.exec(&limited(request("python3"), &options)).await {
+            Err(error) if error.kind() == ErrorKind::ProgramNotFound => {
+                sandbox.exec(&limited(request("python"), &options)).await
+            }
+            result => result,
+        };
+        tear_down(&sandbox, result).await
+    }
+
+    /// Runs a shell script in a sandbox of its own: created, run, always torn down.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
+    pub async fn run_shell(&self, script: impl Into<Vec<u8>>, options: OneShot) -> Result<ExecResult> {
+        let sandbox = self.create(&one_shot(&options, "sh")).await?;
+        let result = sandbox.exec(&limited(ExecRequest::shell(script), &options)).await;
+        tear_down(&sandbox, result).await
+    }
+
+    /// What this host has and lacks for the backend.
+    pub async fn diagnose(&self) -> Vec<Finding> {
+        self.backend.diagnose().await
+    }
+
+    /// Capabilities that this backend enforces on this host under this client's policy (the seed's name).
+    ///
+    /// # Errors
+    ///
+    /// What the backend finds.
+    pub async fn enforced_capabilities(&self) -> Result<Vec<Capability>> {
+        let (_, report, _) = self.check(&SandboxSpec::new("question")).await?;
+        Ok(report.enforced_capabilities())
+    }
+
+    /// Capabilities that this backend does not enforce, or with a gap, on this host under this client's policy (the seed's
+    /// name).
+    ///
+    /// # Errors
+    ///
+    /// What the backend finds.
+    pub async fn unenforced_capabilities(&self) -> Result<Vec<Capability>> {
+        let (_, report, _) = self.check(&SandboxSpec::new("question")).await?;
+        Ok(report.unenforced_capabilities())
+    }
+}
+
+/// A name that no other sandbox of this host has: the process and a counter.
+#[must_use]
+pub fn unique_name(prefix: &str) -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{prefix}-{}-{count}", std::process::id())
+}
+
+fn one_shot(options: &OneShot, prefix: &str) -> SandboxSpec {
+    let mut spec = options.spec.clone();
+    spec.name = unique_name(prefix);
+    spec
+}
+
+fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
+    request.timeout = options.timeout;
+    request
+}
+
+async fn tear_down(sandbox: &SandboxHandle, result: Result<ExecResult>) -> Result<ExecResult> {
+    match (result, sandbox.kill().await) {
+        (Ok(_), Err(left)) => Err(left),
+        (result, _) => result,
+    }
+}
+
+fn warn_once(tier: &str) {
+    static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut warned = WARNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !warned.iter().any(|name| name == tier) {
+        warned.push(tier.to_owned());
+        tracing::warn!(tier, "no policy is applied on this tier: every capability is unenforced");
+    }
+}

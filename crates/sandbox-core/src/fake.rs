@@ -1,0 +1,170 @@
+//! A backend without a sandbox, for tests of programs that use one: it runs nothing, answers as it is told, and
+//! enforces what it is told to.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::spi::{Backend, Finding, Instance, OutputSink, OutputStream, Source};
+use crate::{
+    ArtifactLimits, Enforcement, EnforcementReport, ExecEnd, ExecRequest, Export, Outcome, Plan, Result,
+};
+
+/// What a [`FakeBackend`] answers to an execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeAnswer {
+    /// How it ends.
+    pub outcome: Outcome,
+    /// What it writes to standard output.
+    pub stdout: Vec<u8>,
+    /// What it writes to standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl FakeAnswer {
+    /// Exits with code 0 after writing this.
+    pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
+        Self { outcome: Outcome::Exited { code: 0 }, stdout: text.into(), stderr: Vec::new() }
+    }
+}
+
+type Answer = dyn Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync;
+
+/// A backend that runs nothing.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use sandbox_core::fake::{FakeAnswer, FakeBackend};
+/// use sandbox_core::{CapabilityPolicy, OneShot, SandboxClient};
+///
+/// let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("42\n")));
+/// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+/// assert!(client.run_python("print(6 * 7)", OneShot::default()).await?.ok());
+/// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
+/// ```
+pub struct FakeBackend {
+    answer: Arc<Answer>,
+    enforcement: Option<EnforcementReport>,
+    seen: Arc<Mutex<Vec<ExecRequest>>>,
+}
+
+impl std::fmt::Debug for FakeBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeBackend").finish_non_exhaustive()
+    }
+}
+
+impl FakeBackend {
+    /// Answers every execution with `answer`, and says that every demand is enforced.
+    pub fn new(answer: impl Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync + 'static) -> Self {
+        Self { answer: Arc::new(answer), enforcement: None, seen: Arc::default() }
+    }
+
+    /// Says this of every plan instead.
+    #[must_use]
+    pub fn enforcing(mut self, report: EnforcementReport) -> Self {
+        self.enforcement = Some(report);
+        self
+    }
+
+    /// What was executed so far. Stays readable after the backend was handed over: take it before.
+    #[must_use]
+    pub fn seen(&self) -> Arc<Mutex<Vec<ExecRequest>>> {
+        Arc::clone(&self.seen)
+    }
+
+    fn report(&self, plan: &Plan) -> EnforcementReport {
+        self.enforcement.clone().unwrap_or_else(|| {
+            let mut report = EnforcementReport::new();
+            for demand in &plan.demands {
+                report.set(demand.capability, Enforcement::enforced("fake"));
+            }
+            report
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for FakeBackend {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        Ok(self.report(plan))
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        Ok(Box::new(FakeInstance {
+            answer: Arc::clone(&self.answer),
+            enforcement: self.report(plan),
+            seen: Arc::clone(&self.seen),
+        }))
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(vec![("backend".into(), "fake".into())])
+    }
+}
+
+struct FakeInstance {
+    answer: Arc<Answer>,
+    enforcement: EnforcementReport,
+    seen: Arc<Mutex<Vec<ExecRequest>>>,
+}
+
+#[async_trait]
+impl Instance for FakeInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.enforcement
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        _stdin: Option<Source>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(request.clone());
+        let answer = (self.answer)(request)?;
+        for (stream, bytes) in
+            [(OutputStream::Stdout, &answer.stdout), (OutputStream::Stderr, &answer.stderr)]
+        {
+            if sink.write(stream, bytes).await == crate::spi::Flow::Stop {
+                return Ok(ExecEnd::new(Outcome::OutputLimit));
+            }
+        }
+        Ok(ExecEnd::new(answer.outcome))
+    }
+
+    async fn put(&self, _path: &str, _mode: u32, _content: Source) -> Result<()> {
+        Err(crate::spi::unsupported("write file", "fake"))
+    }
+
+    async fn fetch(&self, _path: &str, _sink: &mut dyn OutputSink) -> Result<()> {
+        Err(crate::spi::unsupported("read file", "fake"))
+    }
+
+    async fn export(&self, _paths: &[String], _folder: &Path, _limits: ArtifactLimits) -> Result<Export> {
+        Err(crate::spi::unsupported("export artifacts", "fake"))
+    }
+
+    async fn logs(&self, _tail: Option<u32>) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    async fn stop(&self, _grace: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    async fn kill(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Traits, capability policy, admission, artifacts, matrix and registry of the sandbox workspace: no input or output, no
+//! backend's name.
+//!
+//! A caller hands a [`SandboxSpec`] to a [`SandboxClient`]. The client resolves it against its [`CapabilityPolicy`] into a
+//! [`Plan`], asks the [`spi::Backend`] what it would enforce of it on this host, refuses what is required and would not be
+//! ([`admission`]), and hands back a [`SandboxHandle`].
+
+pub mod admission;
+mod artifact;
+mod capability;
+mod capture;
+mod client;
+mod enforcement;
+mod error;
+mod exec;
+pub mod fake;
+mod handle;
+pub mod matrix;
+mod outcome;
+pub mod plan;
+pub mod policy;
+pub mod registry;
+mod spec;
+pub mod spi;
+mod units;
+
+pub use artifact::{Artifact, ArtifactLimits, Export, SkipReason, SkippedArtifact};
+pub use capability::Capability;
+pub use client::{OneShot, SandboxClient, unique_name};
+pub use enforcement::{Enforcement, EnforcementReport};
+pub use error::{Error, ErrorKind, Result};
+pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
+pub use handle::SandboxHandle;
+pub use matrix::CompatibilityMatrix;
+#[doc(hidden)]
+pub use inventory;
+pub use outcome::Outcome;
+pub use plan::{Demand, Level, Plan, Unmet};
+pub use policy::CapabilityPolicy;
+pub use spec::{SandboxSpec, Workspace};
+pub use units::{ByteSize, Cpus};

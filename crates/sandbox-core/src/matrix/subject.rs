@@ -1,0 +1,115 @@
+//! What a probe is about: a capability of the policy, or a feature that every backend has.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Capability;
+
+/// Something that no policy restricts and that every backend must do right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Programs run, and how they ended is told truly.
+    Exec,
+    /// Standard input, output and error carry every byte.
+    Streams,
+    /// Files go in and out unchanged.
+    Files,
+}
+
+impl Feature {
+    /// Every feature, in the order of the matrix.
+    pub const ALL: &'static [Self] = &[Self::Exec, Self::Streams, Self::Files];
+
+    /// The name in reports and the matrix.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Streams => "streams",
+            Self::Files => "files",
+        }
+    }
+}
+
+/// What a probe is about, and so a line of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Subject {
+    /// A capability of the policy.
+    Capability(Capability),
+    /// A feature of every backend.
+    Feature(Feature),
+}
+
+impl Subject {
+    /// Every capability, then every feature, in the order of the matrix.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let capabilities = Capability::ALL.iter().copied().map(Self::Capability);
+        capabilities.chain(Feature::ALL.iter().copied().map(Self::Feature))
+    }
+
+    /// The name in reports and the matrix.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Capability(capability) => capability.as_str(),
+            Self::Feature(feature) => feature.as_str(),
+        }
+    }
+
+    /// The capability, where it is one.
+    #[must_use]
+    pub fn capability(self) -> Option<Capability> {
+        match self {
+            Self::Capability(capability) => Some(capability),
+            Self::Feature(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl From<Subject> for String {
+    fn from(subject: Subject) -> Self {
+        subject.as_str().to_owned()
+    }
+}
+
+impl FromStr for Subject {
+    type Err = crate::Error;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match Feature::ALL.iter().find(|feature| feature.as_str() == name) {
+            Some(feature) => Ok(Self::Feature(*feature)),
+            None => name.parse().map(Self::Capability),
+        }
+    }
+}
+
+impl TryFrom<String> for Subject {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse().map_err(|error: crate::Error| error.context().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_reads_its_own_name() {
+        for subject in Subject::all() {
+            assert_eq!(subject.as_str().parse::<Subject>().ok(), Some(subject));
+        }
+        assert!("nonsense".parse::<Subject>().is_err());
+    }
+}

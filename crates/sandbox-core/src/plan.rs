@@ -1,0 +1,274 @@
+//! Specification and policy resolved against each other: what a backend is asked to build, and what must hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{CapabilityPolicy, NetworkPolicy};
+use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
+
+/// Everything a backend needs to build a sandbox: every value decided, every demand listed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Name of the sandbox.
+    pub name: String,
+    /// Image, where the caller named one.
+    pub image: Option<String>,
+    /// The workspace at `/workspace`.
+    pub workspace: Option<Workspace>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Working folder, where the caller named one.
+    pub workdir: Option<String>,
+    /// User and group, where the caller named them.
+    pub user: Option<(u32, u32)>,
+    /// Time to live.
+    pub lifetime: Option<Duration>,
+    /// Read roots; `None` is the platform's programs and libraries.
+    pub read_roots: Option<Vec<PathBuf>>,
+    /// Write roots.
+    pub write_roots: Vec<PathBuf>,
+    /// The network.
+    pub network: NetworkPolicy,
+    /// Whether other processes and programs may be started.
+    pub subprocess: bool,
+    /// The longest an execution may take.
+    pub timeout: Duration,
+    /// How much standard output is kept.
+    pub stdout_max: ByteSize,
+    /// How much standard error is kept.
+    pub stderr_max: ByteSize,
+    /// What may be exported.
+    pub export_paths: Vec<String>,
+    /// Memory.
+    pub memory: ByteSize,
+    /// Processors.
+    pub cpus: Cpus,
+    /// Processes.
+    pub pids: u32,
+    /// Storage.
+    pub disk: ByteSize,
+    /// Open descriptors.
+    pub open_files: u32,
+    /// Packages.
+    pub packages: Vec<String>,
+    /// Secrets.
+    pub secrets: Vec<String>,
+    /// What must or should hold.
+    pub demands: Vec<Demand>,
+}
+
+/// Whether a demand can stop a sandbox from being created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Without it no sandbox is created.
+    Required,
+    /// Applied as far as the host can, and reported.
+    Wanted,
+}
+
+/// One thing that the plan demands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// Of which capability.
+    pub capability: Capability,
+    /// How strongly.
+    pub level: Level,
+    /// What is demanded, for a person ("512MiB", "none").
+    pub value: String,
+}
+
+/// A required demand that a backend does not meet on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmet {
+    /// The demand.
+    pub demand: Demand,
+    /// What the backend enforces instead.
+    pub enforcement: crate::Enforcement,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Demand { capability, value, .. } = &self.demand;
+        let flag = match self.enforcement {
+            crate::Enforcement::Partial { .. } => "allow_partial",
+            _ => "allow_unenforced",
+        };
+        write!(f, "{capability} = {value} is {}; {flag} = [\"{capability}\"] accepts that", self.enforcement)
+    }
+}
+
+/// Defaults of what neither the specification nor the policy says.
+pub mod defaults {
+    use super::{ByteSize, Cpus, Duration};
+
+    /// Longest execution.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    /// Output kept of each stream.
+    pub const OUTPUT: ByteSize = ByteSize::mib(64);
+    /// Memory of a sandbox.
+    pub const MEMORY: ByteSize = ByteSize::mib(512);
+    /// Processors of a sandbox.
+    pub const CPUS: Cpus = Cpus::whole(1);
+    /// Processes of a sandbox.
+    pub const PIDS: u32 = 256;
+    /// Storage of a sandbox.
+    pub const DISK: ByteSize = ByteSize::mib(256);
+    /// Open descriptors of a process.
+    pub const OPEN_FILES: u32 = 1024;
+}
+
+impl Plan {
+    /// Resolves a specification against the policy that bounds it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::InvalidPolicy`], and [`ErrorKind::PolicyExceeded`] naming what was asked and
+    /// what is allowed.
+    pub fn resolve(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Self> {
+        spec.validate()?;
+        policy.validate()?;
+        let memory = ceiling("memory", spec.memory, policy.memory)?;
+        let cpus = ceiling("cpus", spec.cpus, policy.cpus)?;
+        if policy.env_var_access == Some(false) && !spec.env.is_empty() {
+            let names = spec.env.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(exceeded(format!("env: asked for {names}, the policy has env_var_access = false")));
+        }
+        for secret in &spec.secrets {
+            if !policy.secrets.contains(secret) {
+                return Err(exceeded(format!("secrets: asked for {secret:?}, the policy allows {:?}", policy.secrets)));
+            }
+        }
+        let network = network(spec, policy)?;
+        let mut plan = Self {
+            name: spec.name.clone(),
+            image: spec.image.clone(),
+            workspace: spec.workspace.clone(),
+            labels: spec.labels.clone(),
+            env: spec.env.clone(),
+            workdir: spec.workdir.clone(),
+            user: spec.user.as_deref().map(parse_user),
+            lifetime: spec.lifetime,
+            read_roots: policy.filesystem_read_roots.clone(),
+            write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
+            network,
+            subprocess: policy.subprocess_execution.unwrap_or(true),
+            timeout: policy.timeout.unwrap_or(defaults::TIMEOUT),
+            stdout_max: policy.stdout_max_bytes.unwrap_or(defaults::OUTPUT),
+            stderr_max: policy.stderr_max_bytes.unwrap_or(defaults::OUTPUT),
+            export_paths: policy.artifact_export_paths.clone(),
+            memory: memory.unwrap_or(defaults::MEMORY),
+            cpus: cpus.unwrap_or(defaults::CPUS),
+            pids: policy.pids.unwrap_or(defaults::PIDS),
+            disk: policy.disk.unwrap_or(defaults::DISK),
+            open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
+            packages: policy.packages.clone(),
+            secrets: spec.secrets.clone(),
+            demands: Vec::new(),
+        };
+        plan.demands = demands(&plan, policy, memory.is_some(), cpus.is_some());
+        Ok(plan)
+    }
+
+    /// The demand of a capability, where the plan has one.
+    #[must_use]
+    pub fn demand(&self, capability: Capability) -> Option<&Demand> {
+        self.demands.iter().find(|demand| demand.capability == capability)
+    }
+}
+
+fn exceeded(context: String) -> Error {
+    Error::new(ErrorKind::PolicyExceeded, "create sandbox", context)
+        .with_fix("ask for less, or have the operator raise the policy")
+}
+
+fn ceiling<T: PartialOrd + Copy + fmt::Display>(field: &str, asked: Option<T>, allowed: Option<T>) -> Result<Option<T>> {
+    match (asked, allowed) {
+        (Some(asked), Some(allowed)) if asked > allowed => {
+            Err(exceeded(format!("{field}: asked for {asked}, the policy allows {allowed}")))
+        }
+        (asked, allowed) => Ok(asked.or(allowed)),
+    }
+}
+
+fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolicy> {
+    let allowed = policy.network.clone().unwrap_or(NetworkPolicy::None);
+    if spec.egress.is_empty() {
+        return Ok(allowed);
+    }
+    let asked = spec.egress.iter().map(|rule| rule.parse()).collect::<Result<Vec<_>>>()?;
+    match allowed {
+        NetworkPolicy::None => Err(exceeded(format!("egress: asked for {:?}, the policy has no network", spec.egress))),
+        NetworkPolicy::Allow(rules) => match asked.iter().find(|rule| !rules.contains(rule)) {
+            Some(rule) => Err(exceeded(format!("egress: asked for {rule}, which no rule of the policy names"))),
+            None => Ok(NetworkPolicy::Allow(asked)),
+        },
+        NetworkPolicy::Full => Ok(NetworkPolicy::Allow(asked)),
+    }
+}
+
+fn parse_user(user: &str) -> (u32, u32) {
+    let mut parts = user.splitn(2, ':').map(|part| part.parse::<u32>());
+    let number = |part: Option<Result<u32, _>>| part.and_then(Result::ok);
+    let uid = number(parts.next()).expect("the specification was validated");
+    (uid, number(parts.next()).unwrap_or(uid))
+}
+
+fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> Vec<Demand> {
+    let mut demands = Vec::new();
+    let mut push = |capability, required: bool, value: String| {
+        let level = if required || policy.require_all { Level::Required } else { Level::Wanted };
+        demands.push(Demand { capability, level, value });
+    };
+    let paths = |roots: &[PathBuf]| {
+        if roots.is_empty() {
+            "none".to_owned()
+        } else {
+            roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
+        }
+    };
+    let read = plan.read_roots.as_deref().map_or_else(|| "platform".to_owned(), paths);
+    push(Capability::FilesystemReadRoots, true, read);
+    push(Capability::FilesystemWriteRoots, true, paths(&plan.write_roots));
+    match &plan.network {
+        NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
+        NetworkPolicy::Allow(rules) => {
+            let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            push(Capability::NetworkAccess, true, rules.clone());
+            push(Capability::Egress, true, rules);
+        }
+        NetworkPolicy::Full => {}
+    }
+    push(Capability::EnvVarAccess, true, "only what the specification names".into());
+    push(Capability::Processes, true, "own".into());
+    push(Capability::Privileges, true, "none".into());
+    if !plan.subprocess {
+        push(Capability::SubprocessExecution, true, "false".into());
+    }
+    push(Capability::Timeout, policy.timeout.is_some(), format!("{:?}", plan.timeout));
+    push(Capability::StdoutMaxBytes, policy.stdout_max_bytes.is_some(), plan.stdout_max.to_string());
+    push(Capability::StderrMaxBytes, policy.stderr_max_bytes.is_some(), plan.stderr_max.to_string());
+    push(Capability::Memory, memory, plan.memory.to_string());
+    push(Capability::Cpus, cpus, plan.cpus.to_string());
+    push(Capability::Pids, policy.pids.is_some(), plan.pids.to_string());
+    push(Capability::Disk, policy.disk.is_some(), plan.disk.to_string());
+    push(Capability::OpenFiles, policy.open_files.is_some(), plan.open_files.to_string());
+    if !plan.export_paths.is_empty() {
+        push(Capability::ArtifactExportPaths, true, plan.export_paths.join(", "));
+    }
+    if !plan.packages.is_empty() {
+        push(Capability::Packages, true, plan.packages.join(", "));
+        push(Capability::PackageInstallation, true, "packages".into());
+    }
+    if !plan.secrets.is_empty() {
+        push(Capability::Secrets, true, plan.secrets.join(", "));
+    }
+    demands
+}

@@ -1,0 +1,230 @@
+//! Policies as files: TOML or JSON, `version = 1`, unknown keys refused.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CapabilityPolicy, NetworkPolicy, NetworkRule, Preset};
+use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
+
+/// The version of the policy file's format that this crate reads.
+pub const VERSION: u32 = 1;
+
+/// A policy as it stands in a file. Fields that are left out come from the preset that `extends` names, else from the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Sandbox policy")]
+#[non_exhaustive]
+pub struct PolicyFile {
+    /// Format of this file: 1.
+    pub version: u32,
+    /// Preset whose fields hold where this file says nothing: `strict`, `workspace` or `dangerously_unrestricted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// Absolute paths of the host that can be read. Unset: the platform's programs and libraries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filesystem_read_roots: Option<Vec<PathBuf>>,
+    /// Absolute paths of the host that can be written. Unset: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// `"none"`, `"full"`, or `{ allow = ["example.org", "example.org:8443"] }`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkField>,
+    /// The same as a truth value: `false` is `network = "none"`, `true` is `network = "full"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_access: Option<bool>,
+    /// The same as a list: `network = { allow = [...] }`; an empty list is `network = "none"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<NetworkRule>>,
+    /// Whether packages may be installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_installation: Option<bool>,
+    /// Whether other processes and programs may be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subprocess_execution: Option<bool>,
+    /// Whether the specification may set environment variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env_var_access: Option<bool>,
+    /// The longest an execution may take: seconds, or text like `"1m 30s"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<DurationField>,
+    /// How much standard output is kept, like `"64MiB"` or a number of bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_max_bytes: Option<ByteSize>,
+    /// How much standard error is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_max_bytes: Option<ByteSize>,
+    /// Absolute paths inside of the sandbox that may be exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_export_paths: Option<Vec<String>>,
+    /// Python packages that are installed before code runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Vec<String>>,
+    /// Memory of a sandbox, like `"512MiB"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+    /// Processors of a sandbox, like `1.5`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Processes of a sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// Storage of a sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<ByteSize>,
+    /// Open descriptors of a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u32>,
+    /// Names of secrets that a specification may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Vec<String>>,
+    /// Whether every demand is required, those from defaults too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_all: Option<bool>,
+    /// Capabilities whose partial enforcement is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_partial: Option<Vec<Capability>>,
+    /// Capabilities that may go unenforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_unenforced: Option<Vec<Capability>>,
+}
+
+/// The network in a policy file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkField {
+    /// None but the sandbox's own loopback.
+    None,
+    /// The host's.
+    Full,
+    /// Connections to these hosts and nothing else.
+    Allow(Vec<NetworkRule>),
+}
+
+/// A length of time in a policy file: seconds, or text like `"1m 30s"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DurationField {
+    /// Seconds.
+    Seconds(f64),
+    /// Text with units.
+    Text(String),
+}
+
+impl DurationField {
+    fn resolve(&self) -> Result<Duration> {
+        let bad = |text: &str| {
+            invalid(format!("timeout: {text:?} is not a length of time; write 30 or \"1m 30s\""))
+        };
+        match self {
+            Self::Seconds(seconds) => {
+                Duration::try_from_secs_f64(*seconds).map_err(|_| bad(&seconds.to_string()))
+            }
+            Self::Text(text) => humantime::parse_duration(text).map_err(|_| bad(text)),
+        }
+    }
+}
+
+fn invalid(context: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidPolicy, "read policy", context)
+}
+
+impl PolicyFile {
+    /// Reads TOML.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] with line and key.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        Self::checked(toml::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?)
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] with line and key.
+    pub fn from_json(text: &str) -> Result<Self> {
+        Self::checked(serde_json::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?)
+    }
+
+    fn checked(file: Self) -> Result<Self> {
+        if file.version == VERSION {
+            return Ok(file);
+        }
+        Err(invalid(format!("version = {}: this program reads version {VERSION}", file.version)))
+    }
+
+    /// The policy that the file stands for.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] for an unknown preset, and fields that contradict each other.
+    pub fn resolve(&self) -> Result<CapabilityPolicy> {
+        let base = match &self.extends {
+            Some(preset) => preset.parse::<Preset>()?.policy(),
+            None => CapabilityPolicy::default(),
+        };
+        let policy = CapabilityPolicy {
+            filesystem_read_roots: self.filesystem_read_roots.clone().or(base.filesystem_read_roots),
+            filesystem_write_roots: self.filesystem_write_roots.clone().or(base.filesystem_write_roots),
+            network: self.network()?.or(base.network),
+            package_installation: self.package_installation.or(base.package_installation),
+            subprocess_execution: self.subprocess_execution.or(base.subprocess_execution),
+            env_var_access: self.env_var_access.or(base.env_var_access),
+            timeout: match &self.timeout {
+                Some(timeout) => Some(timeout.resolve()?),
+                None => base.timeout,
+            },
+            stdout_max_bytes: self.stdout_max_bytes.or(base.stdout_max_bytes),
+            stderr_max_bytes: self.stderr_max_bytes.or(base.stderr_max_bytes),
+            artifact_export_paths: self.artifact_export_paths.clone().unwrap_or(base.artifact_export_paths),
+            packages: self.packages.clone().unwrap_or(base.packages),
+            memory: self.memory.or(base.memory),
+            cpus: self.cpus.or(base.cpus),
+            pids: self.pids.or(base.pids),
+            disk: self.disk.or(base.disk),
+            open_files: self.open_files.or(base.open_files),
+            secrets: self.secrets.clone().unwrap_or(base.secrets),
+            require_all: self.require_all.unwrap_or(base.require_all),
+            allow_partial: self.allow_partial.clone().unwrap_or(base.allow_partial),
+            allow_unenforced: self.allow_unenforced.clone().unwrap_or(base.allow_unenforced),
+        };
+        policy.validate()?;
+        Ok(policy)
+    }
+
+    fn network(&self) -> Result<Option<NetworkPolicy>> {
+        let spellings = [
+            ("network", self.network.is_some()),
+            ("network_access", self.network_access.is_some()),
+            ("egress", self.egress.is_some()),
+        ];
+        let used = spellings.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect::<Vec<_>>();
+        if used.len() > 1 {
+            return Err(invalid(format!("{} say the same thing: keep one of them", used.join(" and "))));
+        }
+        let network = match (&self.network, self.network_access, &self.egress) {
+            (Some(NetworkField::None), ..) | (_, Some(false), _) => NetworkPolicy::None,
+            (Some(NetworkField::Full), ..) | (_, Some(true), _) => NetworkPolicy::Full,
+            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) if rules.is_empty() => NetworkPolicy::None,
+            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) => NetworkPolicy::Allow(rules.clone()),
+            (None, None, None) => return Ok(None),
+        };
+        Ok(Some(network))
+    }
+}
+
+/// The JSON schema of [`PolicyFile`], as it is published.
+#[must_use]
+pub fn json_schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(PolicyFile);
+    schema.insert("$id".into(), "policy.schema.json".into());
+    schema.to_value()
+}
+
+fn one_line(message: &str) -> String {
+    message.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,120 @@
+//! The operator's ceiling: what code in a sandbox may do.
+
+mod file;
+mod network;
+mod preset;
+
+pub use file::{PolicyFile, json_schema};
+pub use network::{NetworkPolicy, NetworkRule};
+pub use preset::Preset;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
+
+/// What a sandbox may do at most, and how much of it must be enforced.
+///
+/// Every field that is unset takes its default. Isolation (files, network, environment, processes, privileges) and every
+/// limit that stands in the policy or the specification is *required*: a backend that cannot enforce it refuses to create the
+/// sandbox. A limit that comes from a default is *wanted*: it is applied as far as the host can, and reported.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct CapabilityPolicy {
+    /// Paths of the host that can be read. Unset: the platform's programs and libraries. Containers: paths of the
+    /// host that are mounted read-only; unset is none, the image is always readable.
+    pub filesystem_read_roots: Option<Vec<PathBuf>>,
+    /// Paths of the host that can be written (and read). Unset: none. The sandbox's own temporary folders are always writable.
+    pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// The network. Unset: none.
+    pub network: Option<NetworkPolicy>,
+    /// Whether packages may be installed. Unset: no.
+    pub package_installation: Option<bool>,
+    /// Whether the code may start other processes and programs. Unset: yes (they are confined like their parent).
+    pub subprocess_execution: Option<bool>,
+    /// Whether the specification may set environment variables. Unset: yes. The host's are never seen.
+    pub env_var_access: Option<bool>,
+    /// The longest an execution may take. Unset: 30 s.
+    pub timeout: Option<Duration>,
+    /// How much standard output of an execution is kept. Unset: 64 MiB.
+    pub stdout_max_bytes: Option<ByteSize>,
+    /// How much standard error of an execution is kept. Unset: 64 MiB.
+    pub stderr_max_bytes: Option<ByteSize>,
+    /// What may be exported: absolute paths inside of the sandbox; `*`, `?`, `[…]` and `**` match names.
+    pub artifact_export_paths: Vec<String>,
+    /// Python packages that are installed before code runs.
+    pub packages: Vec<String>,
+    /// Memory of a sandbox. Unset: 512 MiB.
+    pub memory: Option<ByteSize>,
+    /// Processors of a sandbox. Unset: 1.
+    pub cpus: Option<Cpus>,
+    /// Processes of a sandbox. Unset: 256.
+    pub pids: Option<u32>,
+    /// Bytes of a sandbox's own storage. Unset: 256 MiB.
+    pub disk: Option<ByteSize>,
+    /// Open descriptors of a process. Unset: 1,024.
+    pub open_files: Option<u32>,
+    /// Secrets that a specification may name.
+    pub secrets: Vec<String>,
+    /// Every demand is required, those from defaults too.
+    pub require_all: bool,
+    /// Capabilities whose partial enforcement is accepted.
+    pub allow_partial: Vec<Capability>,
+    /// Capabilities that may go unenforced.
+    pub allow_unenforced: Vec<Capability>,
+}
+
+impl CapabilityPolicy {
+    /// The policy with every default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks what contradicts itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] with the fields and the rule.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |context: String| Err(Error::new(ErrorKind::InvalidPolicy, "read policy", context));
+        for (field, roots) in [
+            ("filesystem_read_roots", &self.filesystem_read_roots),
+            ("filesystem_write_roots", &self.filesystem_write_roots),
+        ] {
+            for root in roots.iter().flatten() {
+                if !root.is_absolute() || root.components().any(|c| c == std::path::Component::ParentDir) {
+                    return bad(format!("{field}: {} is not an absolute path without '..'", root.display()));
+                }
+            }
+        }
+        for path in &self.artifact_export_paths {
+            if !path.starts_with('/') || path.split('/').any(|part| part == "..") || path.contains('\0') {
+                return bad(format!(
+                    "artifact_export_paths: {path:?} is not an absolute path inside of the sandbox without '..'"
+                ));
+            }
+        }
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return bad("timeout: 0 would end every execution before it starts".into());
+        }
+        if self.pids == Some(0) || self.open_files.is_some_and(|files| files < 8) {
+            return bad("pids: at least 1; open_files: at least 8".into());
+        }
+        if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
+            return bad("memory: at least 1MiB".into());
+        }
+        if !self.packages.is_empty() && self.package_installation == Some(false) {
+            return bad(format!(
+                "packages = {:?} contradicts package_installation = false",
+                self.packages
+            ));
+        }
+        for capability in &self.allow_unenforced {
+            if matches!(capability, Capability::StdoutMaxBytes | Capability::StderrMaxBytes) {
+                return bad(format!("allow_unenforced: {capability} is enforced by every backend"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Ready-made policies.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{CapabilityPolicy, NetworkPolicy};
+use crate::plan::defaults;
+use crate::{Capability, Error, ErrorKind};
+
+/// A ready-made policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preset {
+    /// No network, the defaults as limits, and everything required: a host that cannot enforce one of them refuses.
+    Strict,
+    /// For a project folder: no network, limits wanted, 10 minutes, partial enforcement of the workspace's size accepted.
+    Workspace,
+    /// Everything is allowed and nothing need be enforced. For code that you would run without a sandbox.
+    DangerouslyUnrestricted,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: &'static [Self] = &[Self::Strict, Self::Workspace, Self::DangerouslyUnrestricted];
+
+    /// The name in a policy file's `extends`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Workspace => "workspace",
+            Self::DangerouslyUnrestricted => "dangerously_unrestricted",
+        }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(self) -> CapabilityPolicy {
+        match self {
+            Self::Strict => CapabilityPolicy {
+                network: Some(NetworkPolicy::None),
+                package_installation: Some(false),
+                timeout: Some(defaults::TIMEOUT),
+                stdout_max_bytes: Some(defaults::OUTPUT),
+                stderr_max_bytes: Some(defaults::OUTPUT),
+                memory: Some(defaults::MEMORY),
+                cpus: Some(defaults::CPUS),
+                pids: Some(defaults::PIDS),
+                disk: Some(defaults::DISK),
+                open_files: Some(defaults::OPEN_FILES),
+                require_all: true,
+                ..CapabilityPolicy::default()
+            },
+            Self::Workspace => CapabilityPolicy {
+                network: Some(NetworkPolicy::None),
+                timeout: Some(Duration::from_secs(600)),
+                allow_partial: vec![Capability::Disk],
+                ..CapabilityPolicy::default()
+            },
+            Self::DangerouslyUnrestricted => CapabilityPolicy {
+                filesystem_read_roots: Some(vec!["/".into()]),
+                filesystem_write_roots: Some(vec!["/".into()]),
+                network: Some(NetworkPolicy::Full),
+                package_installation: Some(true),
+                subprocess_execution: Some(true),
+                env_var_access: Some(true),
+                allow_unenforced: Capability::ALL
+                    .iter()
+                    .copied()
+                    .filter(|c| !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
+                    .collect(),
+                ..CapabilityPolicy::default()
+            },
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL.iter().copied().find(|preset| preset.as_str() == name).ok_or_else(|| {
+            let known = Self::ALL.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
+            Error::new(ErrorKind::InvalidPolicy, "read preset", format!("unknown preset {name:?}; known are {known}"))
+        })
+    }
+}

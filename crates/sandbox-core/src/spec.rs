@@ -1,0 +1,195 @@
+//! What a caller asks for.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{ByteSize, Cpus, Error, ErrorKind, Result};
+
+/// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
+///
+/// ```
+/// use sandbox_core::{ByteSize, SandboxSpec};
+///
+/// let spec = SandboxSpec::new("grader-7").memory(ByteSize::mib(256)).env("LANG", "C.UTF-8");
+/// assert_eq!(spec.name, "grader-7");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SandboxSpec {
+    /// Name of the sandbox: 2 to 63 of `a-z`, `0-9`, `-`, `_`, `.`, starting with a letter or digit.
+    pub name: String,
+    /// Image; `None` is the backend's default. Backends without images refuse one.
+    pub image: Option<String>,
+    /// Memory of the whole sandbox; `None` is the policy's, or 512 MiB.
+    pub memory: Option<ByteSize>,
+    /// Processors of the whole sandbox; `None` is the policy's, or 1.
+    pub cpus: Option<Cpus>,
+    /// A folder of the host that appears at `/workspace`.
+    pub workspace: Option<Workspace>,
+    /// Logical names of secrets, resolved by the operator.
+    pub secrets: Vec<String>,
+    /// Hosts that may be reached, as the policy's `egress` spells them.
+    pub egress: Vec<String>,
+    /// Labels for audit and billing.
+    pub labels: BTreeMap<String, String>,
+    /// The environment; nothing of the host's is added.
+    pub env: BTreeMap<String, String>,
+    /// Working folder inside of the sandbox; `None` is `/workspace` where there is one, else the sandbox's work folder.
+    pub workdir: Option<String>,
+    /// User inside of the sandbox as `uid` or `uid:gid`; `None` is the backend's unprivileged default.
+    pub user: Option<String>,
+    /// How long the sandbox may live; `None` is as long as its handle.
+    pub lifetime: Option<Duration>,
+}
+
+/// A folder of the host inside of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Workspace {
+    /// The host's folder.
+    pub path: PathBuf,
+    /// Whether the code may only read it.
+    pub read_only: bool,
+}
+
+impl Workspace {
+    /// A folder that the code may read and write.
+    pub fn read_write(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), read_only: false }
+    }
+
+    /// A folder that the code may only read.
+    pub fn read_only(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), read_only: true }
+    }
+}
+
+impl SandboxSpec {
+    /// A specification with every default.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            image: None,
+            memory: None,
+            cpus: None,
+            workspace: None,
+            secrets: Vec::new(),
+            egress: Vec::new(),
+            labels: BTreeMap::new(),
+            env: BTreeMap::new(),
+            workdir: None,
+            user: None,
+            lifetime: None,
+        }
+    }
+
+    /// Sets the image.
+    #[must_use]
+    pub fn image(mut self, image: impl Into<String>) -> Self {
+        self.image = Some(image.into());
+        self
+    }
+
+    /// Sets the memory.
+    #[must_use]
+    pub fn memory(mut self, memory: ByteSize) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Sets the processors.
+    #[must_use]
+    pub fn cpus(mut self, cpus: Cpus) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// Sets the workspace.
+    #[must_use]
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.workspace = Some(workspace);
+        self
+    }
+
+    /// Adds a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds a label.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the working folder.
+    #[must_use]
+    pub fn workdir(mut self, workdir: impl Into<String>) -> Self {
+        self.workdir = Some(workdir.into());
+        self
+    }
+
+    /// Sets the user.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// Sets the time to live.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+
+    /// Checks what no backend and no policy could accept.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] with the field and the rule.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |context: String| Err(Error::new(ErrorKind::InvalidSpec, "read specification", context));
+        let name = self.name.as_bytes();
+        let good_first = name.first().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let good_rest = name
+            .iter()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(c));
+        if !(2..=63).contains(&name.len()) || !good_first || !good_rest {
+            return bad(format!(
+                "name {:?}: 2 to 63 of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
+                self.name
+            ));
+        }
+        for (key, value) in &self.env {
+            if key.is_empty() || key.contains(['=', '\0']) {
+                return bad(format!("environment variable {key:?}: a name is not empty and has no '=' and no NUL"));
+            }
+            if value.contains('\0') {
+                return bad(format!("environment variable {key:?}: its value has a NUL"));
+            }
+        }
+        if let Some(workdir) = &self.workdir
+            && (!workdir.starts_with('/') || workdir.contains('\0'))
+        {
+            return bad(format!("working folder {workdir:?}: an absolute path inside of the sandbox without NUL"));
+        }
+        if self.image.as_deref() == Some("") {
+            return bad("image: empty".into());
+        }
+        if let Some(user) = &self.user {
+            let valid = user.splitn(2, ':').all(|part| part.parse::<u32>().is_ok());
+            if !valid {
+                return bad(format!("user {user:?}: write it as uid or uid:gid"));
+            }
+        }
+        if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
+            return bad("memory: at least 1MiB".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! What a backend implements. Users see [`crate::SandboxClient`] and [`crate::SandboxHandle`] instead, so that the policy's
+//! gate stands in one place and no backend can forget it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::AsyncRead;
+
+use crate::{
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
+};
+
+/// A byte stream that a backend reads from: standard input, the content of a file.
+pub type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// One of the two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What the receiver of output wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Enough: kill the execution and report [`crate::Outcome::OutputLimit`].
+    Stop,
+}
+
+/// Where output goes, piece by piece, as it comes. A receiver that takes its time slows the program down.
+#[async_trait]
+pub trait OutputSink: Send {
+    /// Takes a piece of output.
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow;
+}
+
+/// A thing that stands in a line of `sandbox doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Finding {
+    /// What was looked for ("user namespaces").
+    pub name: String,
+    /// Whether it is there.
+    pub present: bool,
+    /// What was found, or why it is missing.
+    pub detail: String,
+    /// What would provide it, in one line; empty where it is there or nothing can.
+    pub fix: String,
+}
+
+/// A way to make isolated places.
+///
+/// # Behavior
+///
+/// - Everything is computed for this host, now; nothing is declared by constant.
+/// - An engine that is not there is [`ErrorKind::SandboxUnavailable`] with the reason and the fix, in under 2 s.
+/// - No fallback: what cannot be built is an error.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// The tier's name, as registered.
+    fn name(&self) -> &str;
+
+    /// What this backend would enforce of a plan on this host.
+    ///
+    /// # Behavior
+    ///
+    /// - Has an entry for each demand of the plan.
+    /// - Refuses with a typed error what it cannot build at all (an image on a backend without images).
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport>;
+
+    /// Builds a sandbox.
+    ///
+    /// # Behavior
+    ///
+    /// - When it fails, or its future is dropped, nothing is left behind.
+    /// - [`Instance::enforcement`] tells what was really applied.
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>>;
+
+    /// What this host has and lacks for this backend.
+    async fn diagnose(&self) -> Vec<Finding>;
+
+    /// The profile's key: what of this host changes enforcement, in an order that stays.
+    ///
+    /// # Behavior
+    ///
+    /// - No host names, dates or paths: equal hosts have equal keys.
+    async fn profile(&self) -> Result<Vec<(String, String)>>;
+
+    /// A running sandbox by its name.
+    async fn get(&self, name: &str) -> Result<Box<dyn Instance>> {
+        let _ = name;
+        Err(unsupported("get sandbox", self.name()))
+    }
+
+    /// The names of the sandboxes that run, sorted.
+    async fn list(&self) -> Result<Vec<String>> {
+        Err(unsupported("list sandboxes", self.name()))
+    }
+
+    /// Ends a sandbox and removes what it left.
+    async fn remove(&self, name: &str) -> Result<()> {
+        let _ = name;
+        Err(unsupported("remove sandbox", self.name()))
+    }
+}
+
+/// A sandbox that runs.
+///
+/// # Behavior
+///
+/// - Dropping it kills every process of the sandbox.
+#[async_trait]
+pub trait Instance: Send + Sync {
+    /// What is enforced in this sandbox.
+    fn enforcement(&self) -> &EnforcementReport;
+
+    /// Runs a program to its end.
+    ///
+    /// # Behavior
+    ///
+    /// - Output goes to `sink` as it comes, every byte once, each stream in its order, all of it before the end.
+    /// - The environment is the plan's and the request's, nothing else.
+    /// - At `request.timeout` (never `None` here) the whole tree is killed: [`crate::Outcome::TimedOut`].
+    /// - What outlives the program is killed; a process that holds its output open does not delay the end by more than a second.
+    /// - A dropped future kills the execution.
+    /// - Typed errors: [`ErrorKind::ProgramNotFound`], [`ErrorKind::NotExecutable`], [`ErrorKind::BadWorkdir`],
+    ///   [`ErrorKind::SandboxEnded`].
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        stdin: Option<Source>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd>;
+
+    /// Writes a file inside of the sandbox; missing parents are made.
+    async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()>;
+
+    /// Reads a regular file inside of the sandbox into `sink` (as standard output). Links are not followed.
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()>;
+
+    /// Copies what matches `paths` into `folder` of the host.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of `folder`, never follows a link on either side, never waits for a FIFO.
+    /// - What was not copied stands in [`Export::skipped`] with its reason.
+    async fn export(&self, paths: &[String], folder: &Path, limits: ArtifactLimits) -> Result<Export>;
+
+    /// The last `tail` bytes of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
+    async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
+
+    /// Ends every execution with SIGTERM, after the grace with SIGKILL, then the sandbox. Harmless when it has ended.
+    async fn stop(&self, grace: Duration) -> Result<()>;
+
+    /// Ends the sandbox at once, with every process, and removes what it left on the host. Harmless when it has ended.
+    async fn kill(&self) -> Result<()>;
+}
+
+/// The error of an operation that a backend does not have.
+#[must_use]
+pub fn unsupported(operation: &'static str, backend: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, operation, "this backend does not do that").on(backend)
+}

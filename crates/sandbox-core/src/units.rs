@@ -1,0 +1,164 @@
+//! Units as types.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{Error, ErrorKind};
+
+/// A number of bytes. Reads `512MiB`, `64 kB`, `1GiB` or a plain number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String")]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// This many bytes.
+    #[must_use]
+    pub const fn bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// This many KiB (1,024 bytes).
+    #[must_use]
+    pub const fn kib(kib: u64) -> Self {
+        Self(kib.saturating_mul(1024))
+    }
+
+    /// This many MiB (1,048,576 bytes).
+    #[must_use]
+    pub const fn mib(mib: u64) -> Self {
+        Self::kib(mib.saturating_mul(1024))
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// As bytes in memory: saturates where a `usize` is smaller.
+    #[must_use]
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+            if self.0 >= size && self.0 % size == 0 {
+                return write!(f, "{}{unit}", self.0 / size);
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let size: bytesize::ByteSize = text.parse().map_err(|_| {
+            Error::new(
+                ErrorKind::InvalidSpec,
+                "read size",
+                format!("{text:?} is not a size; write it like 512MiB or 65536"),
+            )
+        })?;
+        Ok(Self(size.as_u64()))
+    }
+}
+
+/// A share of processors in thousandths: `1.5` is one and a half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "f64")]
+pub struct Cpus(u32);
+
+impl Cpus {
+    /// This many whole processors.
+    #[must_use]
+    pub const fn whole(count: u32) -> Self {
+        Self(count.saturating_mul(1000))
+    }
+
+    /// This many thousandths of a processor.
+    #[must_use]
+    pub const fn milli(milli: u32) -> Self {
+        Self(milli)
+    }
+
+    /// In thousandths.
+    #[must_use]
+    pub const fn as_milli(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", f64::from(self.0) / 1000.0)
+    }
+}
+
+impl FromStr for Cpus {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || {
+            Error::new(
+                ErrorKind::InvalidSpec,
+                "read number of processors",
+                format!("{text:?} is not a number of processors from 0.01 to 4096, like 1.5"),
+            )
+        };
+        let value: f64 = text.parse().map_err(|_| bad())?;
+        if !(0.01..=4096.0).contains(&value) {
+            return Err(bad());
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+        Ok(Self((value * 1000.0).round() as u32))
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Cpus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(f64::from(self.0) / 1000.0)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Integer(u64),
+    Float(f64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match NumberOrText::deserialize(deserializer)? {
+            NumberOrText::Integer(bytes) => Ok(Self(bytes)),
+            NumberOrText::Text(text) => text.parse().map_err(|e: Error| de::Error::custom(e.context())),
+            NumberOrText::Float(_) => Err(de::Error::custom("a size is a whole number of bytes, or text like \"512MiB\"")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cpus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match NumberOrText::deserialize(deserializer)? {
+            NumberOrText::Integer(count) => count.to_string(),
+            NumberOrText::Float(count) => count.to_string(),
+            NumberOrText::Text(text) => text,
+        };
+        text.parse().map_err(|e: Error| de::Error::custom(e.context()))
+    }
+}

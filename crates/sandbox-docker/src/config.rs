@@ -1,0 +1,53 @@
+//! What a user may set of the backend.
+
+/// The image of a sandbox whose specification names none.
+pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// What a user may set of the backend. The default finds the engine as Docker's own client does.
+///
+/// ```
+/// use sandbox_docker::DockerConfig;
+///
+/// let config = DockerConfig::default().host("unix:///run/user/1000/docker.sock");
+/// assert_eq!(config.default_image, sandbox_docker::DEFAULT_IMAGE);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DockerConfig {
+    /// The engine as `unix:///path` or `tcp://host:port`; `None` looks at `DOCKER_HOST`, the current Docker context, and the
+    /// usual sockets, in this order.
+    pub host: Option<String>,
+    /// The image of a specification that names none. It is never pulled.
+    pub default_image: String,
+    /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
+    pub runtime: Option<String>,
+}
+
+impl Default for DockerConfig {
+    fn default() -> Self {
+        Self { host: None, default_image: DEFAULT_IMAGE.to_owned(), runtime: None }
+    }
+}
+
+impl DockerConfig {
+    /// Uses this engine and no other.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Uses this image where a specification names none.
+    #[must_use]
+    pub fn default_image(mut self, image: impl Into<String>) -> Self {
+        self.default_image = image.into();
+        self
+    }
+
+    /// Uses this OCI runtime.
+    #[must_use]
+    pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
+        self.runtime = Some(runtime.into());
+        self
+    }
+}

@@ -1,0 +1,101 @@
+//! The container around an agent.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use bollard::Docker;
+use sandbox_core::Result;
+use sandbox_host::Isolator;
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+
+use crate::cgroup;
+use crate::engine::Engine;
+use crate::removal;
+use crate::stream::LastWords;
+
+/// The container around an agent.
+#[derive(Debug)]
+pub(crate) struct DockerIsolator {
+    tier: &'static str,
+    engine: Engine,
+    container: String,
+    last_words: LastWords,
+    /// Where the kernel counts kills for memory, looked up once.
+    memory_events: OnceCell<Option<PathBuf>>,
+    /// Ends the sandbox at its time to live.
+    reaper: Option<JoinHandle<()>>,
+}
+
+impl DockerIsolator {
+    pub(crate) fn new(
+        tier: &'static str,
+        engine: Engine,
+        container: String,
+        last_words: LastWords,
+        lifetime: Option<std::time::Duration>,
+    ) -> Self {
+        let reaper = lifetime.map(|lifetime| {
+            let (endpoint, container) = (engine.endpoint.clone(), container.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(lifetime).await;
+                removal::remove_soon(tier, &endpoint, &container);
+            })
+        });
+        Self { tier, engine, container, last_words, memory_events: OnceCell::new(), reaper }
+    }
+
+    async fn memory_events(&self) -> Option<&PathBuf> {
+        let path = self.memory_events.get_or_init(|| async {
+            if !self.engine.facts.local {
+                return None;
+            }
+            let pid = process(&self.engine.client, &self.container).await?;
+            cgroup::memory_events(&self.container, pid)
+        });
+        path.await.as_ref()
+    }
+}
+
+async fn process(client: &Docker, container: &str) -> Option<i64> {
+    let container = client.inspect_container(container, None).await.ok()?;
+    container.state?.pid.filter(|pid| *pid > 0)
+}
+
+#[async_trait]
+impl Isolator for DockerIsolator {
+    fn tier(&self) -> &str {
+        self.tier
+    }
+
+    async fn destroy(&self) -> Result<()> {
+        removal::remove(self.tier, &self.engine.client, &self.container).await
+    }
+
+    fn destroy_soon(&self) {
+        removal::remove_soon(self.tier, &self.engine.endpoint, &self.container);
+    }
+
+    async fn oom_kills(&self) -> Option<u64> {
+        cgroup::oom_kills(self.memory_events().await?)
+    }
+
+    async fn post_mortem(&self) -> Option<String> {
+        let container = self.engine.client.inspect_container(&self.container, None).await.ok();
+        let state = container.and_then(|container| container.state);
+        if state.as_ref().is_some_and(|state| state.oom_killed == Some(true)) {
+            return Some("the container was killed for memory".into());
+        }
+        let words = self.last_words.text().map(|words| format!("the agent's last words: {words}"));
+        let error = state.and_then(|state| state.error).filter(|error| !error.is_empty());
+        words.or(error)
+    }
+}
+
+impl Drop for DockerIsolator {
+    fn drop(&mut self) {
+        if let Some(reaper) = &self.reaper {
+            reaper.abort();
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Docker as a sandbox backend.

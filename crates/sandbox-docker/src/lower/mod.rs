@@ -1,0 +1,214 @@
+//! A plan as the engine's options: pure, so that snapshots can show it.
+
+mod binds;
+mod storage;
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    Mount, MountType, MountVolumeOptions, ResourcesUlimits,
+};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
+
+pub(crate) use storage::Storage;
+
+use crate::engine::EngineFacts;
+use crate::image::ImageFacts;
+use crate::labels;
+use crate::volume;
+
+/// The engine refuses less: a container's own start needs about this much.
+const MIN_MEMORY: ByteSize = ByteSize::mib(6);
+
+/// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
+const OWN_PROCESSES: i64 = 2;
+
+/// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
+const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
+
+/// The name of a sandbox's container.
+pub(crate) fn container_name(plan: &Plan) -> String {
+    format!("sandbox-{}", plan.name)
+}
+
+/// What a container is made of, beside the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub tier: &'a str,
+    pub facts: &'a EngineFacts,
+    pub image: &'a ImageFacts,
+    /// The agent's volume.
+    pub volume: &'a str,
+    /// The OCI runtime, where the user chose one.
+    pub runtime: Option<&'a str>,
+}
+
+/// The container of a sandbox with its policy.
+///
+/// # Errors
+///
+/// What no container can be: see [`binds::binds`]; `NotEnforceable` values; `InvalidSpec` for labels of ours.
+pub(crate) fn confined(
+    plan: &Plan,
+    parts: &Parts<'_>,
+    storage: &Storage,
+    identity: (u32, u32),
+) -> Result<ContainerCreateBody> {
+    let tier = parts.tier;
+    let memory = memory(tier, plan)?;
+    let mut mounts = vec![agent_mount(parts.volume)];
+    mounts.extend(binds::binds(tier, plan, parts.facts)?);
+    let tmpfs = storage.mount_options(identity);
+    mounts.extend(image_volumes(parts.image, &tmpfs, &mounts));
+    let host = HostConfig {
+        auto_remove: Some(true),
+        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        runtime: parts.runtime.map(ToOwned::to_owned),
+        mounts: Some(mounts),
+        // Files.
+        readonly_rootfs: Some(true),
+        tmpfs: Some(tmpfs),
+        shm_size: Some(signed(storage.shared_memory)),
+        // Namespaces.
+        network_mode: Some(network_mode(plan).to_owned()),
+        ipc_mode: Some("private".into()),
+        cgroupns_mode: parts
+            .facts
+            .api_at_least(1, 41)
+            .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
+        // Privileges.
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".into()]),
+        cap_add: Some(AGENT_CAPABILITIES.map(ToOwned::to_owned).to_vec()),
+        security_opt: Some(vec!["no-new-privileges".into()]),
+        // Limits. Swap counts into what is given as `memory_swap`.
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        nano_cpus: Some(nano_cpus(plan, parts.facts)),
+        pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
+        // A core dump would go to a program of the host.
+        ulimits: Some(vec![ResourcesUlimits {
+            name: Some("core".into()),
+            soft: Some(0),
+            hard: Some(0),
+        }]),
+        init: Some(false),
+        ..HostConfig::default()
+    };
+    Ok(ContainerCreateBody { host_config: Some(host), ..agent(plan, parts)? })
+}
+
+/// The container of a sandbox without any policy: what the engine does by default, and our agent.
+///
+/// # Errors
+///
+/// As [`confined`].
+pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
+    let mut mounts = vec![agent_mount(parts.volume)];
+    mounts.extend(binds::binds(parts.tier, plan, parts.facts)?);
+    let host = HostConfig {
+        auto_remove: Some(true),
+        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        runtime: parts.runtime.map(ToOwned::to_owned),
+        mounts: Some(mounts),
+        init: Some(false),
+        ..HostConfig::default()
+    };
+    Ok(ContainerCreateBody { host_config: Some(host), ..agent(plan, parts)? })
+}
+
+/// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
+fn agent(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
+    Ok(ContainerCreateBody {
+        image: Some(parts.image.reference.clone()),
+        entrypoint: Some(vec![volume::AGENT.to_owned()]),
+        cmd: Some(vec!["serve".into(), "--stdio".into()]),
+        user: Some("0:0".into()),
+        working_dir: Some("/".into()),
+        hostname: Some("sandbox".into()),
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".into()]),
+            ..HealthConfig::default()
+        }),
+        labels: Some(labels::of(parts.tier, plan)?),
+        stop_signal: Some("SIGKILL".into()),
+        tty: Some(false),
+        open_stdin: Some(true),
+        // The end of the one attached client is the end of the agent's input, and so of the agent.
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        ..ContainerCreateBody::default()
+    })
+}
+
+fn agent_mount(volume: &str) -> Mount {
+    Mount {
+        target: Some(volume::FOLDER.to_owned()),
+        source: Some(volume.to_owned()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(true),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    }
+}
+
+/// An image's own volumes would be writable and without a bound: they are mounted with their content, read-only.
+fn image_volumes(
+    image: &ImageFacts,
+    tmpfs: &HashMap<String, String>,
+    mounts: &[Mount],
+) -> Vec<Mount> {
+    let taken = |path: &String| {
+        tmpfs.contains_key(path) || mounts.iter().any(|mount| mount.target.as_ref() == Some(path))
+    };
+    let free = image.volumes.iter().map(|path| path.trim_end_matches('/').to_owned());
+    free.filter(|path| !path.is_empty() && !taken(path))
+        .map(|path| Mount {
+            target: Some(path),
+            typ: Some(MountType::VOLUME),
+            read_only: Some(true),
+            ..Mount::default()
+        })
+        .collect()
+}
+
+/// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
+fn network_mode(plan: &Plan) -> &'static str {
+    match plan.network {
+        NetworkPolicy::Full => "bridge",
+        _ => "none",
+    }
+}
+
+fn memory(tier: &str, plan: &Plan) -> Result<i64> {
+    if plan.memory < MIN_MEMORY {
+        let context = format!("memory: {} is less than Docker's least, {MIN_MEMORY}", plan.memory);
+        return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+            .on(tier)
+            .with_fix(format!("ask for {MIN_MEMORY} or more")));
+    }
+    Ok(signed(plan.memory.as_u64()))
+}
+
+/// The engine refuses more processors than its host has, and less than a hundredth of one.
+fn nano_cpus(plan: &Plan, facts: &EngineFacts) -> i64 {
+    let milli = i64::from(plan.cpus.as_milli()).max(10);
+    let milli = if facts.cpus == 0 { milli } else { milli.min(i64::from(facts.cpus) * 1000) };
+    milli * 1_000_000
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;

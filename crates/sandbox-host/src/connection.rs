@@ -1,0 +1,414 @@
+//! One connection to an agent: a task that reads frames into inboxes, and one that writes.
+//!
+//! Nothing that comes in is trusted: every frame is checked against what was opened and granted, and the first violation
+//! ends the connection. What waits to be written is bounded by requests and by the agent's credit.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandbox_agent::protocol::{
+    Channel, ExitReport, Failure, Frame, FrameBuffer, Kind, MAX_FRAME, MAX_STREAMS,
+    MessageAssembler, ProtocolError, Settings, Welcome, encode_frame, encode_message,
+};
+use sandbox_core::{Error, ErrorKind, Result};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::failure::failure_error;
+use crate::inbox::{End, Inbox, Inboxes};
+
+/// How long the agent may take to answer the first message.
+const WELCOME: Duration = Duration::from_secs(10);
+
+/// How often the host pings, so that the agent's lease stays and a dead agent is noticed.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// How long the agent may leave a ping unanswered, or a write may make no progress.
+const STALL: Duration = Duration::from_secs(10);
+
+/// The connection as executions use it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    ended: watch::Receiver<Option<String>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    streams: Mutex<Streams>,
+    ended: watch::Sender<Option<String>>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    last_frame: Mutex<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    inboxes: Inboxes,
+    last: u32,
+}
+
+impl Connection {
+    /// Sends the settings and waits for the agent's welcome.
+    pub(crate) async fn open<S>(
+        tier: &str,
+        stream: S,
+        settings: &Settings,
+    ) -> Result<(Self, Welcome)>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let broken =
+            |context: String| Error::new(ErrorKind::Protocol, "start the agent", context).on(tier);
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut hello = Vec::new();
+        encode_message(&mut hello, 0, Kind::Hello, &settings.encode());
+        let mut buffer = FrameBuffer::new();
+        let welcome = tokio::time::timeout(WELCOME, async {
+            writer
+                .write_all(&hello)
+                .await
+                .map_err(|error| broken(error.to_string()))?;
+            writer
+                .flush()
+                .await
+                .map_err(|error| broken(error.to_string()))?;
+            loop {
+                if let Some(frame) = buffer
+                    .next_frame()
+                    .map_err(|error| broken(error.to_string()))?
+                {
+                    return match frame.header.kind {
+                        Kind::Welcome => {
+                            Welcome::decode(frame.payload).map_err(|e| broken(e.to_string()))
+                        }
+                        Kind::Failed => Err(match Failure::decode(frame.payload) {
+                            Ok(failure) => failure_error(tier, &failure),
+                            Err(error) => broken(error.to_string()),
+                        }),
+                        kind => Err(broken(format!("unexpected first frame {kind:?}"))),
+                    };
+                }
+                let mut bytes = [0; 4096];
+                match reader.read(&mut bytes).await {
+                    Ok(0) => return Err(broken("the agent ended before its first answer".into())),
+                    Ok(count) => buffer.extend(&bytes[..count]),
+                    Err(error) => return Err(broken(error.to_string())),
+                }
+            }
+        })
+        .await
+        .map_err(|_| broken(format!("no answer within {WELCOME:?}")))??;
+
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (ended_sender, ended) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            streams: Mutex::default(),
+            ended: ended_sender,
+            outgoing: outgoing.clone(),
+            last_frame: Mutex::new(Instant::now()),
+        });
+        let tasks = vec![
+            tokio::spawn(read(Arc::clone(&shared), reader, buffer)),
+            tokio::spawn(write(Arc::clone(&shared), writer, queue)),
+            tokio::spawn(ping(Arc::clone(&shared))),
+        ];
+        Ok((
+            Self {
+                shared,
+                outgoing,
+                ended,
+                tasks,
+            },
+            welcome,
+        ))
+    }
+
+    /// Opens a stream with this first message.
+    pub(crate) fn open_stream(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
+        let inbox = Arc::new(Inbox::new());
+        let id = {
+            let mut streams = self.shared.streams();
+            if let Some(reason) = self.ended() {
+                return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
+            }
+            if streams.inboxes.len() >= MAX_STREAMS {
+                let context = format!("{MAX_STREAMS} executions are running in this sandbox");
+                return Err(Error::new(ErrorKind::InvalidRequest, "execute", context));
+            }
+            streams.last = streams.last.checked_add(1).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::SandboxEnded,
+                    "execute",
+                    "all stream numbers are used up",
+                )
+            })?;
+            let id = streams.last;
+            streams.inboxes.insert(id, Arc::clone(&inbox));
+            id
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, id, kind, message);
+        let stream = OpenStream {
+            id,
+            inbox,
+            outgoing: self.outgoing.clone(),
+            done: false,
+        };
+        stream.send(bytes);
+        Ok(stream)
+    }
+
+    /// Sends a message on stream 0.
+    pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
+        self.shared.control(kind, message);
+    }
+
+    /// Why the connection ended, once it has.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn wait_end(&self) {
+        let mut ended = self.ended.clone();
+        // The sender lives as long as the tasks; if they are gone, so is the connection.
+        let _ = ended.wait_for(Option::is_some).await;
+    }
+
+    /// Ends the connection from this side.
+    pub(crate) fn close(&self, reason: &str) {
+        self.shared.end(reason);
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close("the sandbox's handle was dropped");
+    }
+}
+
+impl Shared {
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn control(&self, kind: Kind, message: &[u8]) {
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 0, kind, message);
+        // A closed queue means that the connection has ended, which every stream is told on its own.
+        let _ = self.outgoing.send(bytes);
+    }
+
+    fn end(&self, reason: &str) {
+        let mut streams = self.streams();
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            if first {
+                *ended = Some(reason.to_owned());
+            }
+            first
+        });
+        for (_, inbox) in streams.inboxes.drain() {
+            inbox.end(End::Lost(reason.to_owned()));
+        }
+    }
+
+    fn accept(
+        &self,
+        frame: Frame<'_>,
+        message: &mut MessageAssembler,
+    ) -> Result<(), ProtocolError> {
+        *self
+            .last_frame
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let stream = frame.header.stream;
+        if stream == 0 {
+            return match frame.header.kind {
+                Kind::Pong => Ok(()),
+                Kind::Stopped => {
+                    self.end("the sandbox was stopped");
+                    Ok(())
+                }
+                Kind::Failed => {
+                    let failure = Failure::decode(frame.payload)?;
+                    self.end(failure_error("", &failure).context());
+                    Ok(())
+                }
+                _ => Err(ProtocolError::Unexpected("frame on stream 0")),
+            };
+        }
+        let mut streams = self.streams();
+        let inbox =
+            streams
+                .inboxes
+                .get(&stream)
+                .map(Arc::clone)
+                .ok_or(ProtocolError::Unexpected(
+                    "frame of a stream that is not open",
+                ))?;
+        match frame.header.kind {
+            Kind::Stdout | Kind::Stderr => {
+                drop(streams);
+                let channel = if frame.header.kind == Kind::Stdout {
+                    Channel::Stdout
+                } else {
+                    Channel::Stderr
+                };
+                if let Some(bytes) = inbox.output(channel, frame.payload)? {
+                    let mut credit = Vec::new();
+                    encode_frame(
+                        &mut credit,
+                        stream,
+                        Kind::Credit,
+                        false,
+                        &channel.credit(bytes),
+                    );
+                    let _ = self.outgoing.send(credit);
+                }
+            }
+            Kind::Credit => {
+                drop(streams);
+                match Channel::read_credit(frame.payload)? {
+                    (Channel::Stdin, bytes) => inbox.stdin_granted(bytes)?,
+                    _ => return Err(ProtocolError::BadValue("channel of a credit")),
+                }
+            }
+            Kind::Started => {}
+            Kind::Exited | Kind::Failed => {
+                let Some(whole) = message.push(frame.header, frame.payload)? else {
+                    return Ok(());
+                };
+                let end = if frame.header.kind == Kind::Exited {
+                    End::Exited(ExitReport::decode(whole)?)
+                } else {
+                    End::Failed(Failure::decode(whole)?)
+                };
+                streams.inboxes.remove(&stream);
+                drop(streams);
+                inbox.end(end);
+            }
+            _ => return Err(ProtocolError::Unexpected("frame of the host's kind")),
+        }
+        Ok(())
+    }
+}
+
+async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buffer: FrameBuffer) {
+    let mut message = MessageAssembler::new();
+    let mut bytes = vec![0; MAX_FRAME];
+    loop {
+        loop {
+            match buffer.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(error) = shared.accept(frame, &mut message) {
+                        return shared.end(&format!("the agent broke the protocol: {error}"));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return shared.end(&format!("the agent broke the protocol: {error}")),
+            }
+        }
+        match reader.read(&mut bytes).await {
+            Ok(0) => return shared.end("the sandbox's agent ended"),
+            Ok(count) => buffer.extend(&bytes[..count]),
+            Err(error) => return shared.end(&format!("the stream to the sandbox broke: {error}")),
+        }
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    mut writer: W,
+    mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
+) {
+    while let Some(bytes) = queue.recv().await {
+        let written = tokio::time::timeout(STALL, async {
+            writer.write_all(&bytes).await?;
+            if queue.is_empty() {
+                writer.flush().await
+            } else {
+                Ok(())
+            }
+        });
+        match written.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                return shared.end(&format!("the stream to the sandbox broke: {error}"));
+            }
+            Err(_) => return shared.end("the sandbox's agent stopped reading"),
+        }
+    }
+}
+
+async fn ping(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(PING_EVERY).await;
+        let asked = Instant::now();
+        shared.control(Kind::Ping, b"");
+        tokio::time::sleep(STALL).await;
+        let last = *shared
+            .last_frame
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if last < asked {
+            return shared.end("the sandbox's agent does not answer");
+        }
+    }
+}
+
+/// A stream that was opened and has not ended. Dropping it kills the execution.
+#[derive(Debug)]
+pub(crate) struct OpenStream {
+    id: u32,
+    pub(crate) inbox: Arc<Inbox>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    done: bool,
+}
+
+impl OpenStream {
+    fn send(&self, bytes: Vec<u8>) {
+        // A closed queue means that the connection has ended; the inbox says so.
+        let _ = self.outgoing.send(bytes);
+    }
+
+    /// Sends one frame.
+    pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
+        let mut bytes = Vec::with_capacity(payload.len() + 8);
+        encode_frame(&mut bytes, self.id, kind, false, payload);
+        self.send(bytes);
+    }
+
+    /// Grants the agent more output, after as much was taken.
+    pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.inbox.grant(channel, bytes as u64);
+        // What was taken is below the window, far below 4 GiB.
+        self.frame(
+            Kind::Credit,
+            &channel.credit(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        );
+    }
+
+    /// The last frame was read: nothing is left to kill.
+    pub(crate) fn finish(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if !self.done {
+            self.inbox.abandon();
+            self.frame(Kind::Kill, b"");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The entries of a folder inside of a sandbox, as the agent lists them. The list comes from the guest: it is bounded, and
+//! every record is checked.
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::{Builtin, ProtocolError, Reader};
+use sandbox_core::spi::{Flow, OutputSink, OutputStream};
+use sandbox_core::{Error, ErrorKind, Result};
+
+use crate::instance::AgentInstance;
+
+/// How large a list may become: enough for 100,000 entries with long names.
+const LIST_LIMIT: usize = 16 * 1024 * 1024;
+
+/// How deep folders are listed.
+const DEPTH: u32 = 64;
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryType {
+    File,
+    Folder,
+    Symlink,
+    Other,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) entry_type: EntryType,
+    pub(crate) size: u64,
+    pub(crate) path: Vec<u8>,
+}
+
+/// Lists `path` and everything below it, sorted by path; whether the list is whole.
+pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<Entry>, bool)> {
+    let mut records = Records(Vec::new());
+    instance
+        .builtin(
+            Builtin::List {
+                path: path.into(),
+                depth: DEPTH,
+            },
+            None,
+            &mut records,
+        )
+        .await?;
+    let whole = records.0.len() <= LIST_LIMIT;
+    let mut entries = decode(&records.0, whole).map_err(|error| {
+        Error::new(
+            ErrorKind::Protocol,
+            "list folder",
+            format!("{path}: {error}"),
+        )
+    })?;
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok((entries, whole))
+}
+
+fn decode(records: &[u8], whole: bool) -> Result<Vec<Entry>, ProtocolError> {
+    let mut reader = Reader::new(records);
+    let mut entries = Vec::new();
+    loop {
+        if reader.clone().end().is_ok() {
+            return Ok(entries);
+        }
+        match record(&mut reader) {
+            Ok(entry) => entries.push(entry),
+            // A list that was cut ends in the middle of a record.
+            Err(ProtocolError::Truncated) if !whole => return Ok(entries),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
+    let entry_type = match reader.u8()? {
+        b'f' => EntryType::File,
+        b'd' => EntryType::Folder,
+        b'l' => EntryType::Symlink,
+        b'p' | b's' | b'b' | b'c' | b'?' => EntryType::Other,
+        _ => return Err(ProtocolError::BadValue("type of an entry")),
+    };
+    let _mode = reader.u32()?;
+    let size = reader.u64()?;
+    let _allocated = reader.u64()?;
+    let _modified = reader.u64()?;
+    Ok(Entry {
+        entry_type,
+        size,
+        path: reader.bytes()?.to_vec(),
+    })
+}
+
+struct Records(Vec<u8>);
+
+#[async_trait]
+impl OutputSink for Records {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > LIST_LIMIT {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sandbox_agent::protocol::Writer;
+
+    use super::*;
+
+    fn one() -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer
+            .u8(b'f')
+            .u32(0o644)
+            .u64(3)
+            .u64(4096)
+            .u64(0)
+            .bytes(b"/output/a");
+        writer.finish()
+    }
+
+    #[test]
+    fn a_cut_list_keeps_its_whole_records() {
+        let mut bytes = one();
+        let entry = Entry {
+            entry_type: EntryType::File,
+            size: 3,
+            path: b"/output/a".to_vec(),
+        };
+        assert_eq!(decode(&bytes, true), Ok(vec![entry.clone()]));
+        bytes.push(b'f');
+        assert_eq!(decode(&bytes, true), Err(ProtocolError::Truncated));
+        assert_eq!(decode(&bytes, false), Ok(vec![entry]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes, true);
+            let _ = decode(&bytes, false);
+        }
+    }
+}

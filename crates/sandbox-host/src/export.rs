@@ -1,0 +1,375 @@
+//! Files out of a sandbox: found by the agent as the sandboxed user, written below one folder of the host.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use async_trait::async_trait;
+use globset::{GlobBuilder, GlobMatcher};
+use sandbox_agent::protocol::Builtin;
+use sandbox_core::spi::{Flow, OutputSink, OutputStream};
+use sandbox_core::{
+    Artifact, ArtifactLimits, ByteSize, Error, ErrorKind, Export, Result, SkipReason,
+    SkippedArtifact,
+};
+use tokio::io::AsyncWriteExt;
+
+use crate::entries::{self, Entry, EntryType};
+use crate::instance::AgentInstance;
+use crate::output_folder::OutputFolder;
+
+/// How much of a file its content type is told from.
+const HEAD: usize = 8 * 1024;
+
+/// Copies what matches `paths` into `folder`.
+pub(crate) async fn export(
+    instance: &AgentInstance,
+    paths: &[String],
+    folder: &Path,
+    limits: ArtifactLimits,
+) -> Result<Export> {
+    let output = OutputFolder::open(folder).map_err(|error| {
+        Error::new(
+            ErrorKind::Io,
+            "open output folder",
+            format!("{}: {error}", folder.display()),
+        )
+    })?;
+    let mut run = Run {
+        instance,
+        output,
+        limits,
+        seen: BTreeSet::new(),
+        total: 0,
+        export: Export::default(),
+    };
+    for path in paths {
+        run.pattern(path).await?;
+    }
+    Ok(run.export)
+}
+
+struct Run<'a> {
+    instance: &'a AgentInstance,
+    output: OutputFolder,
+    limits: ArtifactLimits,
+    seen: BTreeSet<Vec<u8>>,
+    total: u64,
+    export: Export,
+}
+
+/// An export path: the folder or file to list, what must match, and what of a path becomes the name outside.
+struct Pattern {
+    base: String,
+    matcher: Option<GlobMatcher>,
+    /// Length of the part of a path that is left out of its name.
+    prefix: usize,
+}
+
+impl Pattern {
+    fn parse(path: &str) -> Result<Self> {
+        let path = if path.len() > 1 {
+            path.trim_end_matches('/')
+        } else {
+            path
+        };
+        if !path.contains(['*', '?', '[', '{']) {
+            let prefix = path.rfind('/').map_or(0, |slash| slash + 1);
+            return Ok(Self {
+                base: path.to_owned(),
+                matcher: None,
+                prefix,
+            });
+        }
+        let glob = GlobBuilder::new(path)
+            .literal_separator(true)
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    ErrorKind::InvalidPolicy,
+                    "read export path",
+                    format!("{path:?}: {error}"),
+                )
+            })?;
+        let literal = path
+            .split('/')
+            .take_while(|part| !part.contains(['*', '?', '[', '{']));
+        let base = literal.collect::<Vec<_>>().join("/");
+        let base = if base.is_empty() {
+            "/".to_owned()
+        } else {
+            base
+        };
+        let prefix = if base == "/" { 1 } else { base.len() + 1 };
+        Ok(Self {
+            base,
+            matcher: Some(glob.compile_matcher()),
+            prefix,
+        })
+    }
+
+    fn matches(&self, entry: &Entry) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        match &self.matcher {
+            None => true,
+            Some(matcher) => matcher.is_match(std::ffi::OsStr::from_bytes(&entry.path)),
+        }
+    }
+}
+
+impl Run<'_> {
+    fn skip(&mut self, source: &[u8], reason: SkipReason) {
+        let source = String::from_utf8_lossy(source).into_owned();
+        self.export.skipped.push(SkippedArtifact { source, reason });
+    }
+
+    async fn pattern(&mut self, path: &str) -> Result<()> {
+        let pattern = Pattern::parse(path)?;
+        let (entries, whole) = match entries::list(self.instance, &pattern.base).await {
+            Ok(listed) => listed,
+            Err(error) if error.kind() == ErrorKind::Path => {
+                let missing = error.context().ends_with("No such file or directory");
+                let reason = if missing {
+                    SkipReason::Missing
+                } else {
+                    SkipReason::Unreadable {
+                        detail: error.context().to_owned(),
+                    }
+                };
+                self.skip(path.as_bytes(), reason);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut found = false;
+        for entry in &entries {
+            if !pattern.matches(entry) || entry.entry_type == EntryType::Folder {
+                continue;
+            }
+            found = true;
+            if self.seen.insert(entry.path.clone()) {
+                self.entry(entry, pattern.prefix).await?;
+            }
+        }
+        if !whole {
+            self.skip(path.as_bytes(), SkipReason::LimitReached);
+        } else if !found && pattern.matcher.is_some() {
+            self.skip(path.as_bytes(), SkipReason::Missing);
+        }
+        Ok(())
+    }
+
+    async fn entry(&mut self, entry: &Entry, prefix: usize) -> Result<()> {
+        match entry.entry_type {
+            EntryType::Folder => return Ok(()),
+            EntryType::Symlink => {
+                self.skip(&entry.path, SkipReason::Symlink);
+                return Ok(());
+            }
+            EntryType::Other => {
+                self.skip(&entry.path, SkipReason::SpecialFile);
+                return Ok(());
+            }
+            EntryType::File => {}
+        }
+        if entry.size > self.limits.file_size.as_u64() {
+            self.skip(
+                &entry.path,
+                SkipReason::TooLarge {
+                    size_bytes: entry.size,
+                },
+            );
+            return Ok(());
+        }
+        let full = self.export.artifacts.len() >= self.limits.count
+            || self.total.saturating_add(entry.size) > self.limits.total_size.as_u64();
+        if full {
+            self.skip(&entry.path, SkipReason::LimitReached);
+            return Ok(());
+        }
+        let name = entry.path.get(prefix..).unwrap_or_default();
+        let Ok(source) = String::from_utf8(entry.path.clone()) else {
+            self.skip(&entry.path, SkipReason::BadName);
+            return Ok(());
+        };
+        if !OutputFolder::is_good_name(name) {
+            self.skip(&entry.path, SkipReason::BadName);
+            return Ok(());
+        }
+        self.copy(name, source).await
+    }
+
+    async fn copy(&mut self, name: &[u8], source: String) -> Result<()> {
+        let output_error = |error: std::io::Error| {
+            let name = String::from_utf8_lossy(name);
+            Error::new(ErrorKind::Io, "write artifact", format!("{name}: {error}"))
+        };
+        let new = self.output.create(name).map_err(output_error)?;
+        let path = new.path();
+        let left = self.limits.total_size.as_u64() - self.total;
+        let limit = ByteSize::bytes(left.min(self.limits.file_size.as_u64()));
+        let file = new.file.try_clone().map_err(output_error)?;
+        let mut writer = ArtifactWriter::new(tokio::fs::File::from_std(file), limit);
+        let get = Builtin::Get {
+            path: source.clone().into_bytes(),
+        };
+        let copied = self.instance.builtin(get, None, &mut writer).await;
+        let written = writer.finish().await;
+        let reason = match (copied, &written) {
+            (Err(error), _) if error.kind() != ErrorKind::Path => {
+                new.discard().map_err(output_error)?;
+                return Err(error);
+            }
+            (Err(error), _) => Some(SkipReason::Unreadable {
+                detail: error.context().to_owned(),
+            }),
+            (
+                Ok(()),
+                Ok(Written {
+                    too_large: true,
+                    size,
+                    ..
+                }),
+            ) => Some(SkipReason::TooLarge { size_bytes: *size }),
+            (Ok(()), _) => None,
+        };
+        if let Some(reason) = reason {
+            new.discard().map_err(output_error)?;
+            self.skip(source.as_bytes(), reason);
+            return Ok(());
+        }
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                new.discard().map_err(output_error)?;
+                return Err(output_error(error));
+            }
+        };
+        self.total += written.size;
+        let content_type = content_type(&written.head, &path);
+        self.export.artifacts.push(Artifact::new(
+            path,
+            source,
+            written.size,
+            content_type,
+            written.blake3,
+        ));
+        Ok(())
+    }
+}
+
+struct Written {
+    size: u64,
+    too_large: bool,
+    head: Vec<u8>,
+    blake3: String,
+}
+
+struct ArtifactWriter {
+    file: tokio::fs::File,
+    limit: u64,
+    size: u64,
+    head: Vec<u8>,
+    hasher: blake3::Hasher,
+    error: Option<std::io::Error>,
+}
+
+impl ArtifactWriter {
+    fn new(file: tokio::fs::File, limit: ByteSize) -> Self {
+        Self {
+            file,
+            limit: limit.as_u64(),
+            size: 0,
+            head: Vec::new(),
+            hasher: blake3::Hasher::new(),
+            error: None,
+        }
+    }
+
+    async fn finish(mut self) -> std::io::Result<Written> {
+        self.file.flush().await?;
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        Ok(Written {
+            size: self.size,
+            too_large: self.size > self.limit,
+            head: self.head,
+            blake3: self.hasher.finalize().to_hex().to_string(),
+        })
+    }
+}
+
+#[async_trait]
+impl OutputSink for ArtifactWriter {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.size = self.size.saturating_add(bytes.len() as u64);
+        if self.size > self.limit {
+            return Flow::Stop;
+        }
+        let room = HEAD - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.hasher.update(bytes);
+        match self.file.write_all(bytes).await {
+            Ok(()) => Flow::Continue,
+            Err(error) => {
+                self.error = Some(error);
+                Flow::Stop
+            }
+        }
+    }
+}
+
+fn content_type(head: &[u8], path: &Path) -> Option<String> {
+    let by_content = infer::get(head).map(|kind| kind.mime_type().to_owned());
+    by_content.or_else(|| mime_guess::from_path(path).first_raw().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        let entry = Entry {
+            entry_type: EntryType::File,
+            size: 0,
+            path: path.into(),
+        };
+        Pattern::parse(pattern).unwrap().matches(&entry)
+    }
+
+    #[test]
+    fn patterns_match_names_within_folders() {
+        assert!(matches("/output/*.png", "/output/a.png"));
+        assert!(!matches("/output/*.png", "/output/sub/a.png"));
+        assert!(matches("/output/**/*.png", "/output/sub/a.png"));
+        assert_eq!(Pattern::parse("/output/*.png").unwrap().base, "/output");
+        assert_eq!(Pattern::parse("/*").unwrap().base, "/");
+    }
+
+    #[test]
+    fn a_folder_keeps_its_name_and_a_pattern_what_is_below_its_base() {
+        let name =
+            |pattern: &str, path: &'static str| &path[Pattern::parse(pattern).unwrap().prefix..];
+        assert_eq!(name("/output/plots", "/output/plots/a.png"), "plots/a.png");
+        assert_eq!(name("/output/plots/", "/output/plots/a.png"), "plots/a.png");
+        assert_eq!(
+            name("/output/**/*.png", "/output/plots/a.png"),
+            "plots/a.png"
+        );
+        assert_eq!(name("/result.txt", "/result.txt"), "result.txt");
+    }
+
+    #[test]
+    fn content_types_come_from_content_first() {
+        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+        assert_eq!(
+            content_type(png, Path::new("a.txt")).as_deref(),
+            Some("image/png")
+        );
+        assert_eq!(
+            content_type(b"a,b\n1,2\n", Path::new("a.csv")).as_deref(),
+            Some("text/csv")
+        );
+        assert_eq!(content_type(b"?", Path::new("a")), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! The agent's failures as errors.
+
+use sandbox_agent::protocol::{FailStep, Failure};
+use sandbox_core::{Error, ErrorKind};
+
+/// The error that a failure of the agent stands for. What the guest said is escaped.
+#[must_use]
+pub fn failure_error(tier: &str, failure: &Failure) -> Error {
+    let (kind, operation) = match failure.step {
+        FailStep::NotFound => (ErrorKind::ProgramNotFound, "execute"),
+        FailStep::NotExecutable => (ErrorKind::NotExecutable, "execute"),
+        FailStep::Workdir => (ErrorKind::BadWorkdir, "execute"),
+        FailStep::Request => (ErrorKind::InvalidRequest, "execute"),
+        FailStep::File => (ErrorKind::Path, "access file"),
+        FailStep::Spawn | FailStep::Limits | FailStep::Confinement => {
+            (ErrorKind::SetupFailed, "start program")
+        }
+        FailStep::Protocol => (ErrorKind::Protocol, "talk to the agent"),
+        _ => (ErrorKind::SetupFailed, "set up sandbox"),
+    };
+    let detail = escape(&failure.detail);
+    let context = match failure.errno {
+        0 => detail,
+        errno => {
+            let reason = reason(errno);
+            if detail.is_empty() {
+                reason
+            } else {
+                format!("{detail}: {reason}")
+            }
+        }
+    };
+    Error::new(kind, operation, context).on(tier)
+}
+
+fn reason(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}
+
+/// Text of the guest for a terminal or log: control characters as escapes.
+pub(crate) fn escape(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}

@@ -1,0 +1,390 @@
+//! A running sandbox behind its agent.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::{
+    Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Kind, Program,
+};
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::{
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
+    Result,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connection::{Connection, OpenStream};
+use crate::execution::{Finish, follow};
+use crate::failure::failure_error;
+use crate::sandbox::Sandbox;
+use crate::{Isolator, export};
+
+/// How long a file operation may take in the agent.
+const FILE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long the agent may take beyond the grace to end everything when it was asked to stop.
+const STOP_OVERTIME: Duration = Duration::from_secs(4);
+
+/// How much of a file operation's own messages is kept.
+const MESSAGE_LIMIT: usize = 4096;
+
+/// A sandbox whose agent answers.
+pub struct AgentInstance {
+    connection: Connection,
+    sandbox: Sandbox,
+    isolator: Arc<dyn Isolator>,
+    oom_kills: AtomicU64,
+}
+
+impl std::fmt::Debug for AgentInstance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentInstance")
+            .field("tier", &self.isolator.tier())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends the sandbox unless the agent has answered.
+struct Unconnected(Option<Arc<dyn Isolator>>);
+
+impl Drop for Unconnected {
+    fn drop(&mut self) {
+        if let Some(isolator) = &self.0 {
+            isolator.destroy_soon();
+        }
+    }
+}
+
+impl AgentInstance {
+    /// Greets the agent at the other end of `stream` and takes over the sandbox.
+    ///
+    /// # Errors
+    ///
+    /// When the agent does not answer as it should within 10 s. The sandbox has been destroyed then; so it is when this
+    /// future is dropped.
+    pub async fn connect<S>(
+        stream: S,
+        sandbox: Sandbox,
+        isolator: Box<dyn Isolator>,
+    ) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let isolator: Arc<dyn Isolator> = Arc::from(isolator);
+        let mut guard = Unconnected(Some(Arc::clone(&isolator)));
+        match Connection::open(isolator.tier(), stream, &sandbox.settings).await {
+            Ok((connection, _welcome)) => {
+                guard.0 = None;
+                Ok(Self {
+                    connection,
+                    sandbox,
+                    isolator,
+                    oom_kills: AtomicU64::new(0),
+                })
+            }
+            Err(error) => {
+                let known = isolator.post_mortem().await;
+                let destroyed = isolator.destroy().await;
+                guard.0 = None;
+                let error = match known {
+                    Some(known) => error.with_source(known),
+                    None => error,
+                };
+                if let Err(left) = destroyed {
+                    tracing::error!(%left, "a sandbox that did not start could not be removed");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        program: Program,
+        request: Option<&ExecRequest>,
+        stdin: bool,
+    ) -> AgentRequest {
+        let mut env = self.sandbox.env.clone();
+        env.extend(request.into_iter().flat_map(|request| request.env.clone()));
+        let timeout = request.map_or(Some(FILE_TIMEOUT), |request| request.timeout);
+        AgentRequest {
+            program,
+            env: env
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}").into_bytes())
+                .collect(),
+            workdir: match request.and_then(|request| request.workdir.as_deref()) {
+                Some(workdir) => workdir.into(),
+                None => Vec::new(),
+            },
+            stdin,
+            timeout_ms: timeout.map_or(0, |timeout| {
+                u64::try_from(timeout.as_millis())
+                    .unwrap_or(u64::MAX)
+                    .max(1)
+            }),
+            log: request.is_some_and(|request| request.log),
+        }
+    }
+
+    fn open(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
+        self.connection
+            .open_stream(kind, message)
+            .map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    /// Whether the kernel has killed for memory since this was last asked.
+    async fn new_oom_kill(&self) -> bool {
+        let Some(now) = self.isolator.oom_kills().await else {
+            return false;
+        };
+        self.oom_kills.fetch_max(now, Ordering::Relaxed) < now
+    }
+
+    async fn end(
+        &self,
+        report: &ExitReport,
+        stopped: bool,
+        elapsed: Duration,
+        timeout: Option<Duration>,
+    ) -> ExecEnd {
+        let oom = self.new_oom_kill().await;
+        let unknown = |reason: &str| Outcome::Unknown {
+            reason: reason.to_owned(),
+        };
+        let outcome = match report.kind {
+            _ if stopped => Outcome::OutputLimit,
+            ExitKind::Exited(code) => Outcome::Exited { code: code.into() },
+            ExitKind::Signaled(9) if oom => Outcome::OutOfMemory,
+            ExitKind::Signaled(signal) => Outcome::Signaled {
+                signal: signal.into(),
+            },
+            // The host's own clock must agree, but for what a timer may be early.
+            ExitKind::TimedOut if timeout.is_some_and(|limit| elapsed >= limit.mul_f32(0.9)) => {
+                Outcome::TimedOut
+            }
+            ExitKind::TimedOut => unknown("the agent reported a time-out before its time"),
+            ExitKind::Killed => unknown("the agent reported a kill that nobody asked for"),
+            ExitKind::Lost if oom => Outcome::OutOfMemory,
+            ExitKind::Lost => unknown("the supervisor of the program vanished"),
+        };
+        let mut end = ExecEnd::new(outcome);
+        end.stragglers = report.stragglers;
+        end.cpu_time = Some(Duration::from_micros(report.cpu_us));
+        end.max_rss = report.max_rss_kib.checked_mul(1024);
+        if report.drain_cut {
+            end.incomplete =
+                Some("a process held the output open after the program had ended".into());
+        }
+        end
+    }
+
+    async fn lost(&self, reason: String) -> ExecEnd {
+        if self.new_oom_kill().await {
+            return ExecEnd::new(Outcome::OutOfMemory);
+        }
+        let known = self.isolator.post_mortem().await;
+        let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
+        let mut end = ExecEnd::new(Outcome::Unknown { reason });
+        end.incomplete = Some("the sandbox ended during the execution".into());
+        end
+    }
+
+    /// Runs one of the agent's own operations to its end.
+    pub(crate) async fn builtin(
+        &self,
+        builtin: Builtin,
+        stdin: Option<Source>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<()> {
+        let tier = self.isolator.tier();
+        let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
+        let stream = self.open(Kind::Exec, &request.encode())?;
+        let mut messages = Messages {
+            sink,
+            stderr: Vec::new(),
+        };
+        let failed =
+            |context: String| Err(Error::new(ErrorKind::Path, "access file", context).on(tier));
+        match follow(stream, stdin, &mut messages).await {
+            Finish::Exited {
+                stdin_error: Some(error),
+                ..
+            } => Err(Error::new(
+                ErrorKind::Io,
+                "read the content to write",
+                error.to_string(),
+            )
+            .on(tier)),
+            // The receiver said when it had enough, and knows why.
+            Finish::Exited { stopped: true, .. } => Ok(()),
+            Finish::Exited { report, .. } => match report.kind {
+                ExitKind::Exited(0) => Ok(()),
+                kind => failed(format!(
+                    "the agent's file operation ended with {kind:?} {}",
+                    crate::failure::escape(&String::from_utf8_lossy(&messages.stderr))
+                )),
+            },
+            Finish::Failed(failure) => Err(failure_error(tier, &failure)),
+            Finish::Lost(reason) => Err(self.ended_error(reason)),
+        }
+    }
+
+    fn ended_error(&self, reason: String) -> Error {
+        Error::new(ErrorKind::SandboxEnded, "use sandbox", reason).on(self.isolator.tier())
+    }
+
+    async fn destroy(&self, reason: &str) -> Result<()> {
+        let destroyed = self.isolator.destroy().await;
+        self.connection.close(reason);
+        destroyed
+    }
+}
+
+struct Messages<'a> {
+    sink: &'a mut dyn OutputSink,
+    stderr: Vec<u8>,
+}
+
+#[async_trait]
+impl OutputSink for Messages<'_> {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        match stream {
+            OutputStream::Stdout => self.sink.write(stream, bytes).await,
+            OutputStream::Stderr => {
+                let room = MESSAGE_LIMIT - self.stderr.len();
+                self.stderr
+                    .extend_from_slice(&bytes[..bytes.len().min(room)]);
+                Flow::Continue
+            }
+        }
+    }
+}
+
+/// Takes nothing.
+pub(crate) struct Nothing;
+
+#[async_trait]
+impl OutputSink for Nothing {
+    async fn write(&mut self, _stream: OutputStream, _bytes: &[u8]) -> Flow {
+        Flow::Continue
+    }
+}
+
+struct Log(Vec<u8>);
+
+#[async_trait]
+impl OutputSink for Log {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.0.extend_from_slice(bytes);
+        // The agent keeps far less; whoever sends more is not our agent.
+        if self.0.len() > 64 * 1024 * 1024 {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+#[async_trait]
+impl Instance for AgentInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.sandbox.enforcement
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        stdin: Option<Source>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let program = Program::Command {
+            argv: request.argv.clone(),
+        };
+        let message = self.request(program, Some(request), stdin.is_some());
+        let start = Instant::now();
+        let stream = self.open(Kind::Exec, &message.encode())?;
+        match follow(stream, stdin, sink).await {
+            Finish::Exited {
+                report,
+                stopped,
+                stdin_error,
+            } => {
+                if report.survivors > 0 {
+                    self.destroy("processes of an execution could not be killed")
+                        .await?;
+                }
+                let mut end = self
+                    .end(&report, stopped, start.elapsed(), request.timeout)
+                    .await;
+                if let Some(error) = stdin_error {
+                    end.incomplete = Some(format!(
+                        "standard input could not be read to its end: {error}"
+                    ));
+                }
+                Ok(end)
+            }
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost(reason) => Ok(self.lost(reason).await),
+        }
+    }
+
+    async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
+        let builtin = Builtin::Put {
+            path: path.into(),
+            mode,
+        };
+        self.builtin(builtin, Some(content), &mut Nothing).await
+    }
+
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
+        self.builtin(Builtin::Get { path: path.into() }, None, sink)
+            .await
+    }
+
+    async fn export(
+        &self,
+        paths: &[String],
+        folder: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Export> {
+        export::export(self, paths, folder, limits).await
+    }
+
+    async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
+        let stream = self.open(Kind::Logs, &tail.unwrap_or(u32::MAX).to_le_bytes())?;
+        let mut log = Log(Vec::new());
+        match follow(stream, None, &mut log).await {
+            Finish::Exited { .. } => Ok(log.0),
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost(reason) => Err(self.ended_error(reason)),
+        }
+    }
+
+    async fn stop(&self, grace: Duration) -> Result<()> {
+        let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        self.connection.control(Kind::Stop, &grace_ms.to_le_bytes());
+        let bound = grace.saturating_add(STOP_OVERTIME);
+        let stopped = tokio::time::timeout(bound, self.connection.wait_end()).await;
+        if stopped.is_err() {
+            tracing::warn!(
+                tier = self.isolator.tier(),
+                "the agent did not stop in time and is killed"
+            );
+        }
+        self.destroy("the sandbox was stopped").await
+    }
+
+    async fn kill(&self) -> Result<()> {
+        self.destroy("the sandbox was killed").await
+    }
+}
+
+impl Drop for AgentInstance {
+    fn drop(&mut self) {
+        self.isolator.destroy_soon();
+    }
+}

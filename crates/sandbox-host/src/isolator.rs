@@ -1,0 +1,32 @@
+//! What only a backend can do for a sandbox that runs.
+
+use async_trait::async_trait;
+use sandbox_core::Result;
+
+/// The isolated place around an agent, once it runs. [`crate::AgentInstance`] does the rest over the agent's stream.
+#[async_trait]
+pub trait Isolator: Send + Sync + 'static {
+    /// The tier's name, for errors.
+    fn tier(&self) -> &str;
+
+    /// Ends every process of the sandbox and removes what it left on the host.
+    ///
+    /// # Behavior
+    ///
+    /// - Returns once no process of the sandbox runs any more.
+    /// - Harmless when it has been called before.
+    ///
+    /// # Errors
+    ///
+    /// Says what could not be ended or removed.
+    async fn destroy(&self) -> Result<()>;
+
+    /// The same without waiting, for [`Drop`]: starts the end and returns. Must not panic, and must not need a runtime.
+    fn destroy_soon(&self);
+
+    /// How many processes of the sandbox the kernel has killed for memory so far; `None` where that is not known.
+    async fn oom_kills(&self) -> Option<u64>;
+
+    /// Why the stream ended, where the isolator knows more ("the container was killed for memory").
+    async fn post_mortem(&self) -> Option<String>;
+}

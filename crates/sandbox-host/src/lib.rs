@@ -1,0 +1,23 @@
+//! What every backend shares on the outside of a sandbox: the agent's client, the lowering of a plan into the confinement of
+//! executions, and the export of artifacts.
+//!
+//! A backend makes an isolated place, starts [`sandbox_agent::program`] in it, and hands the byte stream to
+//! [`AgentInstance::connect`] together with its [`Isolator`].
+
+pub mod confinement;
+mod connection;
+mod entries;
+mod execution;
+mod export;
+mod failure;
+mod inbox;
+mod instance;
+mod isolator;
+mod output_folder;
+mod sandbox;
+pub mod seccomp;
+
+pub use failure::failure_error;
+pub use instance::AgentInstance;
+pub use isolator::Isolator;
+pub use sandbox::{HOME, PATH, Sandbox, WORK_FOLDER};

@@ -1,0 +1,189 @@
+//! Files written below one folder of the host under names that a guest chose.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2, unlinkat};
+
+/// How many numbered names are tried when a name is taken.
+const NAMES: u32 = 1000;
+
+/// A folder of the host, held open: everything is resolved beneath it, links are never followed.
+#[derive(Debug)]
+pub(crate) struct OutputFolder {
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
+impl OutputFolder {
+    /// Opens the folder, making it and its parents where they are missing.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        let path = path.canonicalize()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            folder: open(&path, flags, Mode::empty())?,
+            path,
+        })
+    }
+
+    /// Whether every part of a relative name can stand below the folder.
+    pub(crate) fn is_good_name(name: &[u8]) -> bool {
+        !name.is_empty()
+            && name.split(|byte| *byte == b'/').all(|part| {
+                !part.is_empty()
+                    && part != b"."
+                    && part != b".."
+                    && part.len() <= 255
+                    && !part.contains(&0)
+            })
+    }
+
+    /// Makes a new file. A name that is taken gets a number; nothing is overwritten.
+    pub(crate) fn create(&self, name: &[u8]) -> io::Result<NewFile<'_>> {
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.make_parents(name)?;
+        for number in 0..NAMES {
+            let candidate = numbered(name, number);
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat2(
+                &self.folder,
+                &candidate,
+                flags,
+                Mode::from(0o644),
+                Self::resolve(),
+            ) {
+                Ok(file) => {
+                    return Ok(NewFile {
+                        folder: self,
+                        name: candidate,
+                        file: File::from(file),
+                    });
+                }
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn resolve() -> ResolveFlags {
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+    }
+
+    fn make_parents(&self, name: &[u8]) -> io::Result<()> {
+        let mut parts = name.split(|byte| *byte == b'/').collect::<Vec<_>>();
+        parts.pop();
+        let mut parent = rustix::io::fcntl_dupfd_cloexec(&self.folder, 0)?;
+        for part in parts {
+            let part = OsStr::from_bytes(part);
+            match mkdirat(&parent, part, Mode::from(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            parent = openat2(&parent, part, flags, Mode::empty(), Self::resolve())?;
+        }
+        Ok(())
+    }
+}
+
+fn numbered(name: &[u8], number: u32) -> PathBuf {
+    let path = Path::new(OsStr::from_bytes(name));
+    if number == 0 {
+        return path.to_owned();
+    }
+    let mut file = path.file_stem().unwrap_or_default().to_owned();
+    file.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        file.push(".");
+        file.push(extension);
+    }
+    path.with_file_name(file)
+}
+
+/// A file that was just made.
+#[derive(Debug)]
+pub(crate) struct NewFile<'a> {
+    folder: &'a OutputFolder,
+    name: PathBuf,
+    pub(crate) file: File,
+}
+
+impl NewFile<'_> {
+    /// Its absolute path.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path.join(&self.name)
+    }
+
+    /// Removes it again.
+    pub(crate) fn discard(self) -> io::Result<()> {
+        Ok(unlinkat(
+            &self.folder.folder,
+            &self.name,
+            rustix::fs::AtFlags::empty(),
+        )?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_folder() {
+        for bad in [
+            &b""[..],
+            b"/x",
+            b"../x",
+            b"a/../../x",
+            b"a//b",
+            b"a/.",
+            b"x\0y",
+            &[b'a'; 256],
+        ] {
+            assert!(!OutputFolder::is_good_name(bad), "{bad:?}");
+        }
+        assert!(OutputFolder::is_good_name("plots/größe.png".as_bytes()));
+    }
+
+    #[test]
+    fn a_link_that_was_planted_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("sub")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("target"), folder.path().join("file"))
+            .unwrap();
+        let output = OutputFolder::open(folder.path()).unwrap();
+        assert!(output.create(b"sub/x").is_err());
+        assert_eq!(
+            output.create(b"file").unwrap().path(),
+            output.path.join("file-1")
+        );
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = OutputFolder::open(folder.path()).unwrap();
+        let names = (0..3)
+            .map(|_| output.create(b"a/b.tar.gz").unwrap().path())
+            .collect::<Vec<_>>();
+        assert_eq!(names[1], output.path.join("a/b.tar-1.gz"));
+        assert_eq!(
+            names
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            3
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What the client of an agent needs to know of a sandbox.
+
+use std::collections::BTreeMap;
+
+use sandbox_agent::protocol::{Confinement, Settings};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+
+/// The folder of every sandbox that code starts in and may write to: the host's workspace where the specification has one.
+pub const WORK_FOLDER: &str = "/workspace";
+
+/// Where programs are looked for inside of a sandbox, unless the specification sets `PATH`.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The home folder inside of a sandbox, unless the specification sets `HOME`: a place that is always writable.
+pub const HOME: &str = "/tmp";
+
+/// Without a frame from the host for this long the agent ends everything: the host pings three times as often.
+const LEASE_MS: u64 = 30_000;
+
+/// How much of the executions' output the agent keeps for [`sandbox_core::SandboxHandle::logs`].
+const LOG_BYTES: u32 = 8 * 1024 * 1024;
+
+/// What the client of an agent needs to know of a sandbox.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Sandbox {
+    /// The first message.
+    pub settings: Settings,
+    /// The environment of every execution, below the request's own.
+    pub env: BTreeMap<String, String>,
+    /// What is enforced.
+    pub enforcement: EnforcementReport,
+}
+
+impl Sandbox {
+    /// The usual settings for a plan: a random key, a lease of 30 s, an 8 MiB log; owned by its stream; starting in
+    /// [`WORK_FOLDER`]. The parents of export paths are made.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no randomness.
+    pub fn new(
+        plan: &Plan,
+        confinement: Confinement,
+        enforcement: EnforcementReport,
+    ) -> Result<Self> {
+        let mut key = [0; 32];
+        let filled = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());
+        if !matches!(filled, Ok(32)) {
+            return Err(Error::new(
+                ErrorKind::Io,
+                "make a key",
+                "the system gave no random bytes",
+            ));
+        }
+        let mut env = BTreeMap::from([
+            ("HOME".to_owned(), HOME.to_owned()),
+            ("PATH".to_owned(), PATH.to_owned()),
+        ]);
+        env.extend(plan.env.clone());
+        let settings = Settings {
+            key,
+            lease_ms: LEASE_MS,
+            owned: true,
+            log_bytes: LOG_BYTES,
+            workdir: plan
+                .workdir
+                .as_deref()
+                .unwrap_or(WORK_FOLDER)
+                .as_bytes()
+                .to_vec(),
+            make_dirs: export_folders(&plan.export_paths)
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+            confinement,
+        };
+        Ok(Self {
+            settings,
+            env,
+            enforcement,
+        })
+    }
+}
+
+/// The folders that must exist so that code can write what is to be exported: the parent of each path, up to the first part
+/// with a pattern.
+fn export_folders(paths: &[String]) -> Vec<String> {
+    let mut folders = Vec::new();
+    for path in paths {
+        let literal = path
+            .split('/')
+            .take_while(|part| !part.contains(['*', '?', '[', '{']));
+        let mut folder = literal.collect::<Vec<_>>();
+        if folder.len() == path.split('/').count() {
+            folder.pop();
+        }
+        let folder = folder.join("/");
+        if !folder.is_empty() && !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::export_folders;
+
+    #[test]
+    fn parents_of_export_paths_are_made_once() {
+        let paths = [
+            "/output/a.txt",
+            "/output/b.txt",
+            "/data/*/x",
+            "/r.txt",
+            "/o/sub/*.png",
+        ];
+        let paths = paths.map(str::to_owned);
+        assert_eq!(export_folders(&paths), ["/output", "/data", "/o/sub"]);
+    }
+}

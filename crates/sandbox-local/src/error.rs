@@ -1,0 +1,44 @@
+//! Errors of this backend, in the words of [`sandbox_core::Error`].
+
+use std::error::Error as StdError;
+use std::path::Path;
+
+use sandbox_core::{Error, ErrorKind};
+
+const CREATE: &str = "create sandbox";
+
+/// A step of building the sandbox failed.
+pub(crate) fn setup(
+    tier: &str,
+    what: impl Into<String>,
+    cause: impl Into<Box<dyn StdError + Send + Sync>>,
+) -> Error {
+    Error::new(ErrorKind::SetupFailed, CREATE, what).on(tier).with_source(cause)
+}
+
+/// The specification asks for what this backend never does.
+pub(crate) fn invalid_spec(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidSpec, CREATE, what).on(tier).with_fix(fix)
+}
+
+/// The policy names something that this backend cannot build.
+pub(crate) fn invalid_policy(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidPolicy, CREATE, what).on(tier).with_fix(fix)
+}
+
+/// A path of the host that the plan names cannot be used.
+pub(crate) fn path(
+    tier: &str,
+    role: &str,
+    path: &Path,
+    cause: impl Into<Box<dyn StdError + Send + Sync>>,
+) -> Error {
+    Error::new(ErrorKind::InvalidPolicy, CREATE, format!("{role} {}", path.display()))
+        .on(tier)
+        .with_source(cause)
+}
+
+/// Something could not be ended or removed.
+pub(crate) fn destroy(tier: &str, what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Io, "destroy sandbox", what).on(tier)
+}

@@ -1,0 +1,127 @@
+//! What this host has of what the backend needs. Everything is tried or read, nothing is concluded from a version number,
+//! and it is done once per process, at the first question.
+
+pub(crate) mod cgroup;
+mod findings;
+mod landlock;
+mod mounts;
+mod paths;
+mod profile;
+mod seccomp;
+mod trial;
+mod user;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::LocalConfig;
+
+pub(crate) use cgroup::Cgroups;
+pub(crate) use findings::findings;
+pub(crate) use paths::{Kind, PathRole, Root, platform_roots, resolve};
+pub(crate) use profile::profile;
+pub(crate) use seccomp::Seccomp;
+pub(crate) use user::User;
+
+/// Whether something is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Support {
+    /// It was tried and works.
+    Present,
+    /// It does not.
+    Missing {
+        /// What was found instead.
+        reason: String,
+        /// What would provide it; empty where nothing can.
+        fix: String,
+    },
+}
+
+impl Support {
+    pub(crate) fn is_present(&self) -> bool {
+        matches!(self, Self::Present)
+    }
+}
+
+/// What of this host changes how a sandbox is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Who runs this process.
+    pub(crate) user: User,
+    /// New namespaces with mounts in them, as this user.
+    pub(crate) namespaces: Support,
+    /// A new procfs in a new process namespace, as this user.
+    pub(crate) proc_mount: Support,
+    /// Mounts with mapped identities.
+    pub(crate) mapped_mounts: Support,
+    /// Control groups.
+    pub(crate) cgroups: Cgroups,
+    /// The Landlock ABI, 0 without.
+    pub(crate) landlock_abi: u32,
+    /// Filters of system calls.
+    pub(crate) seccomp: Seccomp,
+}
+
+/// How a sandbox is isolated here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// Namespaces that belong to the host's root, code as a subordinate user of a user namespace of its own.
+    Privileged,
+    /// Namespaces that belong to the caller's user namespace, code as the caller.
+    UserNamespace,
+    /// No namespaces: Landlock, seccomp, limits.
+    Landlock,
+}
+
+impl Host {
+    /// The host as it is, with what `config` switches off.
+    pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
+        static SEEN: Mutex<Option<Arc<Host>>> = Mutex::new(None);
+        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = seen.get_or_insert_with(|| Arc::new(Self::look()));
+        if !config.without_user_namespaces && !config.without_cgroups {
+            return Arc::clone(host);
+        }
+        let mut host = Self::clone(host);
+        if config.without_user_namespaces {
+            let missing = Support::Missing {
+                reason: "switched off by the configuration".into(),
+                fix: "do not set without_user_namespaces".into(),
+            };
+            host.namespaces = missing.clone();
+            host.proc_mount = missing;
+        }
+        if config.without_cgroups {
+            host.cgroups = Cgroups::None {
+                reason: "switched off by the configuration".into(),
+                fix: "do not set without_cgroups".into(),
+            };
+        }
+        Arc::new(host)
+    }
+
+    fn look() -> Self {
+        let user = User::current();
+        let trial = trial::run(&user);
+        Self {
+            namespaces: trial.namespaces,
+            proc_mount: trial.proc_mount,
+            mapped_mounts: mounts::mapped(),
+            cgroups: Cgroups::detect(),
+            landlock_abi: landlock::abi(),
+            seccomp: Seccomp::detect(),
+            user,
+        }
+    }
+
+    /// How a sandbox is isolated here; `None` where the host offers nothing that may be called isolation.
+    pub(crate) fn isolation(&self) -> Option<Isolation> {
+        match (self.namespaces.is_present(), self.user.can_split) {
+            (true, true) => Some(Isolation::Privileged),
+            (true, false) => Some(Isolation::UserNamespace),
+            // Code that runs as the host's root is not held by Landlock alone.
+            (false, _) if self.user.id == 0 => None,
+            (false, _) if self.landlock_abi > 0 && self.seccomp.filters => Some(Isolation::Landlock),
+            (false, _) => None,
+        }
+    }
+}

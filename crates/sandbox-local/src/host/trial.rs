@@ -1,0 +1,125 @@
+//! Whether new namespaces can be made and are of use: a user namespace that exists may have no power in it, so a child really
+//! mounts something.
+#![expect(unsafe_code, reason = "a child in shared memory")]
+
+use std::ffi::{CStr, c_void};
+
+use sandbox_freestanding::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, MS_SLAVE, mount};
+use sandbox_freestanding::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare};
+use sandbox_freestanding::process::{exit, wait_for};
+use sandbox_freestanding::{Errno, Result};
+
+use super::{Support, User};
+use crate::spawn::clone::{self, ChildFailure};
+use crate::spawn::identity::IdentityMaps;
+
+/// What came of it.
+pub(super) struct Trial {
+    pub(super) namespaces: Support,
+    pub(super) proc_mount: Support,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    None,
+    Identity,
+    Propagation,
+    Tmpfs,
+    UserNamespace,
+}
+
+struct Attempt {
+    maps: Option<IdentityMaps>,
+    failure: ChildFailure<Step>,
+    proc_errno: i32,
+}
+
+/// Makes the namespaces as a sandbox would, with a tmpfs and a procfs in them.
+pub(super) fn run(user: &User) -> Trial {
+    let mut attempt = Attempt {
+        maps: (!user.can_split).then(|| IdentityMaps::of_caller(user.id, user.group)),
+        failure: ChildFailure::default(),
+        proc_errno: 0,
+    };
+    let mut namespaces = CLONE_NEWNS | CLONE_NEWPID;
+    if !user.can_split {
+        namespaces |= CLONE_NEWUSER;
+    }
+    // SAFETY: `body` makes system calls and writes to its argument, which lives until it has ended.
+    let child = unsafe { clone::run(namespaces, None, body, (&raw mut attempt).cast()) };
+    let (step, errno) = match child {
+        Ok(child) => {
+            // Somebody else in this process may have taken the end; the child is gone either way.
+            let _ = wait_for(child.pid);
+            (attempt.failure.step, Errno(attempt.failure.errno))
+        }
+        Err(errno) => return Trial::missing(format!("clone: {errno}"), fix(errno)),
+    };
+    let failed = match step {
+        Step::None => {
+            let proc_mount = match attempt.proc_errno {
+                0 => Support::Present,
+                errno => Support::Missing {
+                    reason: format!("mount of procfs in a new namespace: {}", Errno(errno)),
+                    fix: "in a container: run it with an unmasked /proc (--security-opt systempaths=unconfined)"
+                        .into(),
+                },
+            };
+            return Trial { namespaces: Support::Present, proc_mount };
+        }
+        Step::Identity => "write its id maps",
+        Step::Propagation => "change mounts in it",
+        Step::Tmpfs => "mount a tmpfs in it",
+        Step::UserNamespace => "enter a user namespace",
+    };
+    Trial::missing(format!("namespaces exist but are powerless: {failed}: {errno}"), fix(errno))
+}
+
+impl Trial {
+    fn missing(reason: String, fix: String) -> Self {
+        let namespaces = Support::Missing { reason: reason.clone(), fix };
+        let proc_mount = Support::Missing { reason, fix: String::new() };
+        Self { namespaces, proc_mount }
+    }
+}
+
+fn fix(errno: Errno) -> String {
+    let setting = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() == "1");
+    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") {
+        return "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0".into();
+    }
+    let off = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() == "0");
+    if off("/proc/sys/kernel/unprivileged_userns_clone") {
+        return "sudo sysctl kernel.unprivileged_userns_clone=1".into();
+    }
+    if off("/proc/sys/user/max_user_namespaces") || errno == Errno::ENOSPC {
+        return "sudo sysctl user.max_user_namespaces=65536".into();
+    }
+    "in a container: allow clone and mount (--security-opt seccomp=unconfined --cap-add SYS_ADMIN)".into()
+}
+
+unsafe extern "C" fn body(argument: *mut c_void) -> ! {
+    // SAFETY: the parent waits and reads this only after our end.
+    let attempt = unsafe { &mut *argument.cast::<Attempt>() };
+    let Attempt { maps, failure, proc_errno } = attempt;
+    let mut step = |step, outcome: Result<()>| {
+        if let Err(errno) = outcome {
+            failure.end(step, errno);
+        }
+    };
+    if let Some(maps) = maps {
+        step(Step::Identity, maps.write_own());
+    }
+    step(Step::Propagation, mount(None, c"/", None, MS_REC | MS_SLAVE, None));
+    const PROC: &CStr = c"/proc";
+    let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if let Err(errno) = mount(Some(c"proc"), PROC, Some(c"proc"), flags, None) {
+        *proc_errno = errno.0;
+    }
+    step(Step::Tmpfs, mount(Some(c"tmpfs"), PROC, Some(c"tmpfs"), flags, None));
+    if maps.is_none() {
+        step(Step::UserNamespace, unshare(CLONE_NEWUSER));
+    }
+    exit(0)
+}

@@ -1,0 +1,1 @@
+//! The local Linux kernel as a sandbox backend.

@@ -1,0 +1,51 @@
+//! Run code you do not trust, under one policy, on pluggable backends that report what they enforce on this host.
+//!
+//! ```no_run
+//! use sandbox::{CapabilityPolicy, ExecRequest, SandboxClient, SandboxSpec};
+//!
+//! # async fn example() -> sandbox::Result<()> {
+//! // The policy is the operator's ceiling; what stands in it is required, or the sandbox is refused.
+//! let mut policy = CapabilityPolicy::new();
+//! policy.timeout = Some(std::time::Duration::from_secs(10));
+//!
+//! let client = SandboxClient::open("local", policy)?;
+//! let sandbox = client.create(&SandboxSpec::new("grader-7").env("LANG", "C.UTF-8")).await?;
+//!
+//! let result = sandbox.exec(&ExecRequest::new("python3").args(["-c", "print(6 * 7)"])).await?;
+//! assert_eq!(result.exit_code(), Some(0));
+//! assert_eq!(result.stdout_text(), "42\n");
+//!
+//! for (capability, enforcement) in sandbox.enforcement().iter() {
+//!     println!("{capability}: {enforcement}"); // "network_access: enforced (network namespace, …)"
+//! }
+//! sandbox.kill().await?; // dropping the handle does the same
+//! # Ok(()) }
+//! ```
+//!
+//! Tests of programs that run code need no backend: [`fake::FakeBackend`] answers as it is told.
+//!
+//! ```
+//! # async fn example() -> sandbox::Result<()> {
+//! use std::sync::Arc;
+//! use sandbox::fake::{FakeAnswer, FakeBackend};
+//! use sandbox::{CapabilityPolicy, OneShot, SandboxClient};
+//!
+//! let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("42\n")));
+//! let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+//! let result = client.run_python("print(6 * 7)", OneShot::default()).await?;
+//! assert_eq!(result.output(), "42\n");
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//!
+//! Each feature links one backend. Linking one changes nobody's default: a tier is used only when it is named.
+//!
+//! | feature | tiers |
+//! |---|---|
+//! | `local` (default) | `local`, `local_unsafe` |
+//! | `docker` | `docker`, `docker_unsafe` |
+
+mod backends;
+
+pub use sandbox_core::*;

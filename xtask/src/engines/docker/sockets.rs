@@ -1,0 +1,213 @@
+//! Where a Docker socket may be, in the order in which Docker's own client looks.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::contexts;
+use crate::failure::{Failure, Result};
+use crate::http::Client;
+use crate::places;
+
+/// The socket that a system-wide daemon serves.
+pub const DEFAULT: &str = "/run/docker.sock";
+/// Another name of it where `/var/run` is no link to `/run`.
+const DEFAULT_OLD: &str = "/var/run/docker.sock";
+/// Most time for one answer to a ping; a daemon that works needs a few milliseconds.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One place to look at, and who named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The socket's path.
+    pub socket: PathBuf,
+    /// Who named it: a variable, a context, or nobody.
+    pub origin: String,
+}
+
+/// The sockets to try. A user who names one means that one only.
+///
+/// # Errors
+/// When `DOCKER_HOST` or the chosen context names something that is no Unix socket, or a context
+/// that does not exist.
+pub fn candidates() -> Result<Vec<Candidate>> {
+    if let Some(host) = variable("DOCKER_HOST") {
+        return Ok(vec![named(&host, "DOCKER_HOST")?]);
+    }
+    let configuration = variable("DOCKER_CONFIG")
+        .map(PathBuf::from)
+        .or_else(|| places::home_folder().map(|home| home.join(".docker")));
+    if let Some((context, host)) =
+        contexts::host(configuration.as_deref(), variable("DOCKER_CONTEXT"))?
+    {
+        return Ok(vec![named(
+            &host,
+            &format!("the Docker context '{context}'"),
+        )?]);
+    }
+    let rootless = variable("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("docker.sock"));
+    let by_default = [DEFAULT, DEFAULT_OLD]
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(rootless);
+    let mut found: Vec<Candidate> = Vec::new();
+    for socket in by_default {
+        // Where /var/run is a link, both names are one socket; said once is enough.
+        if !found.iter().any(|other| same_place(&other.socket, &socket)) {
+            found.push(Candidate {
+                socket,
+                origin: "default".to_owned(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// A client of the first candidate that answers a ping.
+///
+/// # Errors
+/// As [`candidates`], or, for candidates that do not answer, with the reason for each.
+pub fn find(candidates: &[Candidate]) -> Result<Client> {
+    let mut reasons = Vec::new();
+    for Candidate { socket, origin } in candidates {
+        match ping(socket) {
+            Ok(client) => return Ok(client),
+            Err(reason) => reasons.push(format!("{} ({origin}): {reason}", socket.display())),
+        }
+    }
+    Err(Failure::new(format!(
+        "no socket answers: {}",
+        reasons.join(", ")
+    )))
+}
+
+/// A client of `socket` if an engine answers `GET /_ping` there within 2 s.
+///
+/// # Errors
+/// With the reason, as text.
+pub fn ping(socket: &Path) -> std::result::Result<Client, String> {
+    let client = Client::new(socket, PING_TIMEOUT);
+    match client.get("/_ping") {
+        Ok(answer) if answer.is_success() => Ok(client),
+        Ok(answer) => Err(answer.error_message()),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        }),
+    }
+}
+
+fn named(host: &str, origin: &str) -> Result<Candidate> {
+    match host.strip_prefix("unix://") {
+        Some(path) if path.starts_with('/') => Ok(Candidate {
+            socket: path.into(),
+            origin: origin.to_owned(),
+        }),
+        _ => Err(Failure::new(format!(
+            "{origin} names '{host}', which is not a Unix socket"
+        ))
+        .with_fix("use unix:///path/to/docker.sock")),
+    }
+}
+
+/// True where both paths name one socket, which need not exist.
+pub fn same_place(one: &Path, other: &Path) -> bool {
+    place(one) == place(other)
+}
+
+/// The path with every link in its folder followed; the socket itself need not exist.
+fn place(socket: &Path) -> PathBuf {
+    let folder = socket
+        .parent()
+        .and_then(|folder| fs::canonicalize(folder).ok());
+    match (folder, socket.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => socket.to_path_buf(),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    fn serve(path: &Path, answer: &'static str) {
+        let listener = UnixListener::bind(path).expect("bind");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accept");
+            let mut request = [0; 512];
+            let _ = stream.read(&mut request).expect("request");
+            stream.write_all(answer.as_bytes()).expect("answer");
+        });
+    }
+
+    #[test]
+    fn the_first_socket_that_answers_wins() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let at = |name: &str| folder.path().join(name);
+        drop(UnixListener::bind(at("stale")).expect("bind"));
+        serve(
+            &at("broken"),
+            "HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops",
+        );
+        serve(
+            &at("good"),
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK",
+        );
+        let candidate = |name: &str| Candidate {
+            socket: at(name),
+            origin: "test".to_owned(),
+        };
+        let all = ["missing", "stale", "broken", "good"].map(candidate);
+        let text = find(&all[..3]).expect_err("none answers").to_string();
+        for part in ["missing (test): does not exist", "nobody listens"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // The broken one has served its single answer and counts as silent or refusing now.
+        let found = find(&[candidate("missing"), candidate("good")]).expect("one answers");
+        assert_eq!(found.socket(), at("good"));
+    }
+
+    #[test]
+    fn an_error_status_is_no_answer() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("socket");
+        serve(&path, "HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops");
+        assert_eq!(ping(&path).err().as_deref(), Some("oops (status 500)"));
+    }
+
+    #[test]
+    fn only_unix_sockets_are_taken() {
+        let taken = named("unix:///run/x.sock", "DOCKER_HOST").expect("a socket");
+        assert_eq!(taken.socket, Path::new("/run/x.sock"));
+        for host in [
+            "tcp://127.0.0.1:2375",
+            "ssh://host",
+            "unix://",
+            "/run/x.sock",
+        ] {
+            let failure = named(host, "DOCKER_HOST").expect_err(host);
+            assert!(failure.to_string().contains(host), "{failure}");
+        }
+    }
+
+    #[test]
+    fn two_names_of_one_socket_are_one_place() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::create_dir(&real).expect("folder");
+        std::os::unix::fs::symlink(&real, &link).expect("link");
+        assert!(same_place(&real.join("s"), &link.join("s")));
+        assert!(!same_place(&real.join("s"), &link.join("t")));
+    }
+}

@@ -1,0 +1,119 @@
+//! `cargo xtask engines up|down|status [ENGINE…]`: the container engines that tests need.
+//!
+//! Only `up` changes the machine, and `down` only stops what `up` started.
+
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::failure::{Failure, Result};
+use crate::lock::Lock;
+use crate::places;
+
+mod daemon;
+mod docker;
+mod process;
+mod record;
+
+pub use docker::connect as connect_docker;
+
+/// What to do with which engines.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Action {
+    /// Find the engine running, else install and start it (as root on a Debian-like system)
+    Up(Selection),
+    /// Stop the engine if `up` started it
+    Down(Selection),
+    /// Print a line for each engine; exits with 1 when one is missing
+    Status(Selection),
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct Selection {
+    /// The engines meant; all of them when none is named
+    #[arg(value_enum)]
+    engines: Vec<Name>,
+}
+
+/// The engines that tasks know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Docker, over its Unix socket
+    Docker,
+}
+
+/// What a task can do with one engine. One small file implements it for each.
+trait Engine {
+    /// Makes sure that the engine answers, changing the machine where it must.
+    fn up(&self) -> Result<Status>;
+    /// Stops the engine if `up` started it, and says in a line what was done.
+    fn down(&self) -> Result<String>;
+    /// Looks for the engine, changing nothing.
+    fn status(&self) -> Status;
+}
+
+/// What was found out about an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Status {
+    /// It answers; the text says version, socket, and who started it.
+    Running(String),
+    /// It does not; the failure says why and what to do.
+    Missing(Failure),
+}
+
+impl Name {
+    fn engine(self) -> Box<dyn Engine> {
+        match self {
+            Self::Docker => Box::new(docker::Docker),
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+        }
+    }
+}
+
+/// Does what the arguments ask for, engine by engine; results on stdout, a line each.
+///
+/// # Errors
+/// When an engine cannot be started or stopped; engines after it are not touched. A `status` that
+/// finds an engine missing is no error but exit code 1.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let (Action::Up(selection) | Action::Down(selection) | Action::Status(selection)) =
+        &arguments.action;
+    let names = match selection.engines.as_slice() {
+        [] => Name::value_variants(),
+        chosen => chosen,
+    };
+    let _lock = match arguments.action {
+        Action::Status(_) => None,
+        Action::Up(_) | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
+    };
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        let (text, engine) = (name.text(), name.engine());
+        match arguments.action {
+            Action::Down(_) => println!("{text}: {}", engine.down()?),
+            Action::Up(_) => match engine.up()? {
+                Status::Running(line) => println!("{text}: {line}"),
+                Status::Missing(failure) => return Err(failure),
+            },
+            Action::Status(_) => match engine.status() {
+                Status::Running(line) => println!("{text}: {line}"),
+                Status::Missing(failure) => {
+                    println!("{text}: not found: {failure}");
+                    code = ExitCode::FAILURE;
+                }
+            },
+        }
+    }
+    Ok(code)
+}

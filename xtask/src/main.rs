@@ -1,0 +1,45 @@
+//! Tasks of the workspace: `cargo xtask TASK`.
+//!
+//! Each task is one module with an `Arguments` type and a `run` function; this file only chooses
+//! between them. Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 the
+//! task failed (or, for `engines status`, an engine is missing), 2 wrong usage.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod apt;
+mod engines;
+mod failure;
+mod http;
+mod images;
+mod lock;
+mod places;
+mod programs;
+
+/// Tasks of the sandbox workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Start, stop or list the container engines that tests need
+    Engines(engines::Arguments),
+    /// Build the test images, without any registry, and import them
+    Images(images::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Engines(arguments) => engines::run(&arguments),
+        Task::Images(arguments) => images::run(&arguments),
+    };
+    result.unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        ExitCode::FAILURE
+    })
+}
