@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod apt;
+mod cargo;
 mod engines;
 mod failure;
 mod http;
@@ -16,6 +17,7 @@ mod images;
 mod lock;
 mod places;
 mod programs;
+mod test;
 
 /// Tasks of the sandbox workspace.
 #[derive(Debug, Parser)]
@@ -31,12 +33,15 @@ enum Task {
     Engines(engines::Arguments),
     /// Build the test images, without any registry, and import them
     Images(images::Arguments),
+    /// Check and test everything: formatting, lints, documentation, tests, conformance, matrix
+    Test(test::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Engines(arguments) => engines::run(&arguments),
         Task::Images(arguments) => images::run(&arguments),
+        Task::Test(arguments) => test::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

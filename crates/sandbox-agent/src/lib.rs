@@ -1,6 +1,37 @@
 //! The one static program that runs as the first process of every sandbox, and its protocol.
+//!
+//! [`program()`] gives the program's bytes: a static executable for the target that this crate was compiled for, without a C
+//! runtime, about 200 KB. [`protocol`] is what it speaks.
+//!
+//! # The program
+//!
+//! ```text
+//! sandbox-agent serve --fd N [--setup]    serve the host at the other end of the socket N
+//! sandbox-agent serve --stdio             read the host from descriptor 0, write to it on 1
+//! sandbox-agent --version
+//! ```
+//!
+//! It exits with 0 when the host asked it to or its owner's stream ended, 64 for a wrong command line, 69 when its lease
+//! was over, 70 when the host broke the protocol and 71 when the sandbox could not be set up.
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod protocol;
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[doc(hidden)]
+pub mod program;
+
+/// The program's bytes; empty where it could not be built: on docs.rs, and for targets that are not Linux on x86_64 or
+/// aarch64.
+#[must_use]
+pub fn program() -> &'static [u8] {
+    include_bytes!(concat!(env!("OUT_DIR"), "/sandbox-agent"))
+}

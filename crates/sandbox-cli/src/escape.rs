@@ -29,7 +29,10 @@ mod tests {
 
     #[test]
     fn controls_are_written_out_and_text_stays() {
-        assert_eq!(escape("a\u{1b}[31mb\nc\u{9b}\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{9b}\\u{202e}d");
+        assert_eq!(
+            escape("a\u{1b}[31mb\nc\u{9b}\u{202e}d"),
+            "a\\u{1b}[31mb\\nc\\u{9b}\\u{202e}d"
+        );
         assert_eq!(escape("Ünïcode naïve 表.csv"), "Ünïcode naïve 表.csv");
     }
 }

@@ -33,7 +33,10 @@ impl Exit {
 
     /// The convention for a process that a signal ended: 128 and the signal's number.
     pub fn signal(signal: i32) -> Self {
-        u8::try_from(signal).ok().and_then(|signal| signal.checked_add(128)).map_or(Self::FAILED, Self)
+        u8::try_from(signal)
+            .ok()
+            .and_then(|signal| signal.checked_add(128))
+            .map_or(Self::FAILED, Self)
     }
 
     /// How an execution ended. An exit code that is missing is never 0.
@@ -70,13 +73,24 @@ mod tests {
         assert_eq!(of(Outcome::TimedOut), 124);
         assert_eq!(of(Outcome::OutOfMemory), 137);
         assert_eq!(of(Outcome::OutputLimit), 137);
-        assert_eq!(of(Outcome::Unknown { reason: "stream lost".into() }), 125);
+        assert_eq!(
+            of(Outcome::Unknown {
+                reason: "stream lost".into()
+            }),
+            125
+        );
     }
 
     #[test]
     fn a_code_that_cannot_be_passed_on_is_a_failure_and_never_success() {
-        assert_eq!(Exit::of_outcome(&Outcome::Exited { code: 256 }), Exit::FAILED);
-        assert_eq!(Exit::of_outcome(&Outcome::Exited { code: -1 }), Exit::FAILED);
+        assert_eq!(
+            Exit::of_outcome(&Outcome::Exited { code: 256 }),
+            Exit::FAILED
+        );
+        assert_eq!(
+            Exit::of_outcome(&Outcome::Exited { code: -1 }),
+            Exit::FAILED
+        );
         assert_eq!(Exit::signal(128), Exit::FAILED);
         assert_eq!(Exit::signal(-1), Exit::FAILED);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sandbox::{Enforcement, Error, ErrorKind, Unmet};
+use sandbox::{Enforcement, Error, Unmet};
 use serde::Serialize;
 
 use crate::escape::escape;
@@ -40,16 +40,34 @@ struct ErrorObject<'a> {
 
 impl Failure {
     fn new(kind: &'static str, message: String, fix: Option<String>, exit: Exit) -> Self {
-        Self { kind, message, fix, unmet: Vec::new(), backend: None, exit }
+        Self {
+            kind,
+            message,
+            fix,
+            unmet: Vec::new(),
+            backend: None,
+            exit,
+        }
     }
 
     /// A command line that means nothing.
     pub fn usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
-        let said = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let line = said.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let said = text
+            .lines()
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let line = said
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
         let message = line.strip_prefix("error: ").unwrap_or(&line).to_owned();
-        Self::new("usage", message, Some("see sandbox --help, sandbox run --help".into()), Exit::FAILED)
+        Self::new(
+            "usage",
+            message,
+            Some("see sandbox --help, sandbox run --help".into()),
+            Exit::FAILED,
+        )
     }
 
     /// A value of the command line that cannot be used.
@@ -59,17 +77,38 @@ impl Failure {
 
     /// The host's operating system refused something.
     pub fn io(message: impl Into<String>, error: &std::io::Error) -> Self {
-        Self::new("io", format!("{}: {error}", message.into()), None, Exit::FAILED)
+        Self::new(
+            "io",
+            format!("{}: {error}", message.into()),
+            None,
+            Exit::FAILED,
+        )
     }
 
     /// Nobody reads the output.
     pub fn broken_pipe() -> Self {
-        Self::new("io", "standard output is closed".into(), None, Exit::BROKEN_PIPE)
+        Self::new(
+            "io",
+            "standard output is closed".into(),
+            None,
+            Exit::BROKEN_PIPE,
+        )
     }
 
     /// A signal asked for the end.
     pub fn interrupted(signal: i32) -> Self {
-        Self::new("interrupted", format!("ended by signal {signal}"), None, Exit::signal(signal))
+        Self::new(
+            "interrupted",
+            format!("ended by signal {signal}"),
+            None,
+            Exit::signal(signal),
+        )
+    }
+
+    /// What it is, as JSON names it.
+    #[cfg(test)]
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
     /// The same with what the user can do.
@@ -151,10 +190,4 @@ impl From<Error> for Failure {
             exit: Exit::of_error(error.kind()),
         }
     }
-}
-
-/// A value of the command line that the library refused: without the operation, which the option's name says better.
-pub fn bad_option(option: &str, error: &Error) -> Failure {
-    debug_assert!(matches!(error.kind(), ErrorKind::InvalidSpec | ErrorKind::InvalidPolicy));
-    Failure::argument(format!("{option}: {}", error.context()))
 }

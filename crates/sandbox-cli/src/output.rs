@@ -20,17 +20,31 @@ pub enum Format {
 impl Format {
     /// The format that an unreadable command line asks for, so that a program that reads JSON gets it in every case.
     pub fn guess(arguments: &[OsString]) -> Self {
-        let own = arguments.iter().take_while(|argument| *argument != "--").collect::<Vec<_>>();
-        let short = own.iter().any(|argument| *argument == "-ojson" || *argument == "--output=json");
-        let long = own.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json");
-        if short || long { Self::Json } else { Self::Text }
+        let own = arguments
+            .iter()
+            .take_while(|argument| *argument != "--")
+            .collect::<Vec<_>>();
+        let short = own
+            .iter()
+            .any(|argument| *argument == "-ojson" || *argument == "--output=json");
+        let long = own
+            .windows(2)
+            .any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json");
+        if short || long {
+            Self::Json
+        } else {
+            Self::Text
+        }
     }
 }
 
 /// Writes text to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::broken_pipe()),
         Err(error) => Err(Failure::io("writing standard output", &error)),
@@ -51,7 +65,8 @@ mod tests {
 
     #[test]
     fn json_is_found_before_the_command_only() {
-        let guess = |line: &str| Format::guess(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let guess =
+            |line: &str| Format::guess(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(guess("sandbox run --bad -o json"), Format::Json);
         assert_eq!(guess("sandbox run -ojson --bad"), Format::Json);
         assert_eq!(guess("sandbox run --output=json"), Format::Json);

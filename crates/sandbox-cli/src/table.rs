@@ -5,7 +5,11 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths = (0..columns)
         .map(|column| {
-            rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         })
         .collect::<Vec<_>>();
     let mut text = String::new();
@@ -26,7 +30,10 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_by_characters() {
-        let rows = [vec!["ä".to_owned(), "b".to_owned()], vec!["long".to_owned(), "c".to_owned()]];
+        let rows = [
+            vec!["ä".to_owned(), "b".to_owned()],
+            vec!["long".to_owned(), "c".to_owned()],
+        ];
         assert_eq!(table(&rows), "ä     b\nlong  c\n");
     }
 }

@@ -1,7 +1,9 @@
 //! The way in: a backend, a policy, and the gate between them.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use crate::admission;
 use crate::registry;
@@ -234,12 +236,14 @@ impl SandboxClient {
     }
 }
 
-/// A name that no other sandbox of this host has: the process and a counter.
+/// A name that no other sandbox has: a random number of this process and a counter. A process id would not do, since
+/// processes of several containers may share an engine.
 #[must_use]
 pub fn unique_name(prefix: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    format!("{prefix}-{}-{count}", std::process::id())
+    format!("{prefix}-{:012x}-{count}", *PROCESS >> 16)
 }
 
 fn one_shot(options: &OneShot, prefix: &str) -> SandboxSpec {

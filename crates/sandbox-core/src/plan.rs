@@ -30,8 +30,8 @@ pub struct Plan {
     pub user: Option<(u32, u32)>,
     /// Time to live.
     pub lifetime: Option<Duration>,
-    /// Read roots; `None` is the platform's programs and libraries.
-    pub read_roots: Option<Vec<PathBuf>>,
+    /// Paths of the host that can be read, besides the platform's programs and libraries or the image.
+    pub read_roots: Vec<PathBuf>,
     /// Write roots.
     pub write_roots: Vec<PathBuf>,
     /// The network.
@@ -156,7 +156,7 @@ impl Plan {
             workdir: spec.workdir.clone(),
             user: spec.user.as_deref().map(parse_user),
             lifetime: spec.lifetime,
-            read_roots: policy.filesystem_read_roots.clone(),
+            read_roots: policy.filesystem_read_roots.clone().unwrap_or_default(),
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
             network,
             subprocess: policy.subprocess_execution.unwrap_or(true),
@@ -234,7 +234,10 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
             roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
         }
     };
-    let read = plan.read_roots.as_deref().map_or_else(|| "platform".to_owned(), paths);
+    let read = match plan.read_roots.as_slice() {
+        [] => "platform".to_owned(),
+        roots => format!("platform, {}", paths(roots)),
+    };
     push(Capability::FilesystemReadRoots, true, read);
     push(Capability::FilesystemWriteRoots, true, paths(&plan.write_roots));
     match &plan.network {

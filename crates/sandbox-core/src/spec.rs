@@ -178,6 +178,11 @@ impl SandboxSpec {
         {
             return bad(format!("working folder {workdir:?}: an absolute path inside of the sandbox without NUL"));
         }
+        if let Some(Workspace { path, .. }) = &self.workspace
+            && (!path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&0))
+        {
+            return bad(format!("workspace {path:?}: an absolute path of the host without NUL"));
+        }
         if self.image.as_deref() == Some("") {
             return bad("image: empty".into());
         }

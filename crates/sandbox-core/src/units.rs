@@ -10,7 +10,7 @@ use crate::{Error, ErrorKind};
 
 /// A number of bytes. Reads `512MiB`, `64 kB`, `1GiB` or a plain number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(with = "String")]
+#[schemars(with = "Written<u64>")]
 pub struct ByteSize(u64);
 
 impl ByteSize {
@@ -73,7 +73,7 @@ impl FromStr for ByteSize {
 
 /// A share of processors in thousandths: `1.5` is one and a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(with = "f64")]
+#[schemars(with = "Written<f64>")]
 pub struct Cpus(u32);
 
 impl Cpus {
@@ -132,6 +132,16 @@ impl Serialize for Cpus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(f64::from(self.0) / 1000.0)
     }
+}
+
+/// What a value may be in a file, for the schema alone.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Written<N> {
+    Number(N),
+    Text(String),
 }
 
 #[derive(Deserialize)]

@@ -26,17 +26,28 @@ fn locate(mounts: &str, cgroups: &str, container: &str) -> Option<PathBuf> {
         }
         if controllers.is_empty() {
             v2 = Some(path);
-        } else if controllers.split(',').any(|controller| controller == "memory") {
+        } else if controllers
+            .split(',')
+            .any(|controller| controller == "memory")
+        {
             v1 = Some(path);
         }
     }
     // Where both are mounted, the memory controller sits in v1.
     let file = |mount: Mount<'_>, path: &str, name: &str| {
         let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
-        Some(Path::new(mount.point).join(below.trim_start_matches('/')).join(name))
+        Some(
+            Path::new(mount.point)
+                .join(below.trim_start_matches('/'))
+                .join(name),
+        )
     };
     match (v1, v2) {
-        (Some(path), _) => file(find_mount(mounts, "cgroup", Some("memory"))?, path, "memory.oom_control"),
+        (Some(path), _) => file(
+            find_mount(mounts, "cgroup", Some("memory"))?,
+            path,
+            "memory.oom_control",
+        ),
         (None, Some(path)) => file(find_mount(mounts, "cgroup2", None)?, path, "memory.events"),
         (None, None) => None,
     }
@@ -58,12 +69,16 @@ fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<M
             return None;
         }
         let mut head = head.split(' ').skip(3);
-        Some(Mount { root: head.next()?, point: head.next()? })
+        Some(Mount {
+            root: head.next()?,
+            point: head.next()?,
+        })
     })
 }
 
 fn count(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -75,17 +90,24 @@ mod tests {
 31 18 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
 32 18 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
-    const V2: &str = "26 18 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+    const V2: &str =
+        "26 18 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
     #[test]
     fn the_memory_controller_is_found_in_both_versions() {
         let cgroups = "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/docker/abc\n";
         let path = locate(V1, cgroups, "abc").expect("v1");
-        assert_eq!(path, Path::new("/sys/fs/cgroup/memory/docker/abc/memory.oom_control"));
+        assert_eq!(
+            path,
+            Path::new("/sys/fs/cgroup/memory/docker/abc/memory.oom_control")
+        );
 
         let cgroups = "0::/system.slice/docker-abc.scope\n";
         let path = locate(V2, cgroups, "abc").expect("v2");
-        assert_eq!(path, Path::new("/sys/fs/cgroup/system.slice/docker-abc.scope/memory.events"));
+        assert_eq!(
+            path,
+            Path::new("/sys/fs/cgroup/system.slice/docker-abc.scope/memory.events")
+        );
     }
 
     #[test]
@@ -96,8 +118,14 @@ mod tests {
 
     #[test]
     fn kills_are_counted_in_both_formats() {
-        assert_eq!(count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), Some(3));
-        assert_eq!(count("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"), Some(1));
+        assert_eq!(
+            count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            count("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"),
+            Some(1)
+        );
         assert_eq!(count("oom_kill_disable 0\nunder_oom 0\n"), None);
     }
 }

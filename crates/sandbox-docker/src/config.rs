@@ -1,5 +1,8 @@
 //! What a user may set of the backend.
 
+use std::fmt;
+use std::sync::Arc;
+
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
@@ -11,7 +14,7 @@ pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 /// let config = DockerConfig::default().host("unix:///run/user/1000/docker.sock");
 /// assert_eq!(config.default_image, sandbox_docker::DEFAULT_IMAGE);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DockerConfig {
     /// The engine as `unix:///path` or `tcp://host:port`; `None` looks at `DOCKER_HOST`, the current Docker context, and the
@@ -21,11 +24,33 @@ pub struct DockerConfig {
     pub default_image: String,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
+    pub agent: Option<Arc<[u8]>>,
+}
+
+impl fmt::Debug for DockerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agent = self
+            .agent
+            .as_ref()
+            .map(|program| format!("{} bytes", program.len()));
+        f.debug_struct("DockerConfig")
+            .field("host", &self.host)
+            .field("default_image", &self.default_image)
+            .field("runtime", &self.runtime)
+            .field("agent", &agent)
+            .finish()
+    }
 }
 
 impl Default for DockerConfig {
     fn default() -> Self {
-        Self { host: None, default_image: DEFAULT_IMAGE.to_owned(), runtime: None }
+        Self {
+            host: None,
+            default_image: DEFAULT_IMAGE.to_owned(),
+            runtime: None,
+            agent: None,
+        }
     }
 }
 
@@ -48,6 +73,13 @@ impl DockerConfig {
     #[must_use]
     pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
         self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Uses this build of the agent: it must be of this version of the workspace and of the engine's architecture.
+    #[must_use]
+    pub fn agent(mut self, program: impl Into<Arc<[u8]>>) -> Self {
+        self.agent = Some(program.into());
         self
     }
 }

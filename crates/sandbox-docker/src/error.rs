@@ -33,9 +33,10 @@ impl Operation {
 pub(crate) fn engine_error(tier: &str, operation: Operation, error: EngineError) -> Error {
     let phrase = operation.phrase();
     let (status, message) = match error {
-        EngineError::DockerResponseServerError { status_code, message } => {
-            (status_code, message.trim().to_owned())
-        }
+        EngineError::DockerResponseServerError {
+            status_code,
+            message,
+        } => (status_code, message.trim().to_owned()),
         error if is_gone(&error) => {
             return Error::new(
                 ErrorKind::SandboxUnavailable,
@@ -101,17 +102,32 @@ mod tests {
 
     fn answered(operation: Operation, status_code: u16, message: &str) -> Error {
         let message = message.to_owned();
-        let error = EngineError::DockerResponseServerError { status_code, message };
+        let error = EngineError::DockerResponseServerError {
+            status_code,
+            message,
+        };
         engine_error("docker", operation, error)
     }
 
     #[test]
     fn refusals_are_typed_by_what_was_asked() {
         let kind = |operation, status, message| answered(operation, status, message).kind();
-        assert_eq!(kind(Operation::Create, 404, "No such image: x"), ErrorKind::ImageNotFound);
-        assert_eq!(kind(Operation::Create, 409, "name in use"), ErrorKind::AlreadyExists);
-        assert_eq!(kind(Operation::Create, 400, "Unknown runtime"), ErrorKind::SetupFailed);
-        assert_eq!(kind(Operation::Start, 400, "OCI runtime"), ErrorKind::SetupFailed);
+        assert_eq!(
+            kind(Operation::Create, 404, "No such image: x"),
+            ErrorKind::ImageNotFound
+        );
+        assert_eq!(
+            kind(Operation::Create, 409, "name in use"),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(
+            kind(Operation::Create, 400, "Unknown runtime"),
+            ErrorKind::SetupFailed
+        );
+        assert_eq!(
+            kind(Operation::Start, 400, "OCI runtime"),
+            ErrorKind::SetupFailed
+        );
         assert_eq!(kind(Operation::Remove, 500, "busy"), ErrorKind::Io);
     }
 

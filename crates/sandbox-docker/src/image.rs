@@ -17,10 +17,16 @@ pub(crate) struct ImageFacts {
 
 impl ImageFacts {
     fn new(reference: &str, image: &ImageInspect) -> Self {
-        let volumes = image.config.as_ref().and_then(|config| config.volumes.clone());
+        let volumes = image
+            .config
+            .as_ref()
+            .and_then(|config| config.volumes.clone());
         let mut volumes = volumes.unwrap_or_default();
         volumes.sort();
-        Self { reference: reference.to_owned(), volumes }
+        Self {
+            reference: reference.to_owned(),
+            volumes,
+        }
     }
 }
 
@@ -42,7 +48,9 @@ pub(crate) async fn find(tier: &str, engine: &Engine, reference: &str) -> Result
                     format!("the engine has no image {reference:?}, and images are never pulled"),
                 )
                 .on(tier)
-                .with_fix(format!("docker pull {reference}, or name an image of `docker images`")),
+                .with_fix(format!(
+                    "docker pull {reference}, or name an image of `docker images`"
+                )),
                 _ => error,
             })
         }
@@ -51,10 +59,14 @@ pub(crate) async fn find(tier: &str, engine: &Engine, reference: &str) -> Result
 
 /// An image's reference becomes part of a request's path, so nothing may pass that could change the request.
 fn check_reference(tier: &str, reference: &str) -> Result<()> {
-    let good_bytes =
-        reference.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-/:@".contains(&c));
+    let good_bytes = reference
+        .bytes()
+        .all(|c| c.is_ascii_alphanumeric() || b"._-/:@".contains(&c));
     let good_parts = reference.split('/').all(|part| {
-        part.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric) && !part.contains("..")
+        part.as_bytes()
+            .first()
+            .is_some_and(u8::is_ascii_alphanumeric)
+            && !part.contains("..")
     });
     if good_bytes && good_parts && reference.len() <= 512 {
         return Ok(());
@@ -74,10 +86,18 @@ mod tests {
 
     #[test]
     fn references_cannot_change_the_request() {
-        for good in ["a", "python:3.11-slim", "host:5000/a/b@sha256:0123", "sha256:0123", "a_b.c"] {
+        for good in [
+            "a",
+            "python:3.11-slim",
+            "host:5000/a/b@sha256:0123",
+            "sha256:0123",
+            "a_b.c",
+        ] {
             assert!(check_reference("docker", good).is_ok(), "{good}");
         }
-        for bad in ["", "a?b", "a#b", "../x", "a/../b", "/a", "a//b", "a/", "a b", "a%2e", "-a", "ä"] {
+        for bad in [
+            "", "a?b", "a#b", "../x", "a/../b", "/a", "a//b", "a/", "a b", "a%2e", "-a", "ä",
+        ] {
             assert!(check_reference("docker", bad).is_err(), "{bad}");
         }
     }

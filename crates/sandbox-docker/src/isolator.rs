@@ -1,6 +1,7 @@
 //! The container around an agent.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -23,6 +24,8 @@ pub(crate) struct DockerIsolator {
     last_words: LastWords,
     /// Where the kernel counts kills for memory, looked up once.
     memory_events: OnceCell<Option<PathBuf>>,
+    /// Whether the container is known to be gone.
+    gone: AtomicBool,
     /// Ends the sandbox at its time to live.
     reaper: Option<JoinHandle<()>>,
 }
@@ -42,7 +45,20 @@ impl DockerIsolator {
                 removal::remove_soon(tier, &endpoint, &container);
             })
         });
-        Self { tier, engine, container, last_words, memory_events: OnceCell::new(), reaper }
+        Self {
+            tier,
+            engine,
+            container,
+            last_words,
+            memory_events: OnceCell::new(),
+            gone: AtomicBool::new(false),
+            reaper,
+        }
+    }
+
+    /// Looks up what later questions need, while the sandbox is still being made.
+    pub(crate) async fn look_up(&self) {
+        self.memory_events().await;
     }
 
     async fn memory_events(&self) -> Option<&PathBuf> {
@@ -69,11 +85,18 @@ impl Isolator for DockerIsolator {
     }
 
     async fn destroy(&self) -> Result<()> {
-        removal::remove(self.tier, &self.engine.client, &self.container).await
+        if self.gone.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        removal::remove(self.tier, &self.engine.client, &self.container).await?;
+        self.gone.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn destroy_soon(&self) {
-        removal::remove_soon(self.tier, &self.engine.endpoint, &self.container);
+        if !self.gone.load(Ordering::Relaxed) {
+            removal::remove_soon(self.tier, &self.engine.endpoint, &self.container);
+        }
     }
 
     async fn oom_kills(&self) -> Option<u64> {
@@ -81,13 +104,26 @@ impl Isolator for DockerIsolator {
     }
 
     async fn post_mortem(&self) -> Option<String> {
-        let container = self.engine.client.inspect_container(&self.container, None).await.ok();
+        let container = self
+            .engine
+            .client
+            .inspect_container(&self.container, None)
+            .await
+            .ok();
         let state = container.and_then(|container| container.state);
-        if state.as_ref().is_some_and(|state| state.oom_killed == Some(true)) {
+        if state
+            .as_ref()
+            .is_some_and(|state| state.oom_killed == Some(true))
+        {
             return Some("the container was killed for memory".into());
         }
-        let words = self.last_words.text().map(|words| format!("the agent's last words: {words}"));
-        let error = state.and_then(|state| state.error).filter(|error| !error.is_empty());
+        let words = self
+            .last_words
+            .text()
+            .map(|words| format!("the agent's last words: {words}"));
+        let error = state
+            .and_then(|state| state.error)
+            .filter(|error| !error.is_empty());
         words.or(error)
     }
 }

@@ -48,7 +48,9 @@ mod tests {
 
     #[test]
     fn labels_of_a_specification_cannot_pass_for_ours() {
-        let spec = SandboxSpec::new("sb").label("team", "x").label("sandbox.tier", "local");
+        let spec = SandboxSpec::new("sb")
+            .label("team", "x")
+            .label("sandbox.tier", "local");
         let error = of("docker", &plan(&spec, &CapabilityPolicy::new())).expect_err("reserved");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     }

@@ -23,7 +23,11 @@ const POLL: Duration = Duration::from_millis(5);
 ///
 /// When the engine does not answer or cannot remove it.
 pub(crate) async fn remove(tier: &str, client: &Docker, container: &str) -> Result<()> {
-    let options = RemoveContainerOptions { v: true, force: true, link: false };
+    let options = RemoveContainerOptions {
+        v: true,
+        force: true,
+        link: false,
+    };
     let removal = async {
         match client.remove_container(container, Some(options)).await {
             Ok(()) => Ok(()),
@@ -42,7 +46,11 @@ pub(crate) async fn remove(tier: &str, client: &Docker, container: &str) -> Resu
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
             let error = engine_error(tier, Operation::Remove, error);
-            Err(if error.kind() == ErrorKind::SandboxUnavailable { error } else { left(error) })
+            Err(if error.kind() == ErrorKind::SandboxUnavailable {
+                error
+            } else {
+                left(error)
+            })
         }
         Err(_) => {
             let context = format!("{container} was not gone after {BOUND:?}");
@@ -51,10 +59,7 @@ pub(crate) async fn remove(tier: &str, client: &Docker, container: &str) -> Resu
     }
 }
 
-async fn wait_until_gone(
-    client: &Docker,
-    container: &str,
-) -> Result<(), bollard::errors::Error> {
+async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard::errors::Error> {
     loop {
         match client.inspect_container(container, None).await {
             Err(error) if has_status(&error, 404) => return Ok(()),
@@ -76,16 +81,29 @@ struct Removal {
 /// its runtime has ended.
 pub(crate) fn remove_soon(tier: &'static str, endpoint: &Endpoint, container: &str) {
     static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
-    let removal = Removal { tier, endpoint: endpoint.clone(), container: container.to_owned() };
-    let sent = REMOVER.get_or_init(start_remover).as_ref().map(|queue| queue.send(removal));
+    let removal = Removal {
+        tier,
+        endpoint: endpoint.clone(),
+        container: container.to_owned(),
+    };
+    let sent = REMOVER
+        .get_or_init(start_remover)
+        .as_ref()
+        .map(|queue| queue.send(removal));
     if !matches!(sent, Some(Ok(()))) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
-        tracing::error!(tier, container, "no thread to remove a container; its agent ends by itself");
+        tracing::error!(
+            tier,
+            container,
+            "no thread to remove a container; its agent ends by itself"
+        );
     }
 }
 
 fn start_remover() -> Option<UnboundedSender<Removal>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime
         .inspect_err(|error| tracing::error!(%error, "no runtime to remove containers with"))
         .ok()?;
@@ -104,7 +122,13 @@ fn start_remover() -> Option<UnboundedSender<Removal>> {
     Some(queue)
 }
 
-async fn run(Removal { tier, endpoint, container }: Removal) {
+async fn run(
+    Removal {
+        tier,
+        endpoint,
+        container,
+    }: Removal,
+) {
     let removed = match engine::client(&endpoint) {
         Ok(client) => remove(tier, &client, &container).await,
         Err(error) => Err(engine_error(tier, Operation::Remove, error)),
@@ -124,7 +148,11 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new(tier: &'static str, endpoint: &Endpoint, container: String) -> Self {
-        Self { tier, endpoint: endpoint.clone(), container: Some(container) }
+        Self {
+            tier,
+            endpoint: endpoint.clone(),
+            container: Some(container),
+        }
     }
 
     /// The container's id.

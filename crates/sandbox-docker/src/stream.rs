@@ -52,7 +52,12 @@ impl LastWords {
 
 impl AttachStream {
     pub(crate) fn new(output: Output, input: Input) -> Self {
-        Self { output, input, rest: Bytes::new(), last_words: LastWords::default() }
+        Self {
+            output,
+            input,
+            rest: Bytes::new(),
+            last_words: LastWords::default(),
+        }
     }
 
     /// What the agent wrote to standard error, as far as this stream has been read.
@@ -116,16 +121,25 @@ mod tests {
     }
 
     fn stdout(bytes: &'static [u8]) -> Result<LogOutput, EngineError> {
-        Ok(LogOutput::StdOut { message: bytes.into() })
+        Ok(LogOutput::StdOut {
+            message: bytes.into(),
+        })
     }
 
     fn stderr(bytes: &[u8]) -> Result<LogOutput, EngineError> {
-        Ok(LogOutput::StdErr { message: bytes.to_vec().into() })
+        Ok(LogOutput::StdErr {
+            message: bytes.to_vec().into(),
+        })
     }
 
     #[tokio::test]
     async fn standard_output_alone_is_the_stream() {
-        let mut stream = stream_of(vec![stdout(b"ab"), stderr(b"oops\n"), stdout(b""), stdout(b"c")]);
+        let mut stream = stream_of(vec![
+            stdout(b"ab"),
+            stderr(b"oops\n"),
+            stdout(b""),
+            stdout(b"c"),
+        ]);
         let words = stream.last_words();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("read");
@@ -152,19 +166,28 @@ mod tests {
         let words = stream.last_words();
         stream.read_to_end(&mut Vec::new()).await.expect("read");
         let text = words.text().expect("words");
-        assert!(text.ends_with("\\u{1b}[31mend!"), "{}", &text[text.len() - 40..]);
+        assert!(
+            text.ends_with("\\u{1b}[31mend!"),
+            "{}",
+            &text[text.len() - 40..]
+        );
         assert!(text.len() < LAST_WORDS + 16 && !text.contains("first"));
     }
 
     #[tokio::test]
     async fn output_of_no_known_kind_and_broken_streams_are_errors() {
-        let console = Ok(LogOutput::Console { message: Bytes::from_static(b"x") });
+        let console = Ok(LogOutput::Console {
+            message: Bytes::from_static(b"x"),
+        });
         let broken = Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         for (item, kind) in [
             (console, io::ErrorKind::InvalidData),
             (broken, io::ErrorKind::ConnectionReset),
         ] {
-            let error = stream_of(vec![item]).read_to_end(&mut Vec::new()).await.expect_err("error");
+            let error = stream_of(vec![item])
+                .read_to_end(&mut Vec::new())
+                .await
+                .expect_err("error");
             assert_eq!(error.kind(), kind);
         }
     }

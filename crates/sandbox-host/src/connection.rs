@@ -172,10 +172,12 @@ impl Connection {
     }
 
     /// Waits for the end of the connection.
-    pub(crate) async fn wait_end(&self) {
+    pub(crate) fn watch_end(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut ended = self.ended.clone();
-        // The sender lives as long as the tasks; if they are gone, so is the connection.
-        let _ = ended.wait_for(Option::is_some).await;
+        async move {
+            // The sender lives as long as the tasks; if they are gone, so is the connection.
+            let _ = ended.wait_for(Option::is_some).await;
+        }
     }
 
     /// Ends the connection from this side.

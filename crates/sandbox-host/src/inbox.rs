@@ -151,10 +151,11 @@ impl Inbox {
     /// The agent grants this many bytes of standard input more.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
-        state.stdin_credit += u64::from(bytes);
-        if state.stdin_credit > u64::from(WINDOW) {
+        let credit = state.stdin_credit + u64::from(bytes);
+        if credit > u64::from(WINDOW) {
             return Err(ProtocolError::BadValue("credit"));
         }
+        state.stdin_credit = credit;
         drop(state);
         self.stdin.notify_one();
         Ok(())

@@ -78,12 +78,14 @@ impl AgentInstance {
         match Connection::open(isolator.tier(), stream, &sandbox.settings).await {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
-                Ok(Self {
-                    connection,
-                    sandbox,
-                    isolator,
-                    oom_kills: AtomicU64::new(0),
-                })
+                // Whoever broke the protocol or stopped answering loses the sandbox.
+                let ended = connection.watch_end();
+                let watched = Arc::clone(&isolator);
+                tokio::spawn(async move {
+                    ended.await;
+                    watched.destroy_soon();
+                });
+                Ok(Self { connection, sandbox, isolator, oom_kills: AtomicU64::new(0) })
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -368,7 +370,7 @@ impl Instance for AgentInstance {
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
         self.connection.control(Kind::Stop, &grace_ms.to_le_bytes());
         let bound = grace.saturating_add(STOP_OVERTIME);
-        let stopped = tokio::time::timeout(bound, self.connection.wait_end()).await;
+        let stopped = tokio::time::timeout(bound, self.connection.watch_end()).await;
         if stopped.is_err() {
             tracing::warn!(
                 tier = self.isolator.tier(),

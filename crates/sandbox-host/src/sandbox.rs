@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use sandbox_agent::protocol::{Confinement, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
+use crate::confinement::export_folders;
+
 /// The folder of every sandbox that code starts in and may write to: the host's workspace where the specification has one.
 pub const WORK_FOLDER: &str = "/workspace";
 
@@ -71,7 +73,7 @@ impl Sandbox {
                 .to_vec(),
             make_dirs: export_folders(&plan.export_paths)
                 .into_iter()
-                .map(Into::into)
+                .map(|folder| folder.into_os_string().into_encoded_bytes())
                 .collect(),
             confinement,
         };
@@ -80,43 +82,5 @@ impl Sandbox {
             env,
             enforcement,
         })
-    }
-}
-
-/// The folders that must exist so that code can write what is to be exported: the parent of each path, up to the first part
-/// with a pattern.
-fn export_folders(paths: &[String]) -> Vec<String> {
-    let mut folders = Vec::new();
-    for path in paths {
-        let literal = path
-            .split('/')
-            .take_while(|part| !part.contains(['*', '?', '[', '{']));
-        let mut folder = literal.collect::<Vec<_>>();
-        if folder.len() == path.split('/').count() {
-            folder.pop();
-        }
-        let folder = folder.join("/");
-        if !folder.is_empty() && !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
-    folders
-}
-
-#[cfg(test)]
-mod tests {
-    use super::export_folders;
-
-    #[test]
-    fn parents_of_export_paths_are_made_once() {
-        let paths = [
-            "/output/a.txt",
-            "/output/b.txt",
-            "/data/*/x",
-            "/r.txt",
-            "/o/sub/*.png",
-        ];
-        let paths = paths.map(str::to_owned);
-        assert_eq!(export_folders(&paths), ["/output", "/data", "/o/sub"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Fd, Result, fs, io};
+use sandbox_freestanding::{Fd, Pid, Result, fs, io};
 
 /// The agent's `oom_score_adj`, open for writing.
 ///
@@ -32,14 +32,19 @@ impl OomScore {
         Ok(score)
     }
 
-    /// Runs `make` with the highest value, so that the process it makes keeps it.
-    pub(super) fn raised<T>(&self, make: impl FnOnce() -> T) -> T {
-        // Both were tried when the file was opened. Should one fail later, then the agent is as likely a victim as its
-        // children are, which the host would see as the end of the stream.
+    /// Forks with the highest value, so that the child keeps it.
+    pub(super) fn fork_raised(
+        &self,
+        fork: impl FnOnce() -> Result<Option<Pid>>,
+    ) -> Result<Option<Pid>> {
+        // Both writes were tried when the file was opened. Should one fail later, then the agent is as likely a victim
+        // as its children are, which the host would see as the end of the stream.
         let _ = self.set(b"1000");
-        let made = make();
-        let _ = self.set(&self.usual);
-        made
+        let forked = fork();
+        if forked != Ok(None) {
+            let _ = self.set(&self.usual);
+        }
+        forked
     }
 
     fn set(&self, value: &[u8]) -> Result<()> {

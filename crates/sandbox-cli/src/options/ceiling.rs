@@ -52,7 +52,10 @@ impl Ceiling {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = read_policy_file(path)?;
         let policy = file.resolve().map_err(|error| in_file(path, &error))?;
-        Ok(Self { policy, file: Some((path.to_owned(), file)) })
+        Ok(Self {
+            policy,
+            file: Some((path.to_owned(), file)),
+        })
     }
 
     /// The policy with what the options said.
@@ -72,7 +75,11 @@ impl Ceiling {
         if let (Some(allowed), Some((path, _))) = (&field, &self.file)
             && asked > *allowed
         {
-            return Err(exceeded(path, format!("{option} {}", asked.written()), allowed.written()));
+            return Err(exceeded(
+                path,
+                format!("{option} {}", asked.written()),
+                allowed.written(),
+            ));
         }
         *field = Some(asked);
         Ok(())
@@ -84,7 +91,10 @@ impl Ceiling {
             return Ok(());
         }
         if let (Some(roots), Some((path, _))) = (&self.policy.filesystem_read_roots, &self.file) {
-            let allowed = roots.iter().chain(self.policy.filesystem_write_roots.iter().flatten()).collect::<Vec<_>>();
+            let allowed = roots
+                .iter()
+                .chain(self.policy.filesystem_write_roots.iter().flatten())
+                .collect::<Vec<_>>();
             all_beneath(path, "--read", &asked, &allowed)?;
         }
         self.policy.filesystem_read_roots = Some(asked);
@@ -105,15 +115,23 @@ impl Ceiling {
 
     /// Checks that a workspace shows no more of the host than the file's roots.
     pub fn workspace(&self, workspace: &Workspace) -> Result<(), Failure> {
-        let Some((path, _)) = &self.file else { return Ok(()) };
+        let Some((path, _)) = &self.file else {
+            return Ok(());
+        };
         let asked = std::slice::from_ref(&workspace.path);
         let write = self.policy.filesystem_write_roots.as_ref();
         match (&self.policy.filesystem_read_roots, write) {
-            (_, Some(write)) if !workspace.read_only => {
-                all_beneath(path, "--workspace", asked, &write.iter().collect::<Vec<_>>())
-            }
+            (_, Some(write)) if !workspace.read_only => all_beneath(
+                path,
+                "--workspace",
+                asked,
+                &write.iter().collect::<Vec<_>>(),
+            ),
             (Some(read), write) if workspace.read_only => {
-                let allowed = read.iter().chain(write.into_iter().flatten()).collect::<Vec<_>>();
+                let allowed = read
+                    .iter()
+                    .chain(write.into_iter().flatten())
+                    .collect::<Vec<_>>();
                 all_beneath(path, "--workspace", asked, &allowed)
             }
             _ => Ok(()),
@@ -125,13 +143,30 @@ impl Ceiling {
         if asked.is_empty() {
             return Ok(());
         }
-        if let Some((path, PolicyFile { artifact_export_paths: Some(allowed), .. })) = &self.file
-            && let Some(more) = asked.iter().find(|asked| !allowed.iter().any(|allowed| covers(allowed, asked)))
+        if let Some((
+            path,
+            PolicyFile {
+                artifact_export_paths: Some(allowed),
+                ..
+            },
+        )) = &self.file
+            && let Some(more) = asked
+                .iter()
+                .find(|asked| !allowed.iter().any(|allowed| covers(allowed, asked)))
         {
             return Err(exceeded(path, format!("--artifact {more}"), list(allowed)));
         }
         self.policy.artifact_export_paths = asked;
         Ok(())
+    }
+
+    /// Whether nothing says yet what may be exported; an empty list in the file says that nothing may.
+    pub fn exports_are_open(&self) -> bool {
+        let file_says = self
+            .file
+            .as_ref()
+            .is_some_and(|(_, file)| file.artifact_export_paths.is_some());
+        self.policy.artifact_export_paths.is_empty() && !file_says
     }
 
     /// Adds to what need not be enforced.
@@ -147,7 +182,11 @@ impl Ceiling {
                 continue;
             }
             if let Some((path, _)) = &self.file {
-                return Err(exceeded(path, format!("{option} {capability}"), list(field)));
+                return Err(exceeded(
+                    path,
+                    format!("{option} {capability}"),
+                    list(field),
+                ));
             }
             field.push(*capability);
         }
@@ -159,14 +198,25 @@ impl Ceiling {
 pub fn read_policy_file(path: &Path) -> Result<PolicyFile, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::io(format!("policy file {}", path.display()), &error))?;
-    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    let file = if is_json { PolicyFile::from_json(&text) } else { PolicyFile::from_toml(&text) };
+    let is_json = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let file = if is_json {
+        PolicyFile::from_json(&text)
+    } else {
+        PolicyFile::from_toml(&text)
+    };
     file.map_err(|error| in_file(path, &error))
 }
 
 /// The same error with the file's name.
 pub fn in_file(path: &Path, error: &Error) -> Failure {
-    Error::new(error.kind(), "read policy", format!("{}: {}", path.display(), error.context())).into()
+    Error::new(
+        error.kind(),
+        "read policy",
+        format!("{}: {}", path.display(), error.context()),
+    )
+    .into()
 }
 
 /// Whether a path of the sandbox that may be exported contains another one. Patterns contain themselves, and `/a/**` everything
@@ -174,16 +224,34 @@ pub fn in_file(path: &Path, error: &Error) -> Failure {
 fn covers(allowed: &str, asked: &str) -> bool {
     let folder = allowed.strip_suffix("/**").unwrap_or(allowed);
     let is_literal = !folder.contains(['*', '?', '[', '{']);
-    allowed == asked || (is_literal && asked.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+    allowed == asked
+        || (is_literal
+            && asked
+                .strip_prefix(folder)
+                .is_some_and(|rest| rest.starts_with('/')))
 }
 
-fn all_beneath(file: &Path, option: &str, asked: &[PathBuf], allowed: &[&PathBuf]) -> Result<(), Failure> {
-    let more = asked.iter().find(|path| !allowed.iter().any(|root| beneath(path, root).is_some()));
+fn all_beneath(
+    file: &Path,
+    option: &str,
+    asked: &[PathBuf],
+    allowed: &[&PathBuf],
+) -> Result<(), Failure> {
+    let more = asked
+        .iter()
+        .find(|path| !allowed.iter().any(|root| beneath(path, root).is_some()));
     match more {
         None => Ok(()),
         Some(more) => {
-            let allowed = allowed.iter().map(|root| root.display()).collect::<Vec<_>>();
-            Err(exceeded(file, format!("{option} {}", more.display()), list(&allowed)))
+            let allowed = allowed
+                .iter()
+                .map(|root| root.display())
+                .collect::<Vec<_>>();
+            Err(exceeded(
+                file,
+                format!("{option} {}", more.display()),
+                list(&allowed),
+            ))
         }
     }
 }
@@ -192,11 +260,18 @@ fn list(items: &[impl fmt::Display]) -> String {
     if items.is_empty() {
         return "none".to_owned();
     }
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn exceeded(file: &Path, asked: String, allowed: String) -> Failure {
-    let context = format!("asked for {asked}, the policy {} allows {allowed}", file.display());
+    let context = format!(
+        "asked for {asked}, the policy {} allows {allowed}",
+        file.display()
+    );
     Error::new(ErrorKind::PolicyExceeded, "apply options", context)
         .with_fix("ask for less, or have the operator raise the policy")
         .into()

@@ -21,12 +21,23 @@ fn an_option_narrows_what_the_file_sets() {
 
 #[test]
 fn more_than_the_file_sets_is_refused_naming_both() {
-    let refused = memory(&mut ceiling("memory = '64MiB'"), ByteSize::mib(65)).unwrap_err().to_string();
-    assert!(refused.contains("--memory 65MiB") && refused.contains("allows 64MiB"), "{refused}");
+    let refused = memory(&mut ceiling("memory = '64MiB'"), ByteSize::mib(65))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("--memory 65MiB") && refused.contains("allows 64MiB"),
+        "{refused}"
+    );
     let mut strict = ceiling("extends = 'strict'");
     let timeout = Some(Duration::from_secs(31));
-    let refused = strict.limit("--timeout", timeout, |policy| &mut policy.timeout).unwrap_err().to_string();
-    assert!(refused.contains("--timeout 31s") && refused.contains("allows 30s"), "{refused}");
+    let refused = strict
+        .limit("--timeout", timeout, |policy| &mut policy.timeout)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("--timeout 31s") && refused.contains("allows 30s"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -45,7 +56,11 @@ fn what_the_file_leaves_open_is_set() {
 fn a_preset_is_no_ceiling() {
     let mut ceiling = Ceiling::open(sandbox::policy::Preset::Strict.policy());
     memory(&mut ceiling, ByteSize::mib(1024)).unwrap();
-    ceiling.accept("--allow-partial", &[Capability::Memory], |policy| &mut policy.allow_partial).unwrap();
+    ceiling
+        .accept("--allow-partial", &[Capability::Memory], |policy| {
+            &mut policy.allow_partial
+        })
+        .unwrap();
 }
 
 #[test]
@@ -57,12 +72,28 @@ fn roots_stay_beneath_the_files_roots_links_resolved() {
     std::os::unix::fs::symlink("/etc", &link).unwrap();
     let policy = format!("filesystem_read_roots = [{inside:?}]\nfilesystem_write_roots = []");
     assert!(ceiling(&policy).read_roots(vec![inside.clone()]).is_ok());
-    assert!(ceiling(&policy).read_roots(vec![folder.path().to_owned()]).is_err());
+    assert!(
+        ceiling(&policy)
+            .read_roots(vec![folder.path().to_owned()])
+            .is_err()
+    );
     assert!(ceiling(&policy).read_roots(vec![link]).is_err());
     assert!(ceiling(&policy).write_roots(vec![inside.clone()]).is_err());
-    assert!(ceiling(&policy).workspace(&Workspace::read_only(&inside)).is_ok());
-    assert!(ceiling(&policy).workspace(&Workspace::read_write(&inside)).is_err());
-    assert!(ceiling(&policy).workspace(&Workspace::read_only("/etc")).is_err());
+    assert!(
+        ceiling(&policy)
+            .workspace(&Workspace::read_only(&inside))
+            .is_ok()
+    );
+    assert!(
+        ceiling(&policy)
+            .workspace(&Workspace::read_write(&inside))
+            .is_err()
+    );
+    assert!(
+        ceiling(&policy)
+            .workspace(&Workspace::read_only("/etc"))
+            .is_err()
+    );
 }
 
 #[test]
@@ -75,13 +106,19 @@ fn exported_paths_stay_within_the_files() {
     for refused in ["/output", "/outputs/x", "/ab", "/b/x.txt", "/**"] {
         assert!(export(refused).is_err(), "{refused}");
     }
-    assert!(ceiling("artifact_export_paths = []").export_paths(vec!["/a".into()]).is_err());
+    assert!(
+        ceiling("artifact_export_paths = []")
+            .export_paths(vec!["/a".into()])
+            .is_err()
+    );
 }
 
 #[test]
 fn the_gate_is_loosened_by_the_file_only() {
     let accept = |ceiling: &mut Ceiling| {
-        ceiling.accept("--allow-unenforced", &[Capability::Cpus], |policy| &mut policy.allow_unenforced)
+        ceiling.accept("--allow-unenforced", &[Capability::Cpus], |policy| {
+            &mut policy.allow_unenforced
+        })
     };
     assert!(accept(&mut ceiling("")).is_err());
     assert!(accept(&mut ceiling("allow_unenforced = ['cpus']")).is_ok());

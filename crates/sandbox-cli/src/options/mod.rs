@@ -14,6 +14,7 @@ use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, SandboxSpec, Workspa
 
 use crate::failure::Failure;
 use ceiling::Ceiling;
+pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
 use values::{bytes, capability, cpus, duration, preset, text, variable};
 
@@ -27,7 +28,12 @@ pub struct PolicyOptions {
     pub backend: String,
 
     /// Policy file: TOML, or JSON where it ends in .json. Other options can only narrow what it sets
-    #[arg(long, value_name = "FILE", conflicts_with = "preset", help_heading = "Policy")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "preset",
+        help_heading = "Policy"
+    )]
     policy: Option<PathBuf>,
 
     /// Ready-made policy to start from: strict, workspace or dangerously_unrestricted
@@ -116,6 +122,8 @@ pub struct Request {
     pub spec: SandboxSpec,
     /// What of the host the sandbox sees, and where.
     pub mounts: Mounts,
+    /// Neither an option nor the policy file says what may be exported.
+    pub exports_are_open: bool,
 }
 
 impl PolicyOptions {
@@ -132,32 +140,48 @@ impl PolicyOptions {
         }
         ceiling.read_roots(paths::roots("--read", &self.read)?)?;
         ceiling.write_roots(paths::roots("--write", &self.write)?)?;
-        ceiling.export_paths(self.artifact.iter().map(|path| text("--artifact", path)).collect::<Result<_, _>>()?)?;
+        ceiling.export_paths(
+            self.artifact
+                .iter()
+                .map(|path| text("--artifact", path))
+                .collect::<Result<_, _>>()?,
+        )?;
         ceiling.limit("--memory", self.memory, |policy| &mut policy.memory)?;
         ceiling.limit("--cpus", self.cpus, |policy| &mut policy.cpus)?;
         ceiling.limit("--pids", self.pids, |policy| &mut policy.pids)?;
         ceiling.limit("--disk", self.disk, |policy| &mut policy.disk)?;
         ceiling.limit("--timeout", self.timeout, |policy| &mut policy.timeout)?;
-        ceiling.limit("--stdout-max", self.stdout_max, |policy| &mut policy.stdout_max_bytes)?;
-        ceiling.limit("--stderr-max", self.stderr_max, |policy| &mut policy.stderr_max_bytes)?;
-        ceiling.accept("--allow-partial", &self.allow_partial, |policy| &mut policy.allow_partial)?;
-        ceiling.accept("--allow-unenforced", &self.allow_unenforced, |policy| &mut policy.allow_unenforced)?;
+        ceiling.limit("--stdout-max", self.stdout_max, |policy| {
+            &mut policy.stdout_max_bytes
+        })?;
+        ceiling.limit("--stderr-max", self.stderr_max, |policy| {
+            &mut policy.stderr_max_bytes
+        })?;
+        ceiling.accept("--allow-partial", &self.allow_partial, |policy| {
+            &mut policy.allow_partial
+        })?;
+        ceiling.accept("--allow-unenforced", &self.allow_unenforced, |policy| {
+            &mut policy.allow_unenforced
+        })?;
+        let exports_are_open = ceiling.exports_are_open();
         let mut policy = ceiling.into_policy();
         if self.no_subprocess {
             policy.subprocess_execution = Some(false);
         }
         policy.validate()?;
         let mounts = Mounts::new(&policy, workspace.as_ref());
-        Ok(Request { spec: self.spec(workspace)?, policy, mounts })
-    }
-
-    /// Whether artifacts were asked for by an option.
-    pub fn names_artifacts(&self) -> bool {
-        !self.artifact.is_empty()
+        Ok(Request {
+            spec: self.spec(workspace)?,
+            policy,
+            mounts,
+            exports_are_open,
+        })
     }
 
     fn workspace(&self) -> Result<Option<Workspace>, Failure> {
-        let Some(text) = &self.workspace else { return Ok(None) };
+        let Some(text) = &self.workspace else {
+            return Ok(None);
+        };
         let (path, read_only) = paths::workspace(text);
         let path = paths::folder("--workspace", &path)?;
         Ok(Some(if read_only || self.workspace_read_only {
@@ -171,7 +195,11 @@ impl PolicyOptions {
         let mut spec = SandboxSpec::new(unique_name("run"));
         spec.workspace = workspace;
         spec.image = self.image.clone();
-        spec.workdir = self.workdir.as_deref().map(|path| text("--workdir", path)).transpose()?;
+        spec.workdir = self
+            .workdir
+            .as_deref()
+            .map(|path| text("--workdir", path))
+            .transpose()?;
         for pair in &self.env {
             let (name, value) = variable(pair)?;
             spec.env.insert(name, value);

@@ -13,10 +13,14 @@ const WORKSPACE: &str = "/workspace";
 
 /// An existing path of the host, absolute and without `..`.
 pub fn existing(option: &str, path: &Path) -> Result<PathBuf, Failure> {
-    let failed = |error: std::io::Error| Failure::io(format!("{option} {}", path.display()), &error);
+    let failed =
+        |error: std::io::Error| Failure::io(format!("{option} {}", path.display()), &error);
     let absolute = std::path::absolute(path).map_err(failed)?;
     // Only the kernel knows where `..` leads after a link.
-    if absolute.components().any(|part| part == Component::ParentDir) {
+    if absolute
+        .components()
+        .any(|part| part == Component::ParentDir)
+    {
         return absolute.canonicalize().map_err(failed);
     }
     absolute.metadata().map_err(failed)?;
@@ -34,7 +38,10 @@ pub fn folder(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     if path.is_dir() {
         return Ok(path);
     }
-    Err(Failure::argument(format!("{option} {}: not a folder", path.display())))
+    Err(Failure::argument(format!(
+        "{option} {}: not a folder",
+        path.display()
+    )))
 }
 
 /// A workspace's folder and whether `:ro` says that it is read-only; `:rw` can be written too.
@@ -57,8 +64,15 @@ pub struct Mounts {
 impl Mounts {
     /// What this policy and this workspace let the sandbox see.
     pub fn new(policy: &CapabilityPolicy, workspace: Option<&Workspace>) -> Self {
-        let roots = policy.filesystem_read_roots.iter().chain(&policy.filesystem_write_roots).flatten();
-        Self { workspace: workspace.map(|workspace| workspace.path.clone()), roots: roots.cloned().collect() }
+        let roots = policy
+            .filesystem_read_roots
+            .iter()
+            .chain(&policy.filesystem_write_roots)
+            .flatten();
+        Self {
+            workspace: workspace.map(|workspace| workspace.path.clone()),
+            roots: roots.cloned().collect(),
+        }
     }
 
     /// The path inside of the sandbox of a path of the host, where the sandbox sees it: in the workspace, or below a root.
@@ -68,19 +82,28 @@ impl Mounts {
         {
             return Some(Path::new(WORKSPACE).join(rest));
         }
-        self.roots.iter().find_map(|root| beneath(path, root).map(|rest| join(root, &rest)))
+        self.roots
+            .iter()
+            .find_map(|root| beneath(path, root).map(|rest| join(root, &rest)))
     }
 }
 
 /// A root that is the file itself has no rest, and `join("")` would add a slash.
 fn join(root: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { root.to_owned() } else { root.join(rest) }
+    if rest.as_os_str().is_empty() {
+        root.to_owned()
+    } else {
+        root.join(rest)
+    }
 }
 
 /// The rest of the path below the folder, links resolved on both sides.
 pub fn beneath(path: &Path, folder: &Path) -> Option<PathBuf> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    real(path).strip_prefix(real(folder)).ok().map(Path::to_owned)
+    real(path)
+        .strip_prefix(real(folder))
+        .ok()
+        .map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -90,7 +113,10 @@ mod tests {
     #[test]
     fn workspace_suffixes() {
         assert_eq!(workspace(OsStr::new("a:ro")), (PathBuf::from("a"), true));
-        assert_eq!(workspace(OsStr::new("a:ro:rw")), (PathBuf::from("a:ro"), false));
+        assert_eq!(
+            workspace(OsStr::new("a:ro:rw")),
+            (PathBuf::from("a:ro"), false)
+        );
         assert_eq!(workspace(OsStr::new("a")), (PathBuf::from("a"), false));
     }
 
@@ -105,7 +131,10 @@ mod tests {
             roots: vec![root.to_owned()],
         };
         let inside = |mounts: Mounts| mounts.inside(&file);
-        assert_eq!(inside(mounts(Some(folder.path()), folder.path())), Some("/workspace/sub/code.py".into()));
+        assert_eq!(
+            inside(mounts(Some(folder.path()), folder.path())),
+            Some("/workspace/sub/code.py".into())
+        );
         assert_eq!(inside(mounts(None, folder.path())), Some(file.clone()));
         assert_eq!(inside(mounts(None, &file)), Some(file.clone()));
         assert_eq!(inside(mounts(None, Path::new("/usr"))), None);
@@ -114,6 +143,11 @@ mod tests {
     #[test]
     fn missing_paths_are_named() {
         let error = existing("--read", Path::new("no/such/../file")).unwrap_err();
-        assert!(error.to_string().starts_with("--read no/such/../file: No such file"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("--read no/such/../file: No such file"),
+            "{error}"
+        );
     }
 }

@@ -9,24 +9,31 @@ use sandbox::{ByteSize, Capability, Cpus};
 use crate::failure::Failure;
 
 pub fn bytes(text: &str) -> Result<ByteSize, String> {
-    text.parse().map_err(|error: sandbox::Error| error.context().to_owned())
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
 }
 
 pub fn cpus(text: &str) -> Result<Cpus, String> {
-    text.parse().map_err(|error: sandbox::Error| error.context().to_owned())
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
 }
 
 pub fn capability(text: &str) -> Result<Capability, String> {
-    text.parse().map_err(|error: sandbox::Error| error.context().to_owned())
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
 }
 
 pub fn preset(text: &str) -> Result<Preset, String> {
-    text.parse().map_err(|error: sandbox::Error| error.context().to_owned())
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
 }
 
 /// A number of seconds, or text with units.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = text
+        .parse::<f64>()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds
         .or_else(|| humantime::parse_duration(text).ok())
         .ok_or_else(|| "write 30, 30s or 1m30s".to_owned())
@@ -37,8 +44,11 @@ pub fn variable(pair: &OsStr) -> Result<(String, String), Failure> {
     let text = text("--env", pair)?;
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(Failure::argument(format!("--env {text:?}: write NAME=VALUE"))
-            .with_fix("variables of the host are not passed on: write -e NAME=\"$NAME\" to pass one")),
+        _ => Err(
+            Failure::argument(format!("--env {text:?}: write NAME=VALUE")).with_fix(
+                "variables of the host are not passed on: write -e NAME=\"$NAME\" to pass one",
+            ),
+        ),
     }
 }
 
@@ -66,8 +76,14 @@ mod tests {
 
     #[test]
     fn variables() {
-        assert_eq!(variable(OsStr::new("A=b=c")).unwrap(), ("A".into(), "b=c".into()));
-        assert_eq!(variable(OsStr::new("A=")).unwrap(), ("A".into(), String::new()));
+        assert_eq!(
+            variable(OsStr::new("A=b=c")).unwrap(),
+            ("A".into(), "b=c".into())
+        );
+        assert_eq!(
+            variable(OsStr::new("A=")).unwrap(),
+            ("A".into(), String::new())
+        );
         assert!(variable(OsStr::new("HOME")).is_err());
         assert!(variable(OsStr::new("=x")).is_err());
     }

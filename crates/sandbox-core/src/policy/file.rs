@@ -23,7 +23,7 @@ pub struct PolicyFile {
     /// Preset whose fields hold where this file says nothing: `strict`, `workspace` or `dangerously_unrestricted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// Absolute paths of the host that can be read. Unset: the platform's programs and libraries.
+    /// Absolute paths of the host that can be read, besides the platform's programs and libraries (or the image).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_read_roots: Option<Vec<PathBuf>>,
     /// Absolute paths of the host that can be written. Unset: none.
@@ -214,6 +214,46 @@ impl PolicyFile {
             (None, None, None) => return Ok(None),
         };
         Ok(Some(network))
+    }
+}
+
+impl From<&CapabilityPolicy> for PolicyFile {
+    /// A file that stands for this policy, without a preset; lists that are empty are left out.
+    fn from(policy: &CapabilityPolicy) -> Self {
+        let list = |values: &[String]| (!values.is_empty()).then(|| values.to_vec());
+        let capabilities = |values: &[Capability]| (!values.is_empty()).then(|| values.to_vec());
+        Self {
+            version: VERSION,
+            extends: None,
+            filesystem_read_roots: policy.filesystem_read_roots.clone(),
+            filesystem_write_roots: policy.filesystem_write_roots.clone(),
+            network: policy.network.as_ref().map(|network| match network {
+                NetworkPolicy::None => NetworkField::None,
+                NetworkPolicy::Allow(rules) => NetworkField::Allow(rules.clone()),
+                NetworkPolicy::Full => NetworkField::Full,
+            }),
+            network_access: None,
+            egress: None,
+            package_installation: policy.package_installation,
+            subprocess_execution: policy.subprocess_execution,
+            env_var_access: policy.env_var_access,
+            timeout: policy
+                .timeout
+                .map(|timeout| DurationField::Text(humantime::format_duration(timeout).to_string())),
+            stdout_max_bytes: policy.stdout_max_bytes,
+            stderr_max_bytes: policy.stderr_max_bytes,
+            artifact_export_paths: list(&policy.artifact_export_paths),
+            packages: list(&policy.packages),
+            memory: policy.memory,
+            cpus: policy.cpus,
+            pids: policy.pids,
+            disk: policy.disk,
+            open_files: policy.open_files,
+            secrets: list(&policy.secrets),
+            require_all: policy.require_all.then_some(true),
+            allow_partial: capabilities(&policy.allow_partial),
+            allow_unenforced: capabilities(&policy.allow_unenforced),
+        }
     }
 }
 

@@ -21,8 +21,8 @@ use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CapabilityPolicy {
-    /// Paths of the host that can be read. Unset: the platform's programs and libraries. Containers: paths of the
-    /// host that are mounted read-only; unset is none, the image is always readable.
+    /// Paths of the host that can be read, besides what code needs to run at all: on the local tiers the platform's
+    /// programs and libraries, on the others the image. Unset: nothing besides.
     pub filesystem_read_roots: Option<Vec<PathBuf>>,
     /// Paths of the host that can be written (and read). Unset: none. The sandbox's own temporary folders are always writable.
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
@@ -85,6 +85,9 @@ impl CapabilityPolicy {
             for root in roots.iter().flatten() {
                 if !root.is_absolute() || root.components().any(|c| c == std::path::Component::ParentDir) {
                     return bad(format!("{field}: {} is not an absolute path without '..'", root.display()));
+                }
+                if root.as_os_str().as_encoded_bytes().contains(&0) {
+                    return bad(format!("{field}: {root:?} has a NUL inside"));
                 }
             }
         }

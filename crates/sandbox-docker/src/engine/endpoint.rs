@@ -39,8 +39,11 @@ impl Environment {
     /// This process's.
     pub(crate) fn current() -> Self {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let path =
-            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         Self {
             docker_host: text("DOCKER_HOST"),
             docker_context: text("DOCKER_CONTEXT"),
@@ -72,7 +75,10 @@ pub(crate) fn candidates(
         let endpoint = parse(host).map_err(|why| {
             Error::unavailable(tier, format!("{by} names {host:?}: {why}"), ADDRESS_FIX)
         })?;
-        Ok(Candidates { endpoints: vec![endpoint], named_by: Some(by) })
+        Ok(Candidates {
+            endpoints: vec![endpoint],
+            named_by: Some(by),
+        })
     };
     if let Some(host) = &config.host {
         return named(host, "the configuration".into());
@@ -84,16 +90,28 @@ pub(crate) fn candidates(
         return named(&host, format!("the Docker context {context:?}"));
     }
     let mut endpoints = Vec::new();
-    let usual = [Some(PathBuf::from("/run/docker.sock")), Some("/var/run/docker.sock".into())];
-    let rootless = environment.runtime_dir.as_ref().map(|folder| folder.join("docker.sock"));
-    let desktop = environment.home.as_ref().map(|home| home.join(".docker/run/docker.sock"));
+    let usual = [
+        Some(PathBuf::from("/run/docker.sock")),
+        Some("/var/run/docker.sock".into()),
+    ];
+    let rootless = environment
+        .runtime_dir
+        .as_ref()
+        .map(|folder| folder.join("docker.sock"));
+    let desktop = environment
+        .home
+        .as_ref()
+        .map(|home| home.join(".docker/run/docker.sock"));
     for path in usual.into_iter().chain([rootless, desktop]).flatten() {
         let endpoint = Endpoint::Unix(same_socket(path));
         if !endpoints.contains(&endpoint) {
             endpoints.push(endpoint);
         }
     }
-    Ok(Candidates { endpoints, named_by: None })
+    Ok(Candidates {
+        endpoints,
+        named_by: None,
+    })
 }
 
 const ADDRESS_FIX: &str = "use unix:///path/to/docker.sock or tcp://host:port";
@@ -114,7 +132,10 @@ fn parse(host: &str) -> Result<Endpoint, &'static str> {
             false => Err("the path of a socket is absolute"),
         };
     }
-    if let Some(address) = host.strip_prefix("tcp://").or_else(|| host.strip_prefix("http://")) {
+    if let Some(address) = host
+        .strip_prefix("tcp://")
+        .or_else(|| host.strip_prefix("http://"))
+    {
         return match address.trim_end_matches('/') {
             "" => Err("no address"),
             address => Ok(Endpoint::Tcp(address.to_owned())),
@@ -134,7 +155,9 @@ fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String,
         Some(name) => Some(name.clone()),
         None => current_context(&folder),
     };
-    let Some(name) = chosen.filter(|name| name != "default") else { return Ok(None) };
+    let Some(name) = chosen.filter(|name| name != "default") else {
+        return Ok(None);
+    };
     // Docker files a context under the hash of its name; the name itself stands inside.
     let found = std::fs::read_dir(folder.join("contexts/meta"))
         .into_iter()
@@ -142,7 +165,10 @@ fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String,
         .flatten()
         .filter_map(|entry| read_json(&entry.path().join("meta.json")))
         .find(|meta| meta["Name"] == name.as_str());
-    match found.as_ref().and_then(|meta| meta["Endpoints"]["docker"]["Host"].as_str()) {
+    match found
+        .as_ref()
+        .and_then(|meta| meta["Endpoints"]["docker"]["Host"].as_str())
+    {
         Some(host) => Ok(Some((name, host.to_owned()))),
         None => Err(Error::unavailable(
             tier,
@@ -154,7 +180,10 @@ fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String,
 
 fn current_context(folder: &Path) -> Option<String> {
     let config = read_json(&folder.join("config.json"))?;
-    config["currentContext"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+    config["currentContext"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
 }
 
 /// A file that is not there or not JSON says nothing, as for Docker's own client.

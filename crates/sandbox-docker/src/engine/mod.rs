@@ -38,8 +38,10 @@ impl Engine {
     ///
     /// `SandboxUnavailable` with the reason for each place that was tried, in under 2 s.
     pub(crate) async fn find(tier: &str, config: &DockerConfig) -> Result<Self> {
-        let Candidates { endpoints, named_by } =
-            candidates(tier, config, &Environment::current())?;
+        let Candidates {
+            endpoints,
+            named_by,
+        } = candidates(tier, config, &Environment::current())?;
         let mut tried = Vec::new();
         let deadline = tokio::time::Instant::now() + FIND;
         for endpoint in endpoints {
@@ -55,15 +57,28 @@ impl Engine {
     async fn connect(endpoint: &Endpoint, config: &DockerConfig) -> Result<Self, Unreachable> {
         // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
         if let Endpoint::Unix(path) = endpoint {
-            tokio::net::UnixStream::connect(path).await.map_err(Unreachable::Connect)?;
+            tokio::net::UnixStream::connect(path)
+                .await
+                .map_err(Unreachable::Connect)?;
         }
         let client = client(endpoint).map_err(Unreachable::Answer)?;
-        let client = client.negotiate_version().await.map_err(Unreachable::Answer)?;
+        let client = client
+            .negotiate_version()
+            .await
+            .map_err(Unreachable::Answer)?;
         let info = client.info().await.map_err(Unreachable::Answer)?;
         let local = matches!(endpoint, Endpoint::Unix(_));
-        let facts =
-            EngineFacts::new(&info, &client.client_version(), local, config.runtime.as_deref());
-        Ok(Self { client, endpoint: endpoint.clone(), facts })
+        let facts = EngineFacts::new(
+            &info,
+            &client.client_version(),
+            local,
+            config.runtime.as_deref(),
+        );
+        Ok(Self {
+            client,
+            endpoint: endpoint.clone(),
+            facts,
+        })
     }
 }
 

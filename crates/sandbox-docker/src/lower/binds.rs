@@ -23,18 +23,39 @@ const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// `Unsupported` for an engine of another host and for places that a container cannot share with its host.
 pub(crate) fn binds(tier: &str, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
     let mut binds = Vec::new();
-    for root in plan.read_roots.iter().flatten() {
+    for root in &plan.read_roots {
         // What is writable as well is mounted once.
         if !plan.write_roots.contains(root) {
-            binds.push(bind(tier, "filesystem_read_roots", root, None, true, facts)?);
+            binds.push(bind(
+                tier,
+                "filesystem_read_roots",
+                root,
+                None,
+                true,
+                facts,
+            )?);
         }
     }
     for root in &plan.write_roots {
-        binds.push(bind(tier, "filesystem_write_roots", root, None, false, facts)?);
+        binds.push(bind(
+            tier,
+            "filesystem_write_roots",
+            root,
+            None,
+            false,
+            facts,
+        )?);
     }
     if let Some(workspace) = &plan.workspace {
         let (path, read_only) = (&workspace.path, workspace.read_only);
-        binds.push(bind(tier, "workspace", path, Some(WORK_FOLDER), read_only, facts)?);
+        binds.push(bind(
+            tier,
+            "workspace",
+            path,
+            Some(WORK_FOLDER),
+            read_only,
+            facts,
+        )?);
     }
     if !binds.is_empty() && !facts.local {
         return Err(refused(
@@ -56,7 +77,11 @@ fn bind(
 ) -> Result<Mount> {
     let bad = |why: &str| {
         let context = format!("{field}: {} {why}", path.display());
-        refused(tier, context, "name the folders below it that the code needs")
+        refused(
+            tier,
+            context,
+            "name the folders below it that the code needs",
+        )
     };
     let text = path.to_str().ok_or_else(|| bad("is not UTF-8"))?;
     if !path.is_absolute() {
@@ -66,9 +91,14 @@ fn bind(
     if target.trim_end_matches('/').is_empty() {
         return Err(bad("cannot be mounted over the root of a container"));
     }
-    let own = OWN.iter().chain([&volume::FOLDER]).find(|own| is_below(target, own));
+    let own = OWN
+        .iter()
+        .chain([&volume::FOLDER])
+        .find(|own| is_below(target, own));
     if let Some(own) = own {
-        return Err(bad(&format!("cannot be mounted: a container has a {own} of its own")));
+        return Err(bad(&format!(
+            "cannot be mounted: a container has a {own} of its own"
+        )));
     }
     // Mounts below a read-only bind would stay writable: older engines are told to leave them out.
     let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
@@ -88,7 +118,9 @@ fn bind(
 }
 
 fn refused(tier: &str, context: String, fix: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier).with_fix(fix)
+    Error::new(ErrorKind::Unsupported, "create sandbox", context)
+        .on(tier)
+        .with_fix(fix)
 }
 
 #[cfg(test)]
@@ -106,8 +138,16 @@ mod tests {
 
     #[test]
     fn places_of_the_container_itself_are_refused() {
-        for path in ["/", "/proc", "/proc/1", "/sys/fs", "/dev", "/.sandbox-agent"] {
-            let error = binds("docker", &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
+        for path in [
+            "/",
+            "/proc",
+            "/proc/1",
+            "/sys/fs",
+            "/dev",
+            "/.sandbox-agent",
+        ] {
+            let error =
+                binds("docker", &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}");
             assert!(error.fix().is_some());
         }
@@ -115,9 +155,16 @@ mod tests {
 
     #[test]
     fn a_root_that_is_read_and_written_is_mounted_once_writable() {
-        let mounts = binds("docker", &roots(&["/a", "/b"], &["/b"]), &EngineFacts::sample());
+        let mounts = binds(
+            "docker",
+            &roots(&["/a", "/b"], &["/b"]),
+            &EngineFacts::sample(),
+        );
         let mounts = mounts.expect("binds");
-        let seen = mounts.iter().map(|m| (m.target.as_deref(), m.read_only)).collect::<Vec<_>>();
+        let seen = mounts
+            .iter()
+            .map(|m| (m.target.as_deref(), m.read_only))
+            .collect::<Vec<_>>();
         assert_eq!(seen, [(Some("/a"), Some(true)), (Some("/b"), Some(false))]);
     }
 
@@ -136,7 +183,10 @@ mod tests {
 
     #[test]
     fn an_engine_elsewhere_has_other_files() {
-        let facts = EngineFacts { local: false, ..EngineFacts::sample() };
+        let facts = EngineFacts {
+            local: false,
+            ..EngineFacts::sample()
+        };
         assert!(binds("docker", &roots(&["/a"], &[]), &facts).is_err());
         assert!(binds("docker", &roots(&[], &[]), &facts).is_ok());
     }

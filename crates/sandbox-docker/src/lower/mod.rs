@@ -11,6 +11,7 @@ use bollard::models::{
 };
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::Mode;
 
 pub(crate) use storage::Storage;
 
@@ -54,17 +55,24 @@ pub(crate) fn confined(
     plan: &Plan,
     parts: &Parts<'_>,
     storage: &Storage,
-    identity: (u32, u32),
+    mode: Mode,
 ) -> Result<ContainerCreateBody> {
     let tier = parts.tier;
     let memory = memory(tier, plan)?;
+    let (identity, capabilities) = match mode {
+        Mode::Split { uid, gid } => ((uid, gid), AGENT_CAPABILITIES.as_slice()),
+        Mode::Shared => (plan.user.unwrap_or_default(), [].as_slice()),
+    };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let tmpfs = storage.mount_options(identity);
     mounts.extend(image_volumes(parts.image, &tmpfs, &mounts));
     let host = HostConfig {
         auto_remove: Some(true),
-        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".into()),
+            config: None,
+        }),
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
         // Files.
@@ -81,7 +89,14 @@ pub(crate) fn confined(
         // Privileges.
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
-        cap_add: Some(AGENT_CAPABILITIES.map(ToOwned::to_owned).to_vec()),
+        // In shared mode the code has whatever the agent has: nothing.
+        cap_add: Some(
+            capabilities
+                .iter()
+                .copied()
+                .map(ToOwned::to_owned)
+                .collect(),
+        ),
         security_opt: Some(vec!["no-new-privileges".into()]),
         // Limits. Swap counts into what is given as `memory_swap`.
         memory: Some(memory),
@@ -97,7 +112,14 @@ pub(crate) fn confined(
         init: Some(false),
         ..HostConfig::default()
     };
-    Ok(ContainerCreateBody { host_config: Some(host), ..agent(plan, parts)? })
+    let user = match mode {
+        Mode::Split { .. } => (0, 0),
+        Mode::Shared => identity,
+    };
+    Ok(ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    })
 }
 
 /// The container of a sandbox without any policy: what the engine does by default, and our agent.
@@ -110,22 +132,29 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
     mounts.extend(binds::binds(parts.tier, plan, parts.facts)?);
     let host = HostConfig {
         auto_remove: Some(true),
-        log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".into()),
+            config: None,
+        }),
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
         init: Some(false),
         ..HostConfig::default()
     };
-    Ok(ContainerCreateBody { host_config: Some(host), ..agent(plan, parts)? })
+    let user = plan.user.unwrap_or_default();
+    Ok(ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    })
 }
 
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
-fn agent(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
+fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
         image: Some(parts.image.reference.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
         cmd: Some(vec!["serve".into(), "--stdio".into()]),
-        user: Some("0:0".into()),
+        user: Some(format!("{}:{}", user.0, user.1)),
         working_dir: Some("/".into()),
         hostname: Some("sandbox".into()),
         healthcheck: Some(HealthConfig {
@@ -166,9 +195,15 @@ fn image_volumes(
     mounts: &[Mount],
 ) -> Vec<Mount> {
     let taken = |path: &String| {
-        tmpfs.contains_key(path) || mounts.iter().any(|mount| mount.target.as_ref() == Some(path))
+        tmpfs.contains_key(path)
+            || mounts
+                .iter()
+                .any(|mount| mount.target.as_ref() == Some(path))
     };
-    let free = image.volumes.iter().map(|path| path.trim_end_matches('/').to_owned());
+    let free = image
+        .volumes
+        .iter()
+        .map(|path| path.trim_end_matches('/').to_owned());
     free.filter(|path| !path.is_empty() && !taken(path))
         .map(|path| Mount {
             target: Some(path),
@@ -189,10 +224,15 @@ fn network_mode(plan: &Plan) -> &'static str {
 
 fn memory(tier: &str, plan: &Plan) -> Result<i64> {
     if plan.memory < MIN_MEMORY {
-        let context = format!("memory: {} is less than Docker's least, {MIN_MEMORY}", plan.memory);
-        return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
-            .on(tier)
-            .with_fix(format!("ask for {MIN_MEMORY} or more")));
+        let context = format!(
+            "memory: {} is less than Docker's least, {MIN_MEMORY}",
+            plan.memory
+        );
+        return Err(
+            Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+                .on(tier)
+                .with_fix(format!("ask for {MIN_MEMORY} or more")),
+        );
     }
     Ok(signed(plan.memory.as_u64()))
 }
@@ -200,7 +240,11 @@ fn memory(tier: &str, plan: &Plan) -> Result<i64> {
 /// The engine refuses more processors than its host has, and less than a hundredth of one.
 fn nano_cpus(plan: &Plan, facts: &EngineFacts) -> i64 {
     let milli = i64::from(plan.cpus.as_milli()).max(10);
-    let milli = if facts.cpus == 0 { milli } else { milli.min(i64::from(facts.cpus) * 1000) };
+    let milli = if facts.cpus == 0 {
+        milli
+    } else {
+        milli.min(i64::from(facts.cpus) * 1000)
+    };
     milli * 1_000_000
 }
 

@@ -19,8 +19,9 @@ const MIN_INODES: u64 = 1024;
 
 /// Folders of an image that a tmpfs would hide, with everything below: never writable, even when something is exported from
 /// there.
-const SYSTEM: [&str; 11] =
-    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
+const SYSTEM: [&str; 11] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+];
 
 /// The writable places of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,16 +38,27 @@ impl Storage {
     /// Splits the plan's storage evenly between the folders that code may write to. `export_folders` are the parents of what
     /// may be exported.
     pub(crate) fn new(plan: &Plan, export_folders: &[String]) -> Self {
-        let writable_workspace = plan.workspace.as_ref().is_some_and(|folder| !folder.read_only);
+        let writable_workspace = plan
+            .workspace
+            .as_ref()
+            .is_some_and(|folder| !folder.read_only);
         let from_host = |folder: &str| {
-            let roots = plan.write_roots.iter().chain(plan.read_roots.iter().flatten());
+            let roots = plan
+                .write_roots
+                .iter()
+                .chain(plan.read_roots.iter());
             (plan.workspace.is_some() && is_below(folder, WORK_FOLDER))
-                || roots.filter_map(|root| root.to_str()).any(|root| is_below(folder, root))
+                || roots
+                    .filter_map(|root| root.to_str())
+                    .any(|root| is_below(folder, root))
         };
         let mut wanted = export_folders.to_vec();
         wanted.sort();
         let mut folders: Vec<String> = Vec::new();
-        for folder in ["/tmp".to_owned(), WORK_FOLDER.to_owned()].into_iter().chain(wanted) {
+        for folder in ["/tmp".to_owned(), WORK_FOLDER.to_owned()]
+            .into_iter()
+            .chain(wanted)
+        {
             let covered = folders.iter().any(|other| is_below(&folder, other));
             if !covered && !from_host(&folder) && is_mountable(&folder) {
                 folders.push(folder);
@@ -74,7 +86,18 @@ impl Storage {
             let inodes = (size / BYTES_PER_INODE).max(MIN_INODES);
             format!("rw,exec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}")
         };
-        self.tmpfs.iter().map(|(folder, size)| (folder.clone(), options(folder, *size))).collect()
+        self.tmpfs
+            .iter()
+            .map(|(folder, size)| (folder.clone(), options(folder, *size)))
+            .collect()
+    }
+
+    /// Whether a folder lies in one of the writable places.
+    pub(crate) fn covers(&self, folder: &[u8]) -> bool {
+        let Ok(folder) = std::str::from_utf8(folder) else {
+            return false;
+        };
+        self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
     }
 
     /// How the storage is bounded, for the enforcement report.
@@ -85,19 +108,27 @@ impl Storage {
             .map(|(folder, size)| format!("{folder} {}", rounded(*size)))
             .collect::<Vec<_>>();
         places.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
-        format!("read-only root, storage split over tmpfs: {}", places.join(", "))
+        format!(
+            "read-only root, storage split over tmpfs: {}",
+            places.join(", ")
+        )
     }
 }
 
 fn rounded(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
-    if bytes >= MIB { format!("{}MiB", bytes / MIB) } else { ByteSize::bytes(bytes).to_string() }
+    if bytes >= MIB {
+        format!("{}MiB", bytes / MIB)
+    } else {
+        ByteSize::bytes(bytes).to_string()
+    }
 }
 
 /// Whether `path` is `folder` or lies below it.
 pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     let folder = folder.trim_end_matches('/');
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a tmpfs may be mounted there: not over the image's programs, nor over the root itself.
@@ -120,12 +151,20 @@ mod tests {
     #[test]
     fn all_writable_places_together_stay_within_the_storage() {
         let exports = ["/output".to_owned(), "/output/deep".into(), "/data".into()];
-        for disk in [ByteSize::kib(64), ByteSize::mib(1), ByteSize::mib(256), ByteSize::mib(4096)] {
+        for disk in [
+            ByteSize::kib(64),
+            ByteSize::mib(1),
+            ByteSize::mib(256),
+            ByteSize::mib(4096),
+        ] {
             let mut policy = CapabilityPolicy::new();
             policy.disk = Some(disk);
             let storage = Storage::new(&plan(&SandboxSpec::new("sb"), &policy), &exports);
             let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
-            assert_eq!(folders.collect::<Vec<_>>(), ["/tmp", "/workspace", "/data", "/output"]);
+            assert_eq!(
+                folders.collect::<Vec<_>>(),
+                ["/tmp", "/workspace", "/data", "/output"]
+            );
             assert!(total(&storage) <= disk.as_u64(), "{storage:?}");
             assert!(total(&storage) * 10 >= disk.as_u64() * 7, "{storage:?}");
         }
@@ -142,7 +181,15 @@ mod tests {
 
     #[test]
     fn the_image_is_never_hidden() {
-        for folder in ["/", "/usr", "/usr/share/x", "/etc", "/proc/self", "/a,b", "/a:b"] {
+        for folder in [
+            "/",
+            "/usr",
+            "/usr/share/x",
+            "/etc",
+            "/proc/self",
+            "/a,b",
+            "/a:b",
+        ] {
             assert!(!is_mountable(folder), "{folder}");
         }
         for folder in ["/output", "/var/results", "/user", "/liberty"] {

@@ -1,1 +1,57 @@
-//! Placeholder.
+//! From a plan to the confinement of executions: what the agent applies to each program right before it starts.
+//!
+//! [`confinement`] is pure. A backend describes the sandbox's [`Kernel`], the [`Mode`] in which code runs beside the agent
+//! and the [`Profile`] of the place; it sends the result to the agent, and reports with [`privileges`],
+//! [`subprocess_execution`] and [`disturbance`] what holds by it.
+
+mod enforcement;
+mod filter;
+mod kernel;
+mod landlock;
+mod limits;
+mod paths;
+mod platform;
+mod profile;
+#[cfg(test)]
+mod tests;
+
+pub use enforcement::{disturbance, privileges, subprocess_execution};
+pub use filter::filter;
+pub use kernel::{Kernel, Mode};
+pub use landlock::{FILE_RIGHTS, handled_fs, handled_net, landlock, scoped};
+pub use limits::limits;
+pub use paths::{Paths, export_folders};
+pub use platform::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
+pub use profile::{Isolation, Profile};
+
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::Plan;
+
+/// `022`: what code writes can be read by everybody and written by its user.
+const UMASK: u32 = 0o022;
+
+/// What every execution of a plan is confined by.
+///
+/// A mechanism that the kernel lacks is left out; [`privileges`] and [`subprocess_execution`] say what then no longer holds.
+#[must_use]
+pub fn confinement(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Confinement {
+    let seccomp = if kernel.seccomp {
+        let filter = filter(plan, kernel, mode, profile);
+        filter
+            .compile()
+            .expect("the rules are fixed; a test compiles them in every combination")
+    } else {
+        Vec::new()
+    };
+    Confinement {
+        identity: match mode {
+            Mode::Split { uid, gid } => Some((uid, gid)),
+            Mode::Shared => None,
+        },
+        limits: limits(plan, profile),
+        landlock: landlock(plan, kernel, profile),
+        seccomp,
+        exec_once: !plan.subprocess && kernel.seccomp && kernel.seccomp_notify,
+        umask: UMASK,
+    }
+}

@@ -2,11 +2,11 @@
 //! and it is done once per process, at the first question.
 
 pub(crate) mod cgroup;
-mod findings;
+//mod findings;
 mod landlock;
 mod mounts;
 mod paths;
-mod profile;
+//mod profile;
 mod seccomp;
 mod trial;
 mod user;
@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::LocalConfig;
 
 pub(crate) use cgroup::Cgroups;
-pub(crate) use findings::findings;
+//pub(crate) use findings::findings;
 pub(crate) use paths::{Kind, PathRole, Root, platform_roots, resolve};
-pub(crate) use profile::profile;
+//pub(crate) use profile::profile;
 pub(crate) use seccomp::Seccomp;
 pub(crate) use user::User;
 

@@ -2,7 +2,7 @@
 
 use sandbox_freestanding::credentials::Capabilities;
 
-use crate::identity::{FIRST, LAST};
+use crate::subordinate::{FIRST, LAST};
 
 /// The user of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -64,7 +64,7 @@ fn parse_stat(pid: Pid, text: &[u8]) -> Option<Process> {
 }
 
 fn number(digits: &[u8]) -> Option<Pid> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
+    core::str::from_utf8(digits).ok()?.parse().ok().map(Pid)
 }
 
 /// Which of `processes` descend from one of `roots`; those below `pruned`, and they themselves, do not count. The roots
@@ -98,22 +98,22 @@ pub(in crate::program) fn descendants(
 mod tests {
     use super::*;
 
-    fn process(pid: Pid, parent: Pid) -> Process {
-        Process { pid, parent, ended: false }
+    fn process(pid: i32, parent: i32) -> Process {
+        Process { pid: Pid(pid), parent: Pid(parent), ended: false }
     }
 
     #[test]
     fn names_do_not_confuse() {
         assert_eq!(
-            parse_stat(7, b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
-            Some(Process { pid: 7, parent: 42, ended: false })
+            parse_stat(Pid(7), b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
+            Some(Process { pid: Pid(7), parent: Pid(42), ended: false })
         );
         assert_eq!(
-            parse_stat(7, b"7 (x) Z 1 7 7"),
-            Some(Process { pid: 7, parent: 1, ended: true })
+            parse_stat(Pid(7), b"7 (x) Z 1 7 7"),
+            Some(Process { pid: Pid(7), parent: Pid(1), ended: true })
         );
         for text in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) ", b"7 (x) R", b"7 (x) R -1x"] {
-            assert_eq!(parse_stat(7, text), None);
+            assert_eq!(parse_stat(Pid(7), text), None);
         }
     }
 
@@ -121,17 +121,18 @@ mod tests {
     fn lineage() {
         let processes =
             [process(9, 5), process(5, 2), process(2, 1), process(3, 1), process(4, 3)];
-        let pids = |roots: &[Pid], pruned: &[Pid]| {
-            let (roots, pruned) =
-                (roots.iter().copied().collect(), pruned.iter().copied().collect());
-            let mut pids: Vec<Pid> =
-                descendants(&processes, &roots, &pruned).iter().map(|one| one.pid).collect();
+        let pids = |roots: &[i32], pruned: &[i32]| {
+            let set = |pids: &[i32]| pids.iter().copied().map(Pid).collect();
+            let mut pids: Vec<i32> = descendants(&processes, &set(roots), &set(pruned))
+                .iter()
+                .map(|one| one.pid.0)
+                .collect();
             pids.sort_unstable();
             pids
         };
         assert_eq!(pids(&[1], &[]), [2, 3, 4, 5, 9]);
         assert_eq!(pids(&[2], &[]), [5, 9]);
         assert_eq!(pids(&[1], &[2]), [3, 4]);
-        assert_eq!(pids(&[9], &[]), [] as [Pid; 0]);
+        assert_eq!(pids(&[9], &[]), [] as [i32; 0]);
     }
 }

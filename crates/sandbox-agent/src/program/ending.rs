@@ -1,0 +1,54 @@
+//! Why the agent ends, and the code it exits with.
+
+use crate::protocol::{FailStep, Failure, ProtocolError};
+
+/// The command line is wrong.
+pub(super) const EXIT_USAGE: i32 = 64;
+
+/// Why the agent ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The host asked for it.
+    Stopped,
+    /// The stream of the owner ended.
+    OwnerGone,
+    /// Nothing came from the host for as long as the lease says.
+    LeaseOver,
+    /// The host broke the protocol.
+    Protocol(ProtocolError),
+    /// The sandbox could not be set up, or the settings not be applied.
+    Refused(Failure),
+    /// The kernel refused something that the agent cannot do without.
+    Broken(Failure),
+}
+
+impl Ending {
+    /// The exit code: 0 where the host wanted the end, 69 for the lease, 70 for the protocol, 71 for a set-up that failed.
+    pub(super) fn exit_code(&self) -> i32 {
+        match self {
+            Self::Stopped | Self::OwnerGone => 0,
+            Self::LeaseOver => 69,
+            Self::Protocol(_) => 70,
+            Self::Refused(_) | Self::Broken(_) => 71,
+        }
+    }
+
+    /// What the host is told, if it still listens.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Stopped | Self::OwnerGone | Self::LeaseOver => None,
+            Self::Protocol(error) => Some(Failure {
+                step: FailStep::Protocol,
+                errno: 0,
+                detail: alloc::string::ToString::to_string(error),
+            }),
+            Self::Refused(failure) | Self::Broken(failure) => Some(failure.clone()),
+        }
+    }
+}
+
+impl From<ProtocolError> for Ending {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}

@@ -1,0 +1,176 @@
+//! The main process of an execution, from its first moment to the program's.
+
+use alloc::{string::String, vec::Vec};
+use core::ffi::{CStr, c_char};
+
+use sandbox_freestanding::{
+    Errno, Fd, Result, descriptor::Descriptor, fs, io, landlock, limits,
+    path::terminated,
+    process::{self, PR_SET_PDEATHSIG, exit, set_attribute},
+    seccomp,
+    signal::{self, SIGKILL, SignalSet},
+};
+
+use super::{identity::become_identity, lookup, spawn::ChildEnds};
+use crate::{
+    program::{
+        builtin,
+        descriptors::close_all_but,
+        exec_once,
+        failing::{failure, text},
+        sandbox::Sandbox,
+    },
+    protocol::{ExecRequest, FailStep, Failure, Program},
+};
+
+/// The exit code of a child that reported a failure. Nobody reads it.
+const FAILED: i32 = 127;
+
+/// Runs the request. `notify` takes the listener of an execution that may execute once.
+pub(super) fn run(
+    sandbox: &Sandbox,
+    request: &ExecRequest,
+    ends: &ChildEnds,
+    notify: Option<Fd>,
+) -> ! {
+    let outcome = start(sandbox, request, ends, notify);
+    match outcome {
+        Ok(code) => exit(code),
+        Err(failure) => {
+            // The agent gone, nobody is left to tell.
+            let _ = io::write_all(&ends.progress, &failure.encode());
+            exit(FAILED)
+        }
+    }
+}
+
+fn start(
+    sandbox: &Sandbox,
+    request: &ExecRequest,
+    ends: &ChildEnds,
+    notify: Option<Fd>,
+) -> core::result::Result<i32, Failure> {
+    let spawn = |what: &'static str| move |errno| failure(FailStep::Spawn, errno, what);
+    process::new_session().map_err(spawn("setsid"))?;
+    let pid = process::current().0.to_le_bytes();
+    io::write_all(&ends.progress, &pid).map_err(spawn("report of the process id"))?;
+    for (source, target) in [(&ends.stdin, 0), (&ends.stdout, 1), (&ends.stderr, 2)] {
+        io::duplicate_onto(source, target, 0).map_err(spawn("standard streams"))?;
+    }
+    set_limits(sandbox)?;
+    if let Some((user, group)) = sandbox.identity {
+        become_identity(user, group).map_err(|errno| {
+            failure(FailStep::Identity, errno, alloc::format!("user {user}, group {group}"))
+        })?;
+    }
+    // After the change of identity, which clears it.
+    set_attribute(PR_SET_PDEATHSIG, SIGKILL.cast_unsigned() as usize, 0)
+        .map_err(spawn("PR_SET_PDEATHSIG"))?;
+    fs::set_umask(sandbox.umask);
+    change_folder(sandbox, request)?;
+    match &request.program {
+        Program::Command { argv } => {
+            let arguments = strings(argv)?;
+            let environment = strings(&request.env)?;
+            let path = lookup::resolve(&argv[0], &request.env).map_err(|(step, errno)| {
+                failure(step, errno, text(&argv[0]))
+            })?;
+            confine(sandbox, notify)?;
+            execute(&path, &arguments, &environment)
+        }
+        Program::Builtin(routine) => {
+            let mut keep = Vec::from([0, 1, 2, ends.progress.raw()]);
+            keep.extend(ends.complete.iter().map(Fd::raw));
+            keep.extend(sandbox.landlock.iter().map(Fd::raw));
+            close_all_but(&mut keep, sandbox.files.as_ref());
+            confine(sandbox, None)?;
+            unblock()?;
+            builtin::run(routine, ends.complete.as_ref().map(Fd::as_raw)).map(|()| 0)
+        }
+    }
+}
+
+fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
+    let failed = |resource: u32| {
+        move |errno| failure(FailStep::Limits, errno, alloc::format!("resource limit {resource}"))
+    };
+    limits::set(limits::RLIMIT_NOFILE, sandbox.open_files)
+        .map_err(failed(limits::RLIMIT_NOFILE))?;
+    for limit in &sandbox.limits {
+        let hard = limits::get(limit.resource).map_err(failed(limit.resource))?.hard;
+        let value = limit.value.min(hard);
+        limits::set(limit.resource, limits::Rlimit { soft: value, hard: value })
+            .map_err(failed(limit.resource))?;
+    }
+    Ok(())
+}
+
+fn change_folder(sandbox: &Sandbox, request: &ExecRequest) -> core::result::Result<(), Failure> {
+    let changed = if request.workdir.is_empty() {
+        fs::change_directory(&sandbox.workdir)
+    } else {
+        terminated(&request.workdir[..]).and_then(|path| fs::change_directory(&path))
+    };
+    changed.map_err(|errno| {
+        let path = if request.workdir.is_empty() {
+            text(sandbox.workdir.to_bytes())
+        } else {
+            text(&request.workdir)
+        };
+        failure(FailStep::Workdir, errno, path)
+    })
+}
+
+/// `no_new_privs` is inherited from the agent.
+fn confine(sandbox: &Sandbox, notify: Option<Fd>) -> core::result::Result<(), Failure> {
+    let failed = |what: &'static str| move |errno| failure(FailStep::Confinement, errno, what);
+    if let Some(rules) = &sandbox.landlock {
+        landlock::restrict_self(rules).map_err(failed("landlock_restrict_self"))?;
+    }
+    if let Some(notify) = notify {
+        exec_once::install(&notify).map_err(failed("seccomp program that counts executions"))?;
+    }
+    if !sandbox.seccomp.is_empty() {
+        seccomp::install(&sandbox.seccomp).map_err(failed("seccomp program"))?;
+    }
+    Ok(())
+}
+
+/// The agent and its supervisors block every signal. What came for this process meanwhile takes effect here.
+fn unblock() -> core::result::Result<(), Failure> {
+    signal::set_mask(SignalSet::default())
+        .map(drop)
+        .map_err(|errno| failure(FailStep::Spawn, errno, "rt_sigprocmask"))
+}
+
+fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<alloc::ffi::CString>, Failure> {
+    items
+        .iter()
+        .map(|item| terminated(&item[..]))
+        .collect::<Result<_>>()
+        .map_err(|errno| failure(FailStep::Request, errno, "a NUL byte in a string"))
+}
+
+fn execute(
+    path: &CStr,
+    arguments: &[alloc::ffi::CString],
+    environment: &[alloc::ffi::CString],
+) -> core::result::Result<i32, Failure> {
+    let arguments = pointers(arguments);
+    let environment = pointers(environment);
+    unblock()?;
+    // SAFETY: both lists point to terminated strings that live, and end with a null pointer.
+    let errno = unsafe { process::execute(path, arguments.as_ptr(), environment.as_ptr()) };
+    Err(refused(path, errno))
+}
+
+fn refused(path: &CStr, errno: Errno) -> Failure {
+    let (step, hint) = lookup::classify(path, errno);
+    let mut detail: String = text(path.to_bytes());
+    detail.push_str(hint);
+    failure(step, errno, detail)
+}
+
+fn pointers(strings: &[alloc::ffi::CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([core::ptr::null()]).collect()
+}

@@ -1,0 +1,411 @@
+//! What the agent knows of one execution, from its request to its last frame.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{
+    Errno, Fd, Pid, io,
+    process::Wait,
+    signal::{self, SIGKILL},
+};
+
+use super::{
+    output::Output,
+    record::{MAX_PACKET, Order, Report},
+    spawn::spawn,
+    stdin::Stdin,
+    sweep::Swept,
+};
+use crate::{
+    program::{
+        builtin::ABANDONED,
+        log::Log,
+        outgoing::Outgoing,
+        polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
+        sandbox::Sandbox,
+    },
+    protocol::{
+        Channel, ExecRequest, ExitKind, ExitReport, Failure, Kind, Program, ProtocolError,
+    },
+};
+
+/// How long pipes are read for that somebody outside of the tree holds open, milliseconds.
+const DRAIN: u64 = 250;
+
+/// How long a supervisor may take to kill its tree (2 s by its own bound) before it is given up, milliseconds.
+const SUPERVISOR_BOUND: u64 = 3000;
+
+/// How long a routine of the agent may take to clean up after itself before it is killed, milliseconds.
+const ROUTINE_GRACE: u64 = 200;
+
+/// Which descriptor of an execution something happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) enum Part {
+    Control,
+    Progress,
+    Stdin,
+    Stdout,
+    Stderr,
+}
+
+#[derive(Debug)]
+enum End {
+    /// It runs.
+    Running,
+    /// The supervisor vanished; what it left behind is being killed.
+    Lost,
+    /// It ended, and this is what is known.
+    Known(Report),
+    /// As lost, with everything killed.
+    Swept(Swept),
+}
+
+/// An execution.
+#[derive(Debug)]
+pub(in crate::program) struct Execution {
+    stream: u32,
+    supervisor: Pid,
+    control: Fd,
+    progress: Option<Fd>,
+    progress_bytes: Vec<u8>,
+    routine: bool,
+    started: bool,
+    stdin: Stdin,
+    stdout: Output,
+    stderr: Output,
+    logged: bool,
+    begun: Moment,
+    /// When the time limit is over.
+    deadline: Option<Moment>,
+    /// Why it is being killed.
+    killing: Option<ExitKind>,
+    /// When the order to kill goes out that waits for a routine's own end.
+    kill_order: Option<Moment>,
+    /// When a supervisor is given up that was told to kill.
+    give_up: Option<Moment>,
+    end: End,
+    drain_until: Option<Moment>,
+    drain_cut: bool,
+}
+
+impl Execution {
+    /// Starts a request.
+    ///
+    /// # Errors
+    ///
+    /// The failure to report.
+    pub(in crate::program) fn start(
+        stream: u32,
+        sandbox: &Sandbox,
+        request: &ExecRequest,
+    ) -> Result<Self, Failure> {
+        let begun = now();
+        let spawned = spawn(sandbox, request)?;
+        let deadline =
+            (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
+        Ok(Self {
+            stream,
+            supervisor: spawned.supervisor,
+            control: spawned.control,
+            progress: Some(spawned.progress),
+            progress_bytes: Vec::new(),
+            routine: matches!(request.program, Program::Builtin(_)),
+            started: false,
+            stdin: Stdin::new(spawned.stdin, spawned.complete),
+            stdout: Output::new(Kind::Stdout, spawned.stdout),
+            stderr: Output::new(Kind::Stderr, spawned.stderr),
+            logged: request.log,
+            begun,
+            deadline,
+            killing: None,
+            kill_order: None,
+            give_up: None,
+            end: End::Running,
+            drain_until: None,
+            drain_cut: false,
+        })
+    }
+
+    /// The supervisor's process.
+    pub(in crate::program) fn supervisor(&self) -> Pid {
+        self.supervisor
+    }
+
+    /// Adds what is to be waited for. `room` says whether outputs may be read.
+    pub(in crate::program) fn wants<T: Copy>(
+        &self,
+        room: bool,
+        set: &mut PollSet<T>,
+        meaning: impl Fn(u32, Part) -> T,
+    ) {
+        let meaning = |part| meaning(self.stream, part);
+        if matches!(self.end, End::Running) {
+            set.add(self.control.as_raw(), POLLIN, meaning(Part::Control));
+        }
+        if let Some(progress) = &self.progress {
+            // A program's number is of no use before it runs, and then the pipe hangs up: one wake-up less. A routine's
+            // pipe stays open.
+            let events = if self.routine && !self.started { POLLIN } else { 0 };
+            set.add(progress.as_raw(), events, meaning(Part::Progress));
+        }
+        if let Some(pipe) = self.stdin.wants() {
+            set.add(pipe, POLLOUT, meaning(Part::Stdin));
+        }
+        // The host hears of the start before anything else.
+        if room && (self.started || !matches!(self.end, End::Running)) {
+            for (output, part) in [(&self.stdout, Part::Stdout), (&self.stderr, Part::Stderr)] {
+                if let Some(pipe) = output.wants() {
+                    set.add(pipe, POLLIN, meaning(part));
+                }
+            }
+        }
+    }
+
+    /// Something happened to a descriptor.
+    pub(in crate::program) fn happened(
+        &mut self,
+        part: Part,
+        outgoing: &mut Outgoing,
+        log: &mut Log,
+    ) {
+        match part {
+            // The agent may have read the report already, when it heard of the supervisor's end first.
+            Part::Control if !matches!(self.end, End::Running) => {}
+            Part::Control => self.read_report(),
+            Part::Progress => self.read_progress(outgoing),
+            Part::Stdin => self.stdin.write_on(self.stream, outgoing),
+            Part::Stdout => self.stdout.read(self.stream, outgoing, self.logged.then_some(log)),
+            Part::Stderr => self.stderr.read(self.stream, outgoing, self.logged.then_some(log)),
+        }
+    }
+
+    /// A frame of the host for this stream.
+    ///
+    /// # Errors
+    ///
+    /// When the frame breaks the protocol.
+    pub(in crate::program) fn frame(
+        &mut self,
+        kind: Kind,
+        message: &[u8],
+        outgoing: &mut Outgoing,
+    ) -> Result<(), ProtocolError> {
+        match kind {
+            Kind::Stdin => self.stdin.receive(self.stream, message, outgoing)?,
+            Kind::StdinEnd if message.is_empty() => self.stdin.end(),
+            Kind::Signal => {
+                let number = u32::from_le_bytes(
+                    message.try_into().map_err(|_| ProtocolError::BadValue("signal"))?,
+                );
+                match u8::try_from(number) {
+                    Ok(number @ 1..=64) => self.order(Order::Signal(number)),
+                    _ => return Err(ProtocolError::BadValue("signal")),
+                }
+            }
+            Kind::Kill if message.is_empty() => self.kill(ExitKind::Killed),
+            Kind::Credit => match Channel::read_credit(message)? {
+                (Channel::Stdout, bytes) => self.stdout.grant(bytes),
+                (Channel::Stderr, bytes) => self.stderr.grant(bytes),
+                (Channel::Stdin, _) => return Err(ProtocolError::Unexpected("credit")),
+            },
+            Kind::StdinEnd | Kind::Kill => return Err(ProtocolError::TrailingBytes),
+            _ => return Err(ProtocolError::Unexpected("frame of an execution")),
+        }
+        Ok(())
+    }
+
+    /// Kills the tree, for this reason.
+    pub(in crate::program) fn kill(&mut self, reason: ExitKind) {
+        if self.killing.is_some() || !matches!(self.end, End::Running) {
+            return;
+        }
+        self.killing = Some(reason);
+        self.deadline = None;
+        let now = now();
+        if self.routine {
+            // It sees the end of its input and takes back what it has half done.
+            self.stdin.abandon();
+            self.kill_order = Some(after(now, ROUTINE_GRACE));
+        } else {
+            self.order(Order::Kill);
+        }
+        self.give_up = Some(after(now, SUPERVISOR_BOUND));
+    }
+
+    /// Asks the main process, and its group, to end.
+    pub(in crate::program) fn terminate(&mut self) {
+        self.order(Order::Terminate);
+    }
+
+    fn order(&mut self, order: Order) {
+        if !matches!(self.end, End::Running) {
+            return;
+        }
+        match io::write(&self.control, &order.encode()) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN) if order == Order::Kill => self.give_up = Some(now()),
+            // Hundreds of signals that nobody took yet: the kernel too keeps only one of each kind.
+            Err(Errno::EAGAIN) => {}
+            // The supervisor has ended; its report, or its absence, is read when its end is seen.
+            Err(_) => {}
+        }
+    }
+
+    /// The supervisor's process has ended. Its report may still wait in the socket.
+    pub(in crate::program) fn supervisor_ended(&mut self) {
+        if matches!(self.end, End::Running) {
+            self.read_report();
+        }
+        if matches!(self.end, End::Running) {
+            self.end = End::Lost;
+        }
+    }
+
+    /// Whether its processes may still be there without a supervisor.
+    pub(in crate::program) fn is_lost(&self) -> bool {
+        matches!(self.end, End::Lost)
+    }
+
+    /// What a lost execution left behind has been killed.
+    pub(in crate::program) fn swept(&mut self, swept: Swept) {
+        if self.is_lost() {
+            self.end = End::Swept(swept);
+            self.progress = None;
+            self.begin_drain();
+        }
+    }
+
+    fn read_report(&mut self) {
+        let mut packet = [0; MAX_PACKET];
+        match io::read(&self.control, &mut packet) {
+            Ok(count) if count > 0 => {
+                if let Ok(report) = Report::decode(&packet[..count]) {
+                    self.end = End::Known(report);
+                    self.begin_drain();
+                }
+            }
+            Err(Errno::EAGAIN) => {}
+            // The end without a report: the supervisor is gone, or goes. Only its end as a process counts, for which
+            // nothing needs to be waited for here any more.
+            Ok(_) | Err(_) => self.end = End::Lost,
+        }
+    }
+
+    fn begin_drain(&mut self) {
+        self.drain_until = Some(after(now(), DRAIN));
+        self.deadline = None;
+        self.stdin.abandon();
+    }
+
+    fn read_progress(&mut self, outgoing: &mut Outgoing) {
+        let Some(progress) = &self.progress else { return };
+        let mut chunk = [0; 512];
+        loop {
+            match io::read(progress, &mut chunk) {
+                Err(Errno::EAGAIN) => break,
+                Ok(count) if count > 0 => self.progress_bytes.extend_from_slice(&chunk[..count]),
+                // A pipe of our own has no error.
+                Ok(_) | Err(_) => {
+                    self.progress = None;
+                    break;
+                }
+            }
+        }
+        let known = self.progress_bytes.len() >= 4;
+        let failed = self.progress_bytes.len() > 4;
+        let running = self.routine || self.progress.is_none();
+        if known && !failed && running && !self.started {
+            self.started = true;
+            let pid = &self.progress_bytes[..4];
+            outgoing.message(self.stream, Kind::Started, pid);
+        }
+    }
+
+    /// The next moment at which [`Execution::tick`] has something to do.
+    pub(in crate::program) fn next_moment(&self) -> Option<Moment> {
+        [self.deadline, self.kill_order, self.give_up, self.drain_until].into_iter().flatten().min()
+    }
+
+    /// Does what time asks for.
+    pub(in crate::program) fn tick(&mut self, now: Moment) {
+        let due = |moment: &mut Option<Moment>| moment.take_if(|moment| *moment <= now).is_some();
+        if due(&mut self.deadline) {
+            self.kill(ExitKind::TimedOut);
+        }
+        let running = matches!(self.end, End::Running);
+        if due(&mut self.kill_order) && running {
+            self.order(Order::Kill);
+        }
+        if due(&mut self.give_up) && running {
+            // It does not answer: stopped by code of its own identity, or without memory.
+            // Gone already is what is wanted.
+            let _ = signal::kill(self.supervisor, SIGKILL);
+        }
+        if due(&mut self.drain_until) {
+            self.drain_cut |= self.stdout.cut();
+            self.drain_cut |= self.stderr.cut();
+        }
+    }
+
+    /// Writes the last frame if everything before it is out; then the execution is over.
+    pub(in crate::program) fn finish(&mut self, outgoing: &mut Outgoing) -> bool {
+        if matches!(self.end, End::Running | End::Lost) || self.progress.is_some() {
+            return false;
+        }
+        // A routine's output comes before its failure.
+        if !self.outputs_done() {
+            return false;
+        }
+        if let Some(failure) = self.progress_bytes.get(4..).filter(|bytes| !bytes.is_empty()) {
+            outgoing.message(self.stream, Kind::Failed, failure);
+            return true;
+        }
+        let report = self.exit_report();
+        outgoing.message(self.stream, Kind::Exited, &report.encode());
+        true
+    }
+
+    fn outputs_done(&mut self) -> bool {
+        self.stdout.close_if_ended();
+        self.stderr.close_if_ended();
+        !self.stdout.is_open() && !self.stderr.is_open()
+    }
+
+    fn exit_report(&self) -> ExitReport {
+        let mut exit = ExitReport {
+            kind: ExitKind::Lost,
+            stdout_total: self.stdout.total(),
+            stderr_total: self.stderr.total(),
+            stragglers: 0,
+            survivors: 0,
+            drain_cut: self.drain_cut,
+            cpu_us: 0,
+            max_rss_kib: 0,
+            wall_us: now().saturating_sub(self.begun),
+        };
+        match &self.end {
+            End::Known(report) => {
+                exit.kind = match (self.killing, report.killed, report.end) {
+                    (Some(reason), true, _) => reason,
+                    (Some(reason), false, Some(Wait::Exited(ABANDONED))) if self.routine => reason,
+                    (_, _, Some(Wait::Exited(code))) => ExitKind::Exited(code),
+                    (_, _, Some(Wait::Signaled(signal))) => ExitKind::Signaled(signal),
+                    (_, _, None) => ExitKind::Lost,
+                };
+                exit.stragglers = report.stragglers;
+                exit.survivors = report.survivors;
+                exit.cpu_us = report.cpu_us;
+                exit.max_rss_kib = report.max_rss_kib;
+                exit.wall_us = report.wall_us;
+            }
+            End::Swept(swept) => {
+                if let Some(reason) = self.killing {
+                    exit.kind = reason;
+                }
+                exit.stragglers = swept.killed;
+                exit.survivors = swept.survivors;
+            }
+            End::Running | End::Lost => {}
+        }
+        exit
+    }
+}

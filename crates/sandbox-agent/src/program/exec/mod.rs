@@ -1,0 +1,17 @@
+//! Executions: their processes, and what the agent knows of each.
+
+mod child;
+mod execution;
+mod identity;
+mod lookup;
+mod output;
+mod record;
+mod spawn;
+mod stdin;
+mod supervisor;
+mod sweep;
+mod tree;
+
+pub(super) use execution::{Execution, Part};
+pub(super) use supervisor::drain;
+pub(super) use sweep::Sweep;

@@ -1,0 +1,132 @@
+//! Standard output and error: bytes of a program, on their way to the host.
+
+use sandbox_freestanding::{
+    Errno, Fd, RawFd,
+    io::{self, FIONREAD},
+};
+
+use crate::{
+    program::{
+        log::Log,
+        outgoing::Outgoing,
+        polling::{POLLHUP, state_of},
+    },
+    protocol::{Kind, MAX_PAYLOAD, WINDOW},
+};
+
+/// How many frames are made of one pipe before others have their turn.
+const TURN: usize = 4;
+
+/// The agent's end of one of a program's outputs.
+#[derive(Debug)]
+pub(super) struct Output {
+    kind: Kind,
+    pipe: Option<Fd>,
+    /// How many bytes the host takes.
+    credit: u64,
+    /// Bytes read.
+    total: u64,
+    /// After the drain was cut: how much of what is in the pipe still counts.
+    remaining: Option<u64>,
+}
+
+impl Output {
+    pub(super) fn new(kind: Kind, pipe: Fd) -> Self {
+        Self { kind, pipe: Some(pipe), credit: u64::from(WINDOW), total: 0, remaining: None }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    pub(super) fn grant(&mut self, bytes: u32) {
+        self.credit = self.credit.saturating_add(u64::from(bytes));
+    }
+
+    /// The descriptor to wait for, while the host takes anything.
+    pub(super) fn wants(&self) -> Option<RawFd> {
+        if self.credit == 0 { None } else { self.pipe.as_ref().map(Fd::as_raw) }
+    }
+
+    /// Reads what is there, as far as credit and room go.
+    pub(super) fn read(&mut self, stream: u32, outgoing: &mut Outgoing, mut log: Option<&mut Log>) {
+        for _ in 0..TURN {
+            let Some(pipe) = &self.pipe else { return };
+            let limit = self.credit.min(self.remaining.unwrap_or(u64::MAX));
+            let limit = usize::try_from(limit).unwrap_or(MAX_PAYLOAD).min(MAX_PAYLOAD);
+            if limit == 0 || !outgoing.has_room() {
+                break;
+            }
+            let read = outgoing.data(stream, self.kind, limit, |buffer| io::read(pipe, buffer));
+            match read {
+                Ok([]) => {
+                    self.pipe = None;
+                    return;
+                }
+                Ok(bytes) => {
+                    let count = bytes.len();
+                    if let Some(log) = log.as_deref_mut() {
+                        log.append(bytes);
+                    }
+                    self.total += count as u64;
+                    self.credit -= count as u64;
+                    if let Some(remaining) = &mut self.remaining {
+                        *remaining -= count as u64;
+                    }
+                    if count < limit {
+                        break;
+                    }
+                }
+                Err(Errno::EAGAIN) => break,
+                // A pipe of our own has no other error.
+                Err(_) => {
+                    self.pipe = None;
+                    return;
+                }
+            }
+        }
+        if self.remaining == Some(0) {
+            self.pipe = None;
+        }
+    }
+
+    /// Closes the pipe if it has ended, which can be seen without credit too.
+    pub(super) fn close_if_ended(&mut self) {
+        if let Some(pipe) = &self.pipe
+            && state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0
+            && waiting(pipe) == 0
+        {
+            self.pipe = None;
+        }
+    }
+
+    /// Ends the wait for writers that are not of the tree any more: only what is in the pipe now still counts. Says
+    /// whether there was such a writer.
+    pub(super) fn cut(&mut self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        if self.remaining.is_some() || state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0 {
+            return false;
+        }
+        let waiting = waiting(pipe);
+        self.remaining = Some(waiting);
+        if waiting == 0 {
+            self.pipe = None;
+        }
+        true
+    }
+}
+
+/// How many bytes are in a pipe.
+fn waiting(pipe: &Fd) -> u64 {
+    let mut count = 0i32;
+    // SAFETY: the request writes one `int`.
+    match unsafe { io::ioctl(pipe, FIONREAD, &raw mut count as usize) } {
+        Ok(_) => u64::from(count.max(0).cast_unsigned()),
+        // Every pipe knows the request.
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,141 @@
+//! Standard input: bytes from the host, on their way into a pipe.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use sandbox_freestanding::{Fd, RawFd, io};
+
+use crate::{
+    program::outgoing::{Outgoing, write_some},
+    protocol::{Channel, Kind, ProtocolError, WINDOW},
+};
+
+/// Consumed bytes are granted anew in pieces of this size.
+const GRANT: u32 = WINDOW / 4;
+
+/// The host's end of a program's standard input.
+#[derive(Debug)]
+pub(super) struct Stdin {
+    pipe: Option<Fd>,
+    /// Takes a byte when all of the input is in the pipe.
+    complete: Option<Fd>,
+    waiting: VecDeque<u8>,
+    /// Whether the host said that nothing more follows.
+    ended: bool,
+    /// How much the host may still send.
+    allowed: u32,
+    /// How much was consumed and not granted anew.
+    consumed: u32,
+}
+
+impl Stdin {
+    pub(super) fn new(pipe: Option<Fd>, complete: Option<Fd>) -> Self {
+        Self {
+            pipe,
+            complete,
+            waiting: VecDeque::new(),
+            ended: false,
+            allowed: WINDOW,
+            consumed: 0,
+        }
+    }
+
+    /// The descriptor to wait for, while bytes wait.
+    pub(super) fn wants(&self) -> Option<RawFd> {
+        if self.waiting.is_empty() { None } else { self.pipe.as_ref().map(Fd::as_raw) }
+    }
+
+    /// Takes bytes of the host.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::CreditExceeded`].
+    pub(super) fn receive(
+        &mut self,
+        stream: u32,
+        bytes: &[u8],
+        outgoing: &mut Outgoing,
+    ) -> Result<(), ProtocolError> {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.allowed =
+            self.allowed.checked_sub(length).ok_or(ProtocolError::CreditExceeded)?;
+        if self.ended {
+            return Err(ProtocolError::Unexpected("standard input after its end"));
+        }
+        let mut rest = bytes;
+        if self.waiting.is_empty() && self.pipe.is_some() {
+            let written = self.write(rest);
+            rest = &rest[written..];
+            self.consume(stream, written, outgoing);
+        }
+        if self.pipe.is_some() {
+            self.waiting.extend(rest);
+        } else {
+            // Nobody reads: what comes is taken and dropped, as a shell's `yes | true` does.
+            self.consume(stream, rest.len(), outgoing);
+        }
+        Ok(())
+    }
+
+    /// The host said that nothing more follows.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        self.close_if_done();
+    }
+
+    /// Writes on, when the pipe takes more or has lost its reader.
+    pub(super) fn write_on(&mut self, stream: u32, outgoing: &mut Outgoing) {
+        while !self.waiting.is_empty() && self.pipe.is_some() {
+            let (head, _) = self.waiting.as_slices();
+            let head = Vec::from(&head[..head.len().min(65_536)]);
+            let written = self.write(&head);
+            self.waiting.drain(..written);
+            self.consume(stream, written, outgoing);
+            if written < head.len() {
+                break;
+            }
+        }
+        if self.pipe.is_none() {
+            let dropped = self.waiting.len();
+            self.waiting.clear();
+            self.consume(stream, dropped, outgoing);
+        }
+        self.close_if_done();
+    }
+
+    /// Closes the pipe before its end: the reader can tell that the input is not complete.
+    pub(super) fn abandon(&mut self) {
+        self.waiting.clear();
+        self.pipe = None;
+        self.complete = None;
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        match self.pipe.as_ref().map(|pipe| write_some(pipe, bytes)) {
+            Some(Ok(written)) => written,
+            // EPIPE: the program does not read any more, which is its right.
+            _ => {
+                self.pipe = None;
+                0
+            }
+        }
+    }
+
+    fn close_if_done(&mut self) {
+        if self.ended && self.waiting.is_empty() {
+            if let Some(complete) = self.complete.take() {
+                // A reader that is gone needs no word.
+                let _ = io::write(&complete, &[1]);
+            }
+            self.pipe = None;
+        }
+    }
+
+    fn consume(&mut self, stream: u32, count: usize, outgoing: &mut Outgoing) {
+        self.consumed += u32::try_from(count).unwrap_or(WINDOW);
+        if self.consumed >= GRANT && !self.ended {
+            outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(self.consumed));
+            self.allowed = self.allowed.saturating_add(self.consumed);
+            self.consumed = 0;
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The supervisor: the parent of an execution's main process, and of every orphan among its descendants. It tells the
+//! agent how the main process ended, after it has killed whatever the main process left behind.
+
+use alloc::collections::BTreeSet;
+
+use sandbox_freestanding::{
+    Descriptor, Errno, Fd, Pid, clone::fork, io, net,
+    process::{self, PR_SET_CHILD_SUBREAPER, Usage, Wait, exit, set_attribute},
+    signal::{self, SIGKILL, SIGSTOP, SIGTERM},
+};
+
+use super::{
+    child,
+    record::{MAX_PACKET, Order, Report},
+    spawn::ChildEnds,
+    tree::{Process, descendants, snapshot},
+};
+use crate::{
+    program::{
+        exec_once::Gate,
+        failing::failure,
+        polling::{Moment, POLLIN, PollSet, after, now},
+        process_files::ProcessFiles,
+        sandbox::Sandbox,
+    },
+    protocol::{ExecRequest, FailStep, Program},
+};
+
+/// Until when a tree must be gone after the order to kill it, milliseconds.
+const KILL_BOUND: u64 = 2000;
+
+/// How long processes are stopped before they are killed, milliseconds: a tree that forks faster than it is found, or
+/// whose members wake each other, is killed as far as it is known then.
+const STOP_BOUND: u64 = 500;
+
+/// Runs an execution to its end.
+pub(super) fn run(sandbox: &Sandbox, request: &ExecRequest, ends: ChildEnds) -> ! {
+    let started = now();
+    match begin(sandbox, request, &ends) {
+        Ok((main, gate)) => {
+            let control = ends.control.into_raw();
+            for end in [ends.progress, ends.stdin, ends.stdout, ends.stderr] {
+                drop(end);
+            }
+            drop(ends.complete);
+            let mut supervisor = Supervisor {
+                control: Fd::from_raw(control),
+                child_ended: &sandbox.child_ended,
+                files: sandbox.files.as_ref(),
+                gate,
+                main,
+                started,
+                report: Report {
+                    end: None,
+                    killed: false,
+                    stragglers: 0,
+                    survivors: 0,
+                    cpu_us: 0,
+                    max_rss_kib: 0,
+                    wall_us: 0,
+                },
+            };
+            supervisor.watch();
+            // With the agent gone there is nobody to tell, and nothing left to do.
+            let _ = io::write(&supervisor.control, &supervisor.report.encode());
+        }
+        Err(errno) => {
+            let failed = failure(FailStep::Spawn, errno, "process of the execution");
+            // As above. Without a report the execution counts as lost, but for this failure.
+            let _ = io::write_all(&ends.progress, &[&[0; 4][..], &failed.encode()].concat());
+        }
+    }
+    exit(0)
+}
+
+fn begin(
+    sandbox: &Sandbox,
+    request: &ExecRequest,
+    ends: &ChildEnds,
+) -> Result<(Pid, Option<Gate>), Errno> {
+    set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0)?;
+    let once = sandbox.exec_once && matches!(request.program, Program::Command { .. });
+    let (listening, notify) = if once {
+        let (ours, theirs) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
+        (Some(ours), Some(theirs))
+    } else {
+        (None, None)
+    };
+    // SAFETY: the supervisor has one thread.
+    match unsafe { fork() }? {
+        None => child::run(sandbox, request, ends, notify),
+        Some(main) => Ok((main, listening.map(Gate::new))),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Children,
+    Control,
+    Gate,
+}
+
+struct Supervisor<'a> {
+    control: Fd,
+    child_ended: &'a Fd,
+    files: Option<&'a ProcessFiles>,
+    gate: Option<Gate>,
+    main: Pid,
+    started: Moment,
+    report: Report,
+}
+
+impl Supervisor<'_> {
+    /// Until no process of the tree is left, or the bound is over.
+    fn watch(&mut self) {
+        let mut set = PollSet::new();
+        loop {
+            set.clear();
+            set.add(self.child_ended.raw(), POLLIN, Source::Children);
+            set.add(self.control.raw(), POLLIN, Source::Control);
+            if let Some(gate) = &self.gate {
+                set.add(gate.raw(), POLLIN, Source::Gate);
+            }
+            if set.wait(None).is_err() {
+                // Only a kernel without memory: try again.
+                continue;
+            }
+            let mut kill = false;
+            for (source, _) in set.happened() {
+                match source {
+                    Source::Children => drain(self.child_ended),
+                    Source::Control => kill |= self.obey(),
+                    Source::Gate => {
+                        if let Some(gate) = &mut self.gate
+                            && !gate.serve()
+                        {
+                            self.gate = None;
+                        }
+                    }
+                }
+            }
+            let left = self.reap();
+            if kill && self.report.end.is_none() {
+                self.report.killed = true;
+            }
+            if self.report.end.is_some() || kill {
+                if left {
+                    self.kill_tree();
+                }
+                return;
+            }
+        }
+    }
+
+    /// Carries out an order; says whether the tree is to be killed. The end of the socket is the end of the agent.
+    fn obey(&self) -> bool {
+        let mut packet = [0; MAX_PACKET];
+        let order = match io::read(&self.control, &mut packet) {
+            Ok(0) | Err(_) => return true,
+            Ok(count) => Order::decode(&packet[..count]),
+        };
+        let (target, number) = match order {
+            Some(Order::Signal(number)) => (self.main, i32::from(number)),
+            // The main process leads a session, and so a group, whose number is its own.
+            Some(Order::Terminate) => (Pid(-self.main.0), SIGTERM),
+            Some(Order::Kill) | None => return true,
+        };
+        if self.report.end.is_none() {
+            // It is not reaped yet, so the number is still its own. A zombie, or a number that is no signal, is no news.
+            let _ = signal::kill(target, number);
+        }
+        false
+    }
+
+    /// Takes the ends of children; says whether any child is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match process::reap() {
+                Ok(Some((pid, end, usage))) => self.ended(pid, end, &usage),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: Pid, end: Wait, usage: &Usage) {
+        self.report.max_rss_kib =
+            self.report.max_rss_kib.max(u64::try_from(usage.max_rss_kib).unwrap_or(0));
+        if pid == self.main && self.report.end.is_none() {
+            self.report.end = Some(end);
+            self.report.cpu_us = usage.cpu_microseconds();
+            self.report.wall_us = now().saturating_sub(self.started);
+        }
+    }
+
+    fn kill_tree(&mut self) {
+        let begun = now();
+        let Some(files) = self.files else {
+            return self.kill_group(begun);
+        };
+        let mut dead = BTreeSet::new();
+        let mut pause = 500;
+        loop {
+            let stopped = self.stop_all(files, begun);
+            for process in &stopped {
+                // Gone in between is as good as killed.
+                let _ = signal::kill(process.pid, SIGKILL);
+                // The main process that was killed on order is not its own straggler.
+                if !process.ended && process.pid != self.main && dead.insert(process.pid) {
+                    self.report.stragglers += 1;
+                }
+            }
+            let round = now() + pause;
+            while self.reap() && now() < round {
+                self.wait_for_child(round);
+            }
+            if !self.reap() {
+                break;
+            }
+            if now() >= after(begun, KILL_BOUND) {
+                let left = self.family(files, &BTreeSet::new());
+                let alive = left.iter().filter(|process| !process.ended).count();
+                self.report.survivors = u32::try_from(alive.max(1)).unwrap_or(u32::MAX);
+                break;
+            }
+            pause = (pause * 2).min(20_000);
+        }
+    }
+
+    /// Stops the tree until no new member is found, so that nobody forks away from the kill.
+    fn stop_all(&self, files: &ProcessFiles, begun: Moment) -> alloc::vec::Vec<Process> {
+        let mut known = BTreeSet::new();
+        let mut members = alloc::vec::Vec::new();
+        loop {
+            let found = self.family_beyond(files, &members, &known);
+            if found.is_empty() {
+                return members;
+            }
+            for process in found {
+                // A process that cannot be stopped is killed nevertheless.
+                let _ = signal::kill(process.pid, SIGSTOP);
+                known.insert(process.pid);
+                members.push(process);
+            }
+            if now() > after(begun, STOP_BOUND) {
+                return members;
+            }
+        }
+    }
+
+    fn family(&self, files: &ProcessFiles, known: &BTreeSet<Pid>) -> alloc::vec::Vec<Process> {
+        self.family_beyond(files, &[], known)
+    }
+
+    fn family_beyond(
+        &self,
+        files: &ProcessFiles,
+        members: &[Process],
+        known: &BTreeSet<Pid>,
+    ) -> alloc::vec::Vec<Process> {
+        let mut processes = alloc::vec::Vec::new();
+        // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
+        let _ = snapshot(files, known, &mut processes);
+        let roots = members.iter().map(|one| one.pid).chain([process::current()]).collect();
+        descendants(&processes, &roots, &BTreeSet::new())
+    }
+
+    /// Without a procfs: what did not leave the main process's group dies; what did is a survivor.
+    fn kill_group(&mut self, begun: Moment) {
+        let end = after(begun, KILL_BOUND);
+        // The group may be empty by now.
+        let _ = signal::kill(Pid(-self.main.0), SIGKILL);
+        while self.reap() {
+            if now() >= end {
+                self.report.survivors = 1;
+                return;
+            }
+            self.wait_for_child(end);
+        }
+    }
+
+    fn wait_for_child(&self, until: Moment) {
+        let mut set = PollSet::new();
+        set.add(self.child_ended.raw(), POLLIN, ());
+        // An error only shortens the wait.
+        let _ = set.wait(Some(until));
+        drain(self.child_ended);
+    }
+}
+
+/// Empties the descriptor that says that children have ended.
+pub(in crate::program) fn drain(child_ended: &Fd) {
+    let mut records = [0; 512];
+    while io::read(child_ended, &mut records).is_ok_and(|count| count > 0) {}
+}

@@ -1,0 +1,86 @@
+//! Killing what no supervisor owns any more, after one was killed.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use sandbox_freestanding::{
+    Pid, process,
+    signal::{self, SIGKILL},
+};
+
+use super::tree::{descendants, snapshot};
+use crate::program::{
+    polling::{Moment, after, now},
+    process_files::ProcessFiles,
+};
+
+/// How long it may take, milliseconds.
+const BOUND: u64 = 2000;
+
+/// Between two rounds, milliseconds.
+const PAUSE: u64 = 4;
+
+/// A sweep under way. Orphans are children of the agent, so that they are found by their lineage.
+#[derive(Debug)]
+pub(in crate::program) struct Sweep {
+    end: Moment,
+    next: Moment,
+    killed: BTreeSet<Pid>,
+}
+
+/// What a finished sweep found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::program) struct Swept {
+    pub(in crate::program) killed: u32,
+    pub(in crate::program) survivors: u32,
+}
+
+impl Sweep {
+    /// Begins a sweep; its first round is due at once.
+    pub(in crate::program) fn new() -> Self {
+        let now = now();
+        Self { end: after(now, BOUND), next: now, killed: BTreeSet::new() }
+    }
+
+    /// When the next round is due.
+    pub(in crate::program) fn next(&self) -> Moment {
+        self.next
+    }
+
+    /// Makes a round if one is due; gives the result once nobody is left, or the time is over.
+    pub(in crate::program) fn round(
+        &mut self,
+        files: Option<&ProcessFiles>,
+        supervisors: &BTreeSet<Pid>,
+    ) -> Option<Swept> {
+        if now() < self.next {
+            return None;
+        }
+        self.next = after(now(), PAUSE);
+        let Some(files) = files else {
+            // Nobody can be found: whether anybody is there is not known, so somebody may be.
+            return Some(Swept { killed: 0, survivors: 1 });
+        };
+        let mut processes = Vec::new();
+        let listed = snapshot(files, &BTreeSet::new(), &mut processes);
+        let own = BTreeSet::from([process::current()]);
+        let mut left = descendants(&processes, &own, supervisors);
+        left.retain(|process| !process.ended);
+        if listed.is_ok() && left.is_empty() {
+            return Some(self.result(0));
+        }
+        if now() >= self.end {
+            return Some(self.result(left.len().max(1)));
+        }
+        for process in left {
+            // Gone in between is as good as killed.
+            let _ = signal::kill(process.pid, SIGKILL);
+            self.killed.insert(process.pid);
+        }
+        None
+    }
+
+    fn result(&self, survivors: usize) -> Swept {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Swept { killed: count(self.killed.len()), survivors: count(survivors) }
+    }
+}

@@ -1,0 +1,79 @@
+//! Folders the host wants to be there before anything runs.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{
+    Errno, Result, fs,
+    fs::AT_FDCWD,
+    path::terminated,
+    stat::stat_at,
+};
+
+use super::failing::{failure, text};
+use crate::protocol::{FailStep, Failure};
+
+/// Makes each folder with its missing parents; those it makes belong to `owner`.
+///
+/// # Errors
+///
+/// With the path that could not be made.
+pub(super) fn make_dirs(
+    paths: &[Vec<u8>],
+    owner: Option<(u32, u32)>,
+) -> core::result::Result<(), Failure> {
+    for path in paths {
+        make_path(path, 0o755, owner)
+            .map_err(|errno| failure(FailStep::Settings, errno, text(path)))?;
+    }
+    Ok(())
+}
+
+/// Makes a folder with its missing parents.
+///
+/// # Errors
+///
+/// `ENOTDIR` when something else is there already, and what `mkdir` and `chown` report.
+pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
+    let mut end = 0;
+    while end < path.len() {
+        end += 1 + path[end + 1..].iter().position(|byte| *byte == b'/').unwrap_or(path.len() - end - 1);
+        let part = terminated(&path[..end])?;
+        match fs::make_directory(AT_FDCWD, &part, mode) {
+            Ok(()) => {
+                if let Some((user, group)) = owner {
+                    fs::change_owner(AT_FDCWD, &part, user, group, fs::AT_SYMLINK_NOFOLLOW)?;
+                }
+            }
+            // A parent that is there may well be on a file system that is read-only, or not ours to write.
+            Err(Errno::EEXIST | Errno::EROFS | Errno::EACCES | Errno::EPERM)
+                if stat_at(AT_FDCWD, &part, 0).is_ok_and(|facts| facts.is_directory()) => {}
+            Err(Errno::EEXIST) => return Err(Errno::ENOTDIR),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn makes_what_is_missing() {
+        let place = tempfile::tempdir().unwrap();
+        for path in ["a/b//c", "a/b", "a/x/", "."] {
+            let path = place.path().join(path);
+            make_path(path.as_os_str().as_bytes(), 0o700, None).unwrap();
+            assert!(path.is_dir());
+        }
+        std::fs::write(place.path().join("file"), "").unwrap();
+        for (path, expected) in [("file", Errno::ENOTDIR), ("file/x", Errno::ENOTDIR)] {
+            let path = place.path().join(path);
+            assert_eq!(
+                make_path(path.as_os_str().as_bytes(), 0o700, None),
+                Err(expected)
+            );
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The program: process 1 of a sandbox.
+//!
+//! One thread, one `ppoll` loop, no C runtime. For each execution the agent forks a supervisor, which forks the program;
+//! the supervisor adopts every orphan below it, so that it can kill the whole tree. Nothing waits for a program or for the
+//! host: a pipe is read only while the host has granted credit for its bytes, and the stream is written as it takes them.
+
+mod agent;
+mod arguments;
+mod builtin;
+mod connection;
+mod descriptors;
+mod ending;
+mod exec;
+mod exec_once;
+mod failing;
+mod log;
+mod make_dirs;
+mod oom;
+mod outgoing;
+mod polling;
+mod prepare;
+mod privilege;
+mod process_files;
+mod reaping;
+mod replay;
+mod sandbox;
+mod serve;
+mod setup;
+
+use core::fmt::Write;
+
+use sandbox_freestanding::{environment::Environment, io::Writer};
+
+use arguments::Task;
+
+/// Runs the agent; gives its exit code.
+pub fn main(environment: Environment) -> i32 {
+    match arguments::parse(environment.arguments().skip(1)) {
+        Some(Task::Serve { ends, setup }) => serve::serve(ends, setup),
+        Some(Task::Version) => {
+            let mut stdout = Writer::new(1);
+            let written = writeln!(
+                stdout,
+                "sandbox-agent {} (protocol {})",
+                option_env!("CARGO_PKG_VERSION").unwrap_or("unknown"),
+                crate::protocol::VERSION
+            );
+            i32::from(written.is_err() || stdout.flush().is_err())
+        }
+        None => {
+            let mut stderr = Writer::new(2);
+            // Without a place to say it, the code says it.
+            let _ = stderr.write_str(arguments::USAGE);
+            ending::EXIT_USAGE
+        }
+    }
+}

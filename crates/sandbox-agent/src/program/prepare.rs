@@ -1,0 +1,172 @@
+//! Applying the settings of the host's first message, once.
+
+use alloc::{string::String, vec::Vec};
+
+use sandbox_freestanding::{
+    Errno, Fd, Result,
+    credentials::Capabilities,
+    fs,
+    landlock::{self, RulesetAttributes},
+    limits,
+    path::terminated,
+    seccomp::SockFilter,
+    signal::{self, SIGCHLD, SignalSet},
+    stat::{S_IFCHR, stat_of},
+};
+
+use super::{
+    failing::{failure, text},
+    make_dirs::make_dirs,
+    oom::OomScore,
+    privilege,
+    process_files::ProcessFiles,
+    sandbox::Sandbox,
+};
+use crate::protocol::{FailStep, Failure, LandlockRules, Settings, Welcome};
+
+/// `LANDLOCK_ACCESS_FS_*` bits that make sense for a file: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and IOCTL_DEV.
+/// The kernel refuses a rule on a file that has others.
+const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
+
+/// Makes the folders, builds the rules and gives up privileges.
+///
+/// # Errors
+///
+/// When the settings cannot be applied here.
+pub(super) fn prepare(
+    settings: &Settings,
+    files: Option<ProcessFiles>,
+) -> core::result::Result<(Sandbox, Welcome), Failure> {
+    let confinement = &settings.confinement;
+    let identity = confinement.identity.filter(|identity| privilege::differs(*identity));
+    make_dirs(&settings.make_dirs, identity)?;
+    let landlock = confinement.landlock.as_ref().map(build_rules).transpose()?;
+    let landlock_abi = privilege::landlock_abi();
+    let null = open_null();
+    let open_files = raise_open_files();
+    let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))
+        .map_err(|errno| failure(FailStep::Settings, errno, "signalfd"))?;
+    let (left, oom) = reduce(identity)?;
+    let workdir: &[u8] = if settings.workdir.is_empty() { b"/" } else { &settings.workdir };
+    let workdir = terminated(workdir)
+        .map_err(|errno| failure(FailStep::Settings, errno, "working folder"))?;
+    let sandbox = Sandbox {
+        workdir,
+        identity,
+        limits: confinement.limits.clone(),
+        landlock,
+        seccomp: filter(&confinement.seccomp),
+        exec_once: confinement.exec_once,
+        umask: confinement.umask & 0o777,
+        open_files,
+        files,
+        null,
+        oom,
+        child_ended,
+    };
+    let welcome =
+        Welcome { split: identity.is_some(), landlock_abi, capabilities: left.permitted };
+    Ok((sandbox, welcome))
+}
+
+fn reduce(
+    identity: Option<(u32, u32)>,
+) -> core::result::Result<(Capabilities, Option<OomScore>), Failure> {
+    // Only without CAP_SYS_RESOURCE can the value be lowered again, only while dumpable can it be opened: in between.
+    let kept = Capabilities::current()
+        .map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
+    let without = Capabilities {
+        effective: kept.effective & !(1 << CAP_SYS_RESOURCE),
+        permitted: kept.permitted & !(1 << CAP_SYS_RESOURCE),
+        inheritable: 0,
+    };
+    without.apply().map_err(|errno| failure(FailStep::Settings, errno, "capset"))?;
+    // Without a procfs, or where it is denied, agent and code are equal victims: the end of the agent ends the sandbox.
+    let oom = OomScore::open().ok();
+    let left = privilege::reduce(identity)?;
+    Ok((left, oom))
+}
+
+/// Capability: raise limits.
+const CAP_SYS_RESOURCE: u32 = 24;
+
+fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
+    let attributes = RulesetAttributes {
+        handled_fs: rules.handled_fs,
+        handled_net: rules.handled_net,
+        scoped: rules.scoped,
+    };
+    let ruleset = landlock::create(&attributes)
+        .map_err(|errno| failure(FailStep::Settings, errno, "landlock_create_ruleset"))?;
+    for rule in &rules.paths {
+        let failed = |errno| {
+            let detail = String::from("landlock rule for ") + &text(&rule.path);
+            failure(FailStep::Settings, errno, detail)
+        };
+        let path = terminated(&rule.path[..]).map_err(failed)?;
+        let parent = match fs::open(&path, fs::O_PATH | fs::O_CLOEXEC, 0) {
+            Ok(parent) => parent,
+            Err(Errno::ENOENT) => continue,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let is_folder = stat_of(&parent).map_err(failed)?.is_directory();
+        let access = if is_folder { rule.access } else { rule.access & ACCESS_OF_FILES };
+        landlock::allow_beneath(&ruleset, &parent, access).map_err(failed)?;
+    }
+    Ok(ruleset)
+}
+
+fn filter(program: &[u8]) -> Vec<SockFilter> {
+    program
+        .chunks_exact(8)
+        .map(|record| SockFilter {
+            code: u16::from_ne_bytes([record[0], record[1]]),
+            jump_true: record[2],
+            jump_false: record[3],
+            k: u32::from_ne_bytes([record[4], record[5], record[6], record[7]]),
+        })
+        .collect()
+}
+
+/// `/dev/null`, if that is what is there.
+fn open_null() -> Option<Fd> {
+    let null = fs::open(c"/dev/null", fs::O_RDWR | fs::O_CLOEXEC, 0).ok()?;
+    let facts = stat_of(&null).ok()?;
+    (facts.kind() == S_IFCHR && facts.special_device == fs::device(1, 3)).then_some(null)
+}
+
+/// The agent holds up to five descriptors an execution. Gives the limit as it was, which executions get back.
+fn raise_open_files() -> limits::Rlimit {
+    let usual = match limits::get(limits::RLIMIT_NOFILE) {
+        Ok(usual) => usual,
+        // A kernel that does not know this limit has none.
+        Err(_) => limits::Rlimit { soft: u64::MAX, hard: u64::MAX },
+    };
+    // With the old limit fewer executions run at once, and the next one is told.
+    let _ = limits::set(
+        limits::RLIMIT_NOFILE,
+        limits::Rlimit { soft: usual.hard, hard: usual.hard },
+    );
+    usual
+}
+
+/// Puts a descriptor on numbers 0 to 2 where none is, so that no pipe of an execution can end up there.
+///
+/// # Errors
+///
+/// When there is nothing to put there.
+pub(super) fn occupy_standard_streams() -> Result<()> {
+    loop {
+        let (reading, writing) = sandbox_freestanding::io::pipe(fs::O_CLOEXEC)?;
+        let lowest = reading.as_raw().min(writing.as_raw());
+        for end in [reading, writing] {
+            if end.as_raw() <= 2 {
+                // Kept for good.
+                let _ = end.into_raw();
+            }
+        }
+        if lowest > 2 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Reducing the agent to what it needs.
+
+use sandbox_freestanding::{
+    Errno, Result,
+    credentials::{
+        CAP_KILL, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, Capabilities, clear_ambient,
+        effective_group, effective_user, limit_bounding_set,
+    },
+    process::{
+        self, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, Pid, set_attribute,
+    },
+    syscall::{nr, syscall1},
+};
+
+use super::failing::{failure, refusal};
+use crate::protocol::{FailStep, Failure};
+
+/// What is kept where code runs under another identity: becoming it, and killing it.
+const NEEDED: u64 = 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
+
+/// Gives up every capability but, for an `identity` to become, [`NEEDED`]. Says what is left.
+///
+/// The bounding set ends empty in both modes: the agent executes nothing itself, and so no program of the sandbox can
+/// gain what the set would allow.
+///
+/// # Errors
+///
+/// When the identity cannot be become, or the kernel refuses.
+pub(super) fn reduce(
+    identity: Option<(u32, u32)>,
+) -> core::result::Result<Capabilities, Failure> {
+    let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
+    let held = Capabilities::current().map_err(failed("capget"))?;
+    if identity.is_some() && held.permitted & NEEDED != NEEDED {
+        return Err(refusal(
+            FailStep::Identity,
+            "another identity for code needs CAP_SETUID, CAP_SETGID and CAP_KILL",
+        ));
+    }
+    if held.effective & (1 << CAP_SETPCAP) != 0 {
+        limit_bounding_set(0).map_err(failed("PR_CAPBSET_DROP"))?;
+    }
+    match clear_ambient() {
+        // Before Linux 4.3 there is nothing to clear.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(failed("PR_CAP_AMBIENT")(errno)),
+    }
+    let kept = if identity.is_some() { NEEDED } else { 0 };
+    let left = Capabilities { effective: kept, permitted: kept, inheritable: 0 };
+    left.apply().map_err(failed("capset"))?;
+    if let Some((user, group)) = identity {
+        // Pipes then belong to the code, which may open /dev/stdout; and the agent has no more of the files than it.
+        set_file_identity(user, group);
+    }
+    set_attribute(PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed("PR_SET_NO_NEW_PRIVS"))?;
+    set_attribute(PR_SET_DUMPABLE, 0, 0).map_err(failed("PR_SET_DUMPABLE"))?;
+    if process::current() != Pid(1) {
+        set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0).map_err(failed("PR_SET_CHILD_SUBREAPER"))?;
+    }
+    Ok(left)
+}
+
+/// Whether `identity` is another one than the agent's own.
+pub(super) fn differs((user, group): (u32, u32)) -> bool {
+    (user, group) != (effective_user(), effective_group())
+}
+
+/// Sets the identity that counts for files alone. The calls cannot fail visibly; an identity that is not mapped leaves
+/// the old one, and then the first execution says why.
+fn set_file_identity(user: u32, group: u32) {
+    // SAFETY: the calls take no pointer.
+    unsafe {
+        syscall1(nr::SETFSGID, group as usize);
+        syscall1(nr::SETFSUID, user as usize);
+    }
+}
+
+/// Whether it makes sense to try Landlock, and what it is: 0 without.
+pub(super) fn landlock_abi() -> u32 {
+    // No Landlock, or none allowed: both are "without".
+    sandbox_freestanding::landlock::abi().unwrap_or(0)
+}
+
+/// Arms the signal that the end of the parent's thread sends. A change of credentials disarms it.
+///
+/// # Errors
+///
+/// None that Linux gives.
+pub(super) fn die_with_parent() -> Result<()> {
+    set_attribute(
+        process::PR_SET_PDEATHSIG,
+        sandbox_freestanding::signal::SIGKILL.cast_unsigned() as usize,
+        0,
+    )
+}

@@ -1,0 +1,92 @@
+//! From the first byte of the stream to the agent's end.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{
+    Errno, fs,
+    signal::{self, SignalSet},
+};
+
+use super::{
+    agent::Agent,
+    connection::{Connection, Ends},
+    descriptors::close_all_but,
+    ending::Ending,
+    failing::failure,
+    prepare::{occupy_standard_streams, prepare},
+    privilege,
+    process_files::ProcessFiles,
+    setup,
+};
+use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
+
+/// How long the last words wait for the host to take them, milliseconds.
+const LAST_WORDS: u64 = 1000;
+
+/// Serves the host; gives the exit code.
+pub(super) fn serve(ends: Ends, with_setup: bool) -> i32 {
+    close_all_but(&mut Vec::from([0, 1, 2, ends.input, ends.output]), None);
+    let mut connection = match Connection::new(ends) {
+        Ok(connection) => connection,
+        Err(errno) => return broken("stream", errno).exit_code(),
+    };
+    let ending = match establish(&mut connection, with_setup) {
+        Ok(agent) => return agent.run(connection).exit_code(),
+        Err(ending) => ending,
+    };
+    if let Some(failure) = ending.failure() {
+        connection.outgoing.message(0, Kind::Failed, &failure.encode());
+        connection.send_all(LAST_WORDS);
+    }
+    ending.exit_code()
+}
+
+fn broken(what: &'static str, errno: Errno) -> Ending {
+    Ending::Broken(failure(FailStep::Settings, errno, what))
+}
+
+fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, Ending> {
+    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
+    default_signals().map_err(|errno| broken("signals", errno))?;
+    fs::set_umask(0);
+    let mut files = None;
+    let mut die_with_parent = false;
+    if with_setup {
+        let message = expect(connection, Kind::Setup)?;
+        let setup = Setup::decode(&message)?;
+        die_with_parent = setup.die_with_parent;
+        files = setup::build(&setup, connection)?;
+    }
+    let message = expect(connection, Kind::Hello)?;
+    let settings = Settings::decode(&message)?;
+    let files = files.or_else(|| ProcessFiles::open().ok());
+    let (sandbox, welcome) = prepare(&settings, files).map_err(Ending::Refused)?;
+    if die_with_parent {
+        privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
+    }
+    connection.outgoing.message(0, Kind::Welcome, &welcome.encode());
+    Ok(Agent::new(sandbox, &settings))
+}
+
+/// The next message, which must be of this kind.
+pub(super) fn expect(connection: &mut Connection, kind: Kind) -> Result<Vec<u8>, Ending> {
+    match connection.wait_message()? {
+        None => Err(Ending::Protocol(ProtocolError::Truncated)),
+        Some((header, message)) if header.kind == kind && header.stream == 0 => Ok(message),
+        Some(_) => Err(Ending::Protocol(ProtocolError::Unexpected("first message"))),
+    }
+}
+
+/// Blocks every signal, so that none that a terminal or an engine sends ends the agent, and gives each its default effect,
+/// which programs inherit.
+fn default_signals() -> Result<(), Errno> {
+    signal::set_mask(SignalSet::ALL)?;
+    for number in 1..=64 {
+        match signal::set_default(number) {
+            // SIGKILL and SIGSTOP.
+            Ok(()) | Err(Errno::EINVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! A host for tests: starts the agent on one end of a socket pair and speaks the protocol on the other.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::{
+    collections::HashMap,
+    io::{ErrorKind, Read, Write},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use sandbox_agent::protocol::{
+    Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer, Header,
+    Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
+};
+
+/// How long a test waits for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The agent as a file that can be executed.
+pub fn agent_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        // In the target folder, which is there as long as the test is. A name of its own for each process: a file that
+        // is being written cannot be executed.
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("sandbox-agent-{}", std::process::id()));
+        let next = path.with_extension("new");
+        std::fs::write(&next, sandbox_agent::program()).unwrap();
+        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+        path
+    })
+}
+
+/// What came on a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub stream: u32,
+    pub kind: Kind,
+    pub bytes: Vec<u8>,
+}
+
+/// The host's end.
+pub struct Client {
+    pub socket: UnixStream,
+    pub agent: Child,
+    buffer: FrameBuffer,
+    assembler: MessageAssembler,
+    next_stream: u32,
+    waiting: HashMap<u32, Vec<Message>>,
+}
+
+/// How an execution ended, and all it wrote.
+#[derive(Debug)]
+pub struct Outcome {
+    pub pid: Option<u32>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub end: Result<ExitReport, Failure>,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn report(&self) -> ExitReport {
+        match &self.end {
+            Ok(report) => *report,
+            Err(failure) => panic!("the execution failed: {failure:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn failure(&self) -> &Failure {
+        self.end.as_ref().expect_err("the execution should have failed")
+    }
+
+    #[track_caller]
+    pub fn kind(&self) -> ExitKind {
+        self.report().kind
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+/// Settings without any confinement.
+pub fn settings() -> Settings {
+    Settings {
+        key: [7; 32],
+        lease_ms: 0,
+        owned: true,
+        log_bytes: 64 * 1024,
+        workdir: b"/".to_vec(),
+        make_dirs: Vec::new(),
+        confinement: Confinement { umask: 0o022, ..Confinement::default() },
+    }
+}
+
+/// A request for a command with the usual environment.
+pub fn command(argv: &[&str]) -> ExecRequest {
+    ExecRequest {
+        program: Program::Command {
+            argv: argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),
+        },
+        env: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
+        workdir: Vec::new(),
+        stdin: false,
+        timeout_ms: 0,
+        log: false,
+    }
+}
+
+/// A request for a shell script.
+pub fn script(text: &str) -> ExecRequest {
+    command(&["sh", "-c", text])
+}
+
+/// A request for a routine of the agent.
+pub fn builtin(builtin: Builtin) -> ExecRequest {
+    ExecRequest { program: Program::Builtin(builtin), env: Vec::new(), ..command(&["x"]) }
+}
+
+impl Client {
+    /// Starts the agent by `wrapper` (a program and its arguments, which execute the rest of their arguments), with
+    /// these arguments behind `serve --fd N`.
+    pub fn launch(wrapper: &[&str], arguments: &[&str]) -> Client {
+        let (socket, theirs) = UnixStream::pair().unwrap();
+        let theirs: OwnedFd = theirs.into();
+        let path = agent_path();
+        let mut words: Vec<&str> = wrapper.to_vec();
+        words.extend([path.to_str().unwrap(), "serve", "--fd", "42"]);
+        words.extend(arguments);
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).env_clear();
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let raw = theirs.as_raw_fd();
+        // SAFETY: between fork and exec one system call is made.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::dup2(raw, 42) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let agent = command.spawn().unwrap();
+        drop(theirs);
+        Client::over(socket, agent)
+    }
+
+    /// Speaks to an agent that runs already.
+    pub fn over(socket: UnixStream, agent: Child) -> Client {
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client {
+            socket,
+            agent,
+            buffer: FrameBuffer::new(),
+            assembler: MessageAssembler::new(),
+            next_stream: 1,
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// Starts the agent with these settings.
+    #[track_caller]
+    pub fn start(settings: &Settings) -> Client {
+        let mut client = Client::launch(&[], &[]);
+        client.hello(settings).unwrap();
+        client
+    }
+
+    /// Sends the settings.
+    pub fn hello(&mut self, settings: &Settings) -> Result<Welcome, Failure> {
+        self.send(0, Kind::Hello, &settings.encode());
+        let answer = self.wait(0);
+        match answer.kind {
+            Kind::Welcome => Ok(Welcome::decode(&answer.bytes).unwrap()),
+            Kind::Failed => Err(Failure::decode(&answer.bytes).unwrap()),
+            other => panic!("{other:?} is no answer to a hello"),
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, stream: u32, kind: Kind, message: &[u8]) {
+        let mut bytes = Vec::new();
+        if kind == Kind::Stdin {
+            encode_frame(&mut bytes, stream, kind, false, message);
+        } else {
+            encode_message(&mut bytes, stream, kind, message);
+        }
+        self.socket.write_all(&bytes).unwrap();
+    }
+
+    /// Opens a stream.
+    pub fn exec(&mut self, request: &ExecRequest) -> u32 {
+        let stream = self.next_stream;
+        self.next_stream += 1;
+        self.send(stream, Kind::Exec, &request.encode());
+        stream
+    }
+
+    /// The next message of any stream, or `None` at the end of the connection or after `patience`.
+    pub fn receive(&mut self, patience: Duration) -> Option<Message> {
+        let end = Instant::now() + patience;
+        let mut chunk = vec![0; 256 * 1024];
+        loop {
+            while let Some(frame) = self.buffer.next_frame().unwrap() {
+                let Header { stream, kind, .. } = frame.header;
+                if let Some(bytes) = self.assembler.push(frame.header, frame.payload).unwrap() {
+                    return Some(Message { stream, kind, bytes: bytes.to_vec() });
+                }
+            }
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.extend(&chunk[..count]),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    if Instant::now() > end {
+                        return None;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message of a stream; others are kept.
+    #[track_caller]
+    pub fn wait(&mut self, stream: u32) -> Message {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(kept) = self.waiting.get_mut(&stream)
+                && !kept.is_empty()
+            {
+                return kept.remove(0);
+            }
+            assert!(Instant::now() < end, "nothing came on stream {stream}");
+            if let Some(message) = self.receive(Duration::from_secs(1)) {
+                self.waiting.entry(message.stream).or_default().push(message);
+            }
+        }
+    }
+
+    /// Grants credit.
+    pub fn grant(&mut self, stream: u32, channel: Channel, bytes: usize) {
+        self.send(stream, Kind::Credit, &channel.credit(u32::try_from(bytes).unwrap()));
+    }
+
+    /// Follows a stream to its end, granting credit for all that comes.
+    #[track_caller]
+    pub fn finish(&mut self, stream: u32) -> Outcome {
+        self.follow(stream, |_, _| {})
+    }
+
+    /// As `finish`, with a look at each message.
+    #[track_caller]
+    pub fn follow(&mut self, stream: u32, mut look: impl FnMut(&mut Self, &Message)) -> Outcome {
+        let (mut stdout, mut stderr, mut pid) = (Vec::new(), Vec::new(), None);
+        let end = loop {
+            let message = self.wait(stream);
+            look(self, &message);
+            match message.kind {
+                Kind::Started => {
+                    assert!(pid.is_none() && stdout.is_empty() && stderr.is_empty());
+                    pid = Some(u32::from_le_bytes(message.bytes[..].try_into().unwrap()));
+                }
+                Kind::Stdout => {
+                    self.grant(stream, Channel::Stdout, message.bytes.len());
+                    stdout.extend(message.bytes);
+                }
+                Kind::Stderr => {
+                    self.grant(stream, Channel::Stderr, message.bytes.len());
+                    stderr.extend(message.bytes);
+                }
+                Kind::Credit => {}
+                Kind::Exited => break Ok(ExitReport::decode(&message.bytes).unwrap()),
+                Kind::Failed => break Err(Failure::decode(&message.bytes).unwrap()),
+                other => panic!("{other:?} on the stream of an execution"),
+            }
+        };
+        if let Ok(report) = &end {
+            assert_eq!(report.stdout_total, stdout.len() as u64);
+            assert_eq!(report.stderr_total, stderr.len() as u64);
+        }
+        Outcome { pid, stdout, stderr, end }
+    }
+
+    /// Runs a request to its end.
+    #[track_caller]
+    pub fn run(&mut self, request: &ExecRequest) -> Outcome {
+        let stream = self.exec(request);
+        self.finish(stream)
+    }
+
+    /// Asks whether the agent answers, and how fast.
+    #[track_caller]
+    pub fn ping(&mut self) -> Duration {
+        let start = Instant::now();
+        let payload = start.elapsed().as_nanos().to_le_bytes();
+        self.send(0, Kind::Ping, &payload);
+        let answer = self.wait(0);
+        assert_eq!((answer.kind, &answer.bytes[..]), (Kind::Pong, &payload[..]));
+        start.elapsed()
+    }
+
+    /// Waits for the agent's own end.
+    #[track_caller]
+    pub fn agent_end(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.agent.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < end, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // The end of the stream ends the agent; if not, this does.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let end = Instant::now() + Duration::from_secs(5);
+        while matches!(self.agent.try_wait(), Ok(None)) {
+            if Instant::now() > end {
+                let _ = self.agent.kill();
+                let _ = self.agent.wait();
+                assert!(std::thread::panicking(), "the agent outlived its owner's stream");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// An owned descriptor out of a raw one that nobody else owns.
+pub fn owned(raw: i32) -> OwnedFd {
+    assert!(raw >= 0);
+    // SAFETY: the caller just received it.
+    unsafe { OwnedFd::from_raw_fd(raw) }
+}

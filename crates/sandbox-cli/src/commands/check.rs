@@ -1,0 +1,129 @@
+//! `sandbox check`: would this policy be enforced here?
+
+use clap::Args;
+use sandbox::{
+    Demand, Enforcement, EnforcementReport, Level, Plan, SandboxClient, Unmet, registry,
+};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::options::PolicyOptions;
+use crate::output::{Format, print, print_json};
+use crate::table::table;
+
+/// The options of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// How the answer is written
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    backend: &'a str,
+    tier: &'a str,
+    accepted: bool,
+    capabilities: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    capability: &'a str,
+    demanded: &'a str,
+    level: Level,
+    #[serde(flatten)]
+    enforcement: Enforcement,
+    accepted: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &CheckArguments) -> Outcome {
+    let tier = registry::tier(&arguments.policy.backend)?;
+    let request = arguments.policy.resolve()?;
+    let client = SandboxClient::open(tier.tier, request.policy)?;
+    let (plan, report, unmet) = super::block_on(client.check(&request.spec))??;
+    let document = Document {
+        backend: tier.backend,
+        tier: tier.tier,
+        accepted: unmet.is_empty(),
+        capabilities: rows(&plan, &report, &unmet),
+    };
+    match arguments.format {
+        Format::Json => print_json(&document)?,
+        Format::Text => print(&text(&document))?,
+    }
+    Ok(if document.accepted {
+        Exit::SUCCESS
+    } else {
+        Exit::WOULD_BE_REFUSED
+    })
+}
+
+fn rows<'a>(plan: &'a Plan, report: &EnforcementReport, unmet: &[Unmet]) -> Vec<Row<'a>> {
+    let row = |demand: &'a Demand| {
+        let missing = || Enforcement::unenforced("the backend says nothing about it");
+        Row {
+            capability: demand.capability.as_str(),
+            demanded: &demand.value,
+            level: demand.level,
+            enforcement: report
+                .get(demand.capability)
+                .cloned()
+                .unwrap_or_else(missing),
+            accepted: !unmet
+                .iter()
+                .any(|unmet| unmet.demand.capability == demand.capability),
+        }
+    };
+    plan.demands.iter().map(row).collect()
+}
+
+fn text(document: &Document<'_>) -> String {
+    let heading = [
+        "",
+        "CAPABILITY",
+        "DEMANDED",
+        "LEVEL",
+        "STATUS",
+        "HOW, AND WHAT IS MISSING",
+    ];
+    let mut lines = vec![heading.map(str::to_owned).to_vec()];
+    for row in &document.capabilities {
+        let level = match row.level {
+            Level::Required => "required",
+            Level::Wanted => "wanted",
+        };
+        let how = match &row.enforcement {
+            Enforcement::Enforced { mechanism } => mechanism.clone(),
+            Enforcement::Partial { mechanism, gap } => format!("{mechanism}; gap: {gap}"),
+            Enforcement::Unenforced { reason } => reason.clone(),
+        };
+        let mark = if row.accepted { "" } else { "!" };
+        let cells = [
+            mark,
+            row.capability,
+            row.demanded,
+            level,
+            row.enforcement.status(),
+            &how,
+        ];
+        lines.push(cells.map(str::to_owned).to_vec());
+    }
+    let verdict = if document.accepted {
+        "would run"
+    } else {
+        "would be refused: the rows marked with !"
+    };
+    format!("{}\n{}: {verdict}\n", table(&lines), document.tier)
+}

@@ -1,0 +1,157 @@
+//! `sandbox doctor`: what this host can enforce, and how to get what is missing.
+
+use clap::Args;
+use sandbox::registry::{self, Registration};
+use sandbox::spi::Finding;
+use sandbox::{CapabilityPolicy, SandboxClient, SandboxSpec};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Format, print, print_json};
+
+/// The options of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Only this tier
+    #[arg(short, long, value_name = "TIER")]
+    backend: Option<String>,
+
+    /// How the answer is written
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+}
+
+#[derive(Serialize)]
+struct Document {
+    tiers: Vec<Report>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    tier: &'static str,
+    description: &'static str,
+    findings: Vec<Finding>,
+    /// Whether a sandbox with the default policy would be created.
+    runs_default_policy: bool,
+    /// Why not.
+    problem: Option<String>,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &DoctorArguments) -> Outcome {
+    let tiers = match &arguments.backend {
+        Some(name) => vec![registry::tier(name)?],
+        None => registry::tiers()?
+            .into_iter()
+            .filter(|tier| tier.applies_policy)
+            .collect(),
+    };
+    let tiers = super::block_on(async {
+        let mut reports = Vec::new();
+        for tier in tiers {
+            reports.push(examine(tier).await);
+        }
+        reports
+    })?;
+    let document = Document { tiers };
+    match arguments.format {
+        Format::Json => print_json(&document)?,
+        Format::Text => print(&text(&document))?,
+    }
+    let runs = document
+        .tiers
+        .iter()
+        .any(|report| report.runs_default_policy);
+    Ok(if runs {
+        Exit::SUCCESS
+    } else {
+        Exit::NOTHING_RUNS
+    })
+}
+
+async fn examine(tier: &'static Registration) -> Report {
+    let (findings, problem) = match SandboxClient::open(tier.tier, CapabilityPolicy::new()) {
+        Err(error) => (Vec::new(), Some(Failure::from(error).to_string())),
+        Ok(client) => (client.diagnose().await, problem(&client).await),
+    };
+    Report {
+        tier: tier.tier,
+        description: tier.description,
+        findings,
+        runs_default_policy: problem.is_none(),
+        problem,
+    }
+}
+
+/// Why a sandbox with the default policy would not be created.
+async fn problem(client: &SandboxClient) -> Option<String> {
+    match client.check(&SandboxSpec::new("doctor")).await {
+        Ok((_, _, unmet)) if unmet.is_empty() => None,
+        Ok((_, _, unmet)) => Some(
+            unmet
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+        ),
+        Err(error) => Some(Failure::from(error).to_string()),
+    }
+}
+
+fn text(document: &Document) -> String {
+    let mut text = String::new();
+    if document.tiers.is_empty() {
+        text += "no tier that applies a policy is linked\n";
+    }
+    for report in &document.tiers {
+        let verdict = match &report.problem {
+            None => "the default policy runs here".to_owned(),
+            Some(problem) => format!("the default policy does not run here: {problem}"),
+        };
+        text += &format!("{}: {verdict}\n", report.tier);
+        for finding in &report.findings {
+            let mark = if finding.present { "yes" } else { "no " };
+            text += &format!("  {mark}  {}: {}\n", finding.name, finding.detail);
+            if !finding.present && !finding.fix.is_empty() {
+                text += &format!("       fix: {}\n", finding.fix);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_no_has_its_fix() {
+        let finding = |present, fix: &str| Finding {
+            name: "user namespaces".into(),
+            present,
+            detail: "found".into(),
+            fix: fix.into(),
+        };
+        let report = Report {
+            tier: "local",
+            description: "",
+            findings: vec![finding(true, ""), finding(false, "sysctl x=1")],
+            runs_default_policy: true,
+            problem: None,
+        };
+        assert_eq!(
+            text(&Document {
+                tiers: vec![report]
+            }),
+            "local: the default policy runs here\n  yes  user namespaces: found\n  no   user namespaces: found\n       \
+             fix: sysctl x=1\n"
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! The result of a run as one JSON object.
+
+use base64::Engine as _;
+use sandbox::{
+    Captured, Enforcement, ExecResult, Export, Level, Outcome, SandboxHandle, SkippedArtifact,
+};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The result of a run. Every field is always there, but for `*_base64`: it holds output that is not UTF-8, whose text has
+/// replacement characters.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    backend: &'a str,
+    tier: &'a str,
+    outcome: &'a Outcome,
+    /// With which code the command ends.
+    exit_code: u8,
+    stdout: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stdout_base64: Option<String>,
+    stdout_truncated: bool,
+    stdout_total_bytes: u64,
+    stderr: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr_base64: Option<String>,
+    stderr_truncated: bool,
+    stderr_total_bytes: u64,
+    /// Why output may be missing although no cap was reached.
+    incomplete: Option<&'a str>,
+    artifacts: Vec<ArtifactEntry<'a>>,
+    skipped_artifacts: &'a [SkippedArtifact],
+    /// Why artifacts could not be fetched at all.
+    artifacts_error: Option<String>,
+    enforcement: Vec<EnforcementEntry<'a>>,
+    duration_ms: f64,
+    cpu_time_ms: Option<f64>,
+    max_rss_bytes: Option<u64>,
+    stragglers: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct ArtifactEntry<'a> {
+    path: String,
+    source: &'a str,
+    size_bytes: u64,
+    content_type: Option<&'a str>,
+    blake3: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct EnforcementEntry<'a> {
+    capability: &'a str,
+    /// What was demanded; nothing where the plan has no demand.
+    demanded: Option<&'a str>,
+    level: Option<Level>,
+    #[serde(flatten)]
+    enforcement: &'a Enforcement,
+}
+
+impl<'a> Document<'a> {
+    /// The document of a run.
+    pub fn new(
+        backend: &'a str,
+        sandbox: &'a SandboxHandle,
+        result: &'a ExecResult,
+        export: &'a Export,
+        lost: Option<&Failure>,
+        exit: Exit,
+    ) -> Self {
+        let (stdout, stdout_base64) = text(&result.stdout);
+        let (stderr, stderr_base64) = text(&result.stderr);
+        Self {
+            backend,
+            tier: sandbox.tier(),
+            outcome: &result.outcome,
+            exit_code: exit.code(),
+            stdout,
+            stdout_base64,
+            stdout_truncated: result.stdout.truncated(),
+            stdout_total_bytes: result.stdout.total,
+            stderr,
+            stderr_base64,
+            stderr_truncated: result.stderr.truncated(),
+            stderr_total_bytes: result.stderr.total,
+            incomplete: result.incomplete.as_deref(),
+            artifacts: export.artifacts.iter().map(ArtifactEntry::new).collect(),
+            skipped_artifacts: &export.skipped,
+            artifacts_error: lost.map(ToString::to_string),
+            enforcement: enforcement(sandbox),
+            duration_ms: milliseconds(result.duration),
+            cpu_time_ms: result.cpu_time.map(milliseconds),
+            max_rss_bytes: result.max_rss,
+            stragglers: result.stragglers,
+        }
+    }
+}
+
+impl<'a> ArtifactEntry<'a> {
+    fn new(artifact: &'a sandbox::Artifact) -> Self {
+        Self {
+            path: artifact.path.to_string_lossy().into_owned(),
+            source: &artifact.source,
+            size_bytes: artifact.size_bytes,
+            content_type: artifact.content_type.as_deref(),
+            blake3: &artifact.blake3,
+        }
+    }
+}
+
+fn enforcement(sandbox: &SandboxHandle) -> Vec<EnforcementEntry<'_>> {
+    let entry = |(capability, enforcement): (sandbox::Capability, _)| {
+        let demand = sandbox.plan().demand(capability);
+        EnforcementEntry {
+            capability: capability.as_str(),
+            demanded: demand.map(|demand| demand.value.as_str()),
+            level: demand.map(|demand| demand.level),
+            enforcement,
+        }
+    };
+    sandbox.enforcement().iter().map(entry).collect()
+}
+
+/// Output as text, and as base64 where the text is not all of it.
+fn text(output: &Captured) -> (String, Option<String>) {
+    let text = output.text();
+    let is_whole = output.bytes.starts_with(text.as_bytes());
+    let base64 =
+        (!is_whole).then(|| base64::engine::general_purpose::STANDARD.encode(&output.bytes));
+    (text, base64)
+}
+
+/// To the microsecond.
+fn milliseconds(duration: std::time::Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_not_utf8_comes_as_base64_too() {
+        let output = |bytes: &[u8], total| Captured {
+            bytes: bytes.to_vec(),
+            total,
+        };
+        assert_eq!(text(&output("ä".as_bytes(), 2)), ("ä".into(), None));
+        assert_eq!(
+            text(&output(b"a\xffb", 3)),
+            ("a\u{fffd}b".into(), Some("Yf9i".into()))
+        );
+        // A character that the cap cut in half is no reason for base64.
+        assert_eq!(text(&output(b"a\xc3", 9)), ("a".into(), None));
+        // One that the program never finished is.
+        assert_eq!(
+            text(&output(b"a\xc3", 2)),
+            ("a\u{fffd}".into(), Some("YcM=".into()))
+        );
+    }
+}

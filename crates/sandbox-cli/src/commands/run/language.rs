@@ -1,0 +1,44 @@
+//! Languages whose interpreter the command knows.
+
+use std::path::Path;
+
+/// A language whose interpreter the command knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Language {
+    /// python3, or else python
+    #[default]
+    Python,
+    /// /bin/sh
+    Shell,
+    /// node
+    Node,
+}
+
+impl Language {
+    /// The language that the file's extension says.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "py" => Some(Self::Python),
+            "sh" => Some(Self::Shell),
+            "js" | "mjs" | "cjs" => Some(Self::Node),
+            _ => None,
+        }
+    }
+
+    /// Its interpreters, the preferred one first.
+    pub fn interpreters(self) -> [&'static str; 2] {
+        match self {
+            Self::Python => ["python3", "python"],
+            Self::Shell => ["/bin/sh", "sh"],
+            Self::Node => ["node", "nodejs"],
+        }
+    }
+
+    /// The option with which the interpreter takes code.
+    pub fn code_option(self) -> &'static str {
+        match self {
+            Self::Python | Self::Shell => "-c",
+            Self::Node => "-e",
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Signals that end the command, and with it the sandbox.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// The signals that end the command.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::io("listening for signals", &error));
+        // `nohup` has it ignored, and means it.
+        let hangup = if is_ignored(SignalKind::hangup()) {
+            None
+        } else {
+            Some(listen(SignalKind::hangup())?)
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup,
+        })
+    }
+
+    /// Waits for the next one, and tells its number.
+    pub async fn next(&mut self) -> i32 {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = hangup => SignalKind::hangup(),
+        };
+        kind.as_raw_value()
+    }
+}
+
+/// Whether the command was started with a signal ignored; where the kernel does not tell, it was not.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (kind.as_raw_value() - 1)) != 0)
+}

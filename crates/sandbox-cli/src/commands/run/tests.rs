@@ -1,0 +1,144 @@
+use std::sync::Arc;
+
+use clap::Parser as _;
+use sandbox::fake::{FakeAnswer, FakeBackend};
+use sandbox::{Capability, Enforcement, EnforcementReport, Error, ExecRequest, Outcome as Ending};
+
+use super::*;
+use crate::arguments::{Arguments, Command};
+
+fn parse(line: &[&str]) -> Box<RunArguments> {
+    let line = ["sandbox", "run", "--quiet", "--no-stdin"]
+        .iter()
+        .chain(line);
+    match Arguments::try_parse_from(line).unwrap().command {
+        Command::Run(arguments) => arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> Outcome {
+    let arguments = parse(line);
+    let mut request = arguments.policy.resolve()?;
+    if output.is_some() {
+        request.policy.artifact_export_paths = vec!["/output/**".into()];
+    }
+    let client = SandboxClient::with_backend(Arc::new(backend), request.policy.clone())?;
+    let program = arguments.program(&request)?;
+    let run = Run {
+        arguments: &arguments,
+        request,
+        program,
+        output,
+        has_default_artifacts: false,
+        backend: "fake",
+    };
+    crate::commands::block_on(run.in_sandbox(&client))?
+}
+
+fn ends_with(outcome: Ending) -> FakeBackend {
+    FakeBackend::new(move |_| {
+        Ok(FakeAnswer {
+            outcome: outcome.clone(),
+            ..FakeAnswer::stdout("")
+        })
+    })
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for code in [0, 1, 7, 255] {
+        let exit = run_on(ends_with(Ending::Exited { code }), &["--", "x"], None).unwrap();
+        assert_eq!(i32::from(exit.code()), code);
+    }
+    assert_eq!(
+        run_on(ends_with(Ending::TimedOut), &["-c", "x"], None).unwrap(),
+        Exit::TIMED_OUT
+    );
+    let unknown = Ending::Unknown {
+        reason: "lost".into(),
+    };
+    assert_eq!(
+        run_on(ends_with(unknown), &["-c", "x"], None).unwrap(),
+        Exit::FAILED
+    );
+}
+
+#[test]
+fn python_is_tried_where_there_is_no_python3() {
+    let missing = |program: &[u8]| {
+        let name = String::from_utf8_lossy(program).into_owned();
+        Error::new(ErrorKind::ProgramNotFound, "execute", name)
+    };
+    let only = move |there: &'static [u8]| {
+        FakeBackend::new(
+            move |request: &ExecRequest| match request.argv[0].as_slice() {
+                program if program == there => Ok(FakeAnswer::stdout("")),
+                program => Err(missing(program)),
+            },
+        )
+    };
+    let backend = only(b"python");
+    let seen = backend.seen();
+    assert_eq!(run_on(backend, &["-c", "x"], None).unwrap(), Exit::SUCCESS);
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    let error = run_on(only(b"perl"), &["-c", "x"], None).unwrap_err();
+    assert_eq!(error.report(Format::Text), Exit::NOT_FOUND);
+    assert!(error.to_string().contains("python3"), "{error}");
+}
+
+#[test]
+fn a_required_demand_that_is_not_enforced_is_refused() {
+    let mut report = EnforcementReport::new();
+    for capability in Capability::ALL {
+        report.set(*capability, Enforcement::enforced("fake"));
+    }
+    report.set(
+        Capability::Memory,
+        Enforcement::partial("sampler", "sampled"),
+    );
+    let backend = || ends_with(Ending::Exited { code: 0 }).enforcing(report.clone());
+    assert!(run_on(backend(), &["-c", "x"], None).is_ok());
+    let error = run_on(backend(), &["-c", "x", "--memory", "64MiB"], None).unwrap_err();
+    assert_eq!(error.kind(), "not_enforceable");
+    assert_eq!(error.report(Format::Text), Exit::FAILED);
+    let accepted = ["-c", "x", "--memory", "64MiB", "--allow-partial", "memory"];
+    assert!(run_on(backend(), &accepted, None).is_ok());
+}
+
+#[test]
+fn lost_artifacts_are_a_failure_only_where_the_program_worked() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |code| {
+        let output = OutputFolder::prepare(Some(&folder.path().join("out"))).unwrap();
+        run_on(
+            ends_with(Ending::Exited { code }),
+            &["-c", "x"],
+            Some(output),
+        )
+        .unwrap()
+    };
+    // The fake cannot export.
+    assert_eq!(run(0), Exit::FAILED);
+    assert_eq!(run(3).code(), 3);
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn the_command_line_is_unambiguous() {
+    let bad = [
+        &["file.py", "-c", "x"][..],
+        &["python3", "file.py"],
+        &["--language", "python", "--", "x"],
+        &[],
+    ];
+    for line in bad {
+        let full = ["sandbox", "run"].iter().chain(line);
+        let refused = match Arguments::try_parse_from(full) {
+            Err(error) => Failure::usage(&error),
+            Ok(_) => run_on(ends_with(Ending::Exited { code: 0 }), line, None).unwrap_err(),
+        };
+        assert_eq!(refused.kind(), "usage", "{line:?}: {refused}");
+        assert!(!refused.to_string().contains('\n'));
+    }
+}

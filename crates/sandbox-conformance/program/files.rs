@@ -1,0 +1,171 @@
+//! Tries on files.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use sandbox_freestanding::{Errno, Result};
+
+use crate::Arguments;
+use crate::call::{
+    AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, open, unlink, write_all,
+};
+use crate::kernel;
+use crate::said::{Denied, Said, any, done};
+
+const MOST: usize = 1 << 20;
+
+/// The start of a file, at most 1 MiB.
+pub fn content(path: &CStr) -> Result<Vec<u8>> {
+    let file = open(path, O_RDONLY | O_NONBLOCK)?;
+    let mut bytes = Vec::new();
+    let mut piece = [0u8; 4096];
+    let result = loop {
+        match kernel!(READ, file, piece.as_mut_slice(), piece.len()) {
+            Ok(0) => break Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            Err(error) => break Err(error),
+        }
+        if bytes.len() >= MOST {
+            break Ok(bytes);
+        }
+    };
+    close(file);
+    result
+}
+
+/// Length and FNV-1a hash: the content itself stays out of reports.
+pub fn read(path: &CStr) -> Said {
+    let bytes = content(path)?;
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+    Ok(format!("{}:{hash:016x}", bytes.len()))
+}
+
+pub fn read_through_link(target: &CStr, link: &CStr) -> Said {
+    kernel!(SYMLINKAT, target, AT_FDCWD, link)?;
+    let said = read(link);
+    unlink(link);
+    said
+}
+
+pub fn read_through_hard_link(target: &CStr, link: &CStr) -> Said {
+    kernel!(LINKAT, AT_FDCWD, target, AT_FDCWD, link, 0usize)?;
+    let said = read(link);
+    unlink(link);
+    said
+}
+
+/// Looks for the file below the root and the working folder of every process that /proc shows.
+pub fn read_through_proc(path: &CStr) -> Said {
+    let mut errors = Vec::new();
+    let below = path.to_str().unwrap_or("");
+    for pid in crate::processes::visible()? {
+        for place in ["root", "cwd/../../../../../../../../.."] {
+            let Ok(path) = CString::new(format!("/proc/{pid}/{place}{below}")) else { continue };
+            match read(&path) {
+                Ok(value) => return Ok(value),
+                Err(Denied::Errors(more)) => errors.extend(more),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    errors.sort();
+    errors.dedup();
+    Err(Denied::Errors(errors))
+}
+
+pub fn write(path: &CStr, text: &str) -> Said {
+    let file = open(path, O_WRONLY | O_TRUNC)?;
+    write_all(file, text.as_bytes());
+    close(file);
+    done()
+}
+
+pub fn create(path: &CStr) -> Said {
+    close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
+    done()
+}
+
+/// Makes a file of so many bytes (0), a symbolic link to the third argument (1) or a FIFO (2), and leaves it there. The
+/// parents are made.
+pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
+    let text = path.to_bytes();
+    for (index, byte) in text.iter().enumerate().skip(1) {
+        if *byte == b'/'
+            && let Ok(parent) = CString::new(&text[..index])
+        {
+            // One that is there already is what we want.
+            let _ = kernel!(MKDIRAT, AT_FDCWD, parent.as_c_str(), 0o755usize);
+        }
+    }
+    match kind {
+        0 => {
+            let file = open(path, O_WRONLY | O_CREAT | O_TRUNC)?;
+            let length = argument.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            write_all(file, &crate::streams::pattern(0, length));
+            close(file);
+        }
+        1 => {
+            kernel!(SYMLINKAT, argument, AT_FDCWD, path)?;
+        }
+        _ => {
+            kernel!(MKNODAT, AT_FDCWD, path, 0o010_644usize, 0usize)?;
+        }
+    }
+    done()
+}
+
+/// Changes mode, times, owner and an extended attribute: each is a way to write without opening.
+pub fn attributes(path: &CStr) -> Said {
+    let times = [1usize, 0, 1, 0];
+    let uid = kernel!(GETUID)?;
+    any([
+        kernel!(FCHMODAT, AT_FDCWD, path, 0o777usize),
+        kernel!(UTIMENSAT, AT_FDCWD, path, times.as_slice(), 0usize),
+        kernel!(FCHOWNAT, AT_FDCWD, path, uid, -1, 0usize),
+        kernel!(SETXATTR, path, c"user.probe", b"x".as_slice(), 1usize, 0usize),
+    ])
+}
+
+pub fn rename(from: &CStr, to: &CStr) -> Said {
+    kernel!(RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 0usize)?;
+    done()
+}
+
+/// Makes a character device and opens it.
+pub fn device(path: &CStr, major: usize, minor: usize) -> Said {
+    kernel!(MKNODAT, AT_FDCWD, path, 0o020_666usize, major << 8 | minor)?;
+    let opened = open(path, O_RDONLY | O_NONBLOCK);
+    unlink(path);
+    close(opened?);
+    done()
+}
+
+/// Opens a file by its handle, past every check of the folders above it.
+pub fn handle(path: &CStr) -> Said {
+    let mut handle = vec![0u8; 8 + 128];
+    handle[0] = 128;
+    let mut mount = [0i32; 1];
+    kernel!(NAME_TO_HANDLE_AT, AT_FDCWD, path, handle.as_mut_slice(), mount.as_mut_slice(), 0usize)?;
+    let folder = open(c"/tmp", O_RDONLY)?;
+    let opened = kernel!(OPEN_BY_HANDLE_AT, folder, handle.as_mut_slice(), O_RDONLY);
+    // The file's own file system may be another one than that of /tmp: its folder is the better anchor.
+    let opened = match opened {
+        Err(Errno::ESTALE) => {
+            let anchor = open(path, O_RDONLY)?;
+            kernel!(OPEN_BY_HANDLE_AT, anchor, handle.as_mut_slice(), O_RDONLY)
+        }
+        other => other,
+    };
+    opened?;
+    done()
+}
+
+/// Opens each for writing, and writes nothing.
+pub fn open_for_writing(arguments: &Arguments) -> Said {
+    let tries = (0..arguments.texts().count()).map(|index| open(arguments.path(index), O_WRONLY));
+    any(tries)
+}

@@ -1,0 +1,185 @@
+//! Tries to have a second process or a second program.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use sandbox_freestanding::process::exit;
+use sandbox_freestanding::syscall::{clone_onto, result};
+use sandbox_freestanding::{Errno, Result};
+
+use crate::Arguments;
+use crate::call::{O_RDONLY, close, nr, open, pause, write_all};
+use crate::kernel;
+use crate::said::{Denied, Said, done};
+
+const SIGCHLD: usize = 17;
+const SIGKILL: usize = 9;
+const PR_SET_PDEATHSIG: usize = 1;
+
+/// Copies the process as fork(2) does: 0 in the copy.
+pub fn copy() -> Result<usize> {
+    // The program has one thread, and no stack is passed: the copy goes on here with memory of its own.
+    kernel!(CLONE, SIGCHLD, 0usize, 0usize, 0usize, 0usize)
+}
+
+/// Runs `act` in a child, which ends with code 7.
+pub fn child(act: impl FnOnce()) -> Result<usize> {
+    match copy()? {
+        0 => {
+            act();
+            exit(7)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Waits for a child; its status as wait4(2) gives it.
+pub fn reap(pid: usize) -> Result<i32> {
+    let mut status = [0i32];
+    loop {
+        match kernel!(WAIT4, pid, status.as_mut_slice(), 0usize, 0usize) {
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(status[0]),
+        }
+    }
+}
+
+fn reaped(pid: usize) -> Said {
+    match reap(pid)? {
+        0x0700 => done(),
+        _ => Err(Denied::Word("lost")),
+    }
+}
+
+pub fn fork() -> Said {
+    reaped(child(|| {})?)
+}
+
+unsafe extern "C" fn end_with_seven(_: *mut c_void) -> ! {
+    exit(7)
+}
+
+/// A child in the same memory, as vfork(2) makes it.
+pub fn vfork() -> Said {
+    const CLONE_VM: usize = 0x100;
+    const CLONE_VFORK: usize = 0x4000;
+    let mut stack = vec![0u128; 1024];
+    let arguments =
+        [nr::CLONE, CLONE_VM | CLONE_VFORK | SIGCHLD, stack.as_mut_ptr_range().end as usize, 0, 0, 0];
+    // SAFETY: the stack outlives the child, which only ends; CLONE_VFORK keeps this thread still until then.
+    let word = unsafe { clone_onto(&arguments, end_with_seven, core::ptr::null_mut()) };
+    reaped(result(word)?)
+}
+
+/// A child by the call whose arguments no filter can see.
+pub fn clone3() -> Said {
+    let mut arguments = [0u64; 11];
+    arguments[4] = SIGCHLD as u64;
+    match kernel!(CLONE3, arguments.as_slice(), 88usize)? {
+        0 => exit(7),
+        pid => reaped(pid),
+    }
+}
+
+static THREAD_RAN: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn thread_main(_: *mut c_void) -> ! {
+    THREAD_RAN.store(1, Ordering::SeqCst);
+    loop {
+        // Ends the thread alone; it does not come back.
+        let _ = kernel!(EXIT, 0usize);
+    }
+}
+
+/// A thread, which is no process.
+pub fn thread() -> Said {
+    // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
+    const FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
+    let stack = vec![0u128; 1024].leak();
+    let arguments = [nr::CLONE, FLAGS, stack.as_mut_ptr_range().end as usize, 0, 0, 0];
+    // SAFETY: the stack is never freed, and the thread only writes an atomic and ends.
+    let word = unsafe { clone_onto(&arguments, thread_main, core::ptr::null_mut()) };
+    result(word)?;
+    for _ in 0..200 {
+        if THREAD_RAN.load(Ordering::SeqCst) == 1 {
+            return done();
+        }
+        pause(5);
+    }
+    Err(Denied::Word("never_ran"))
+}
+
+fn pointers(words: &[&CStr]) -> Vec<*const c_char> {
+    words.iter().map(|word| word.as_ptr()).chain([core::ptr::null()]).collect()
+}
+
+/// Becomes another program, or this one once more with other arguments.
+pub fn execute(arguments: &Arguments) -> Said {
+    let words: Vec<&CStr> = (0..arguments.texts().count()).map(|index| arguments.path(index)).collect();
+    let list = pointers(&words);
+    let nothing = [core::ptr::null::<c_char>()];
+    kernel!(EXECVE, arguments.path(0), list.as_slice(), nothing.as_slice())?;
+    Err(Denied::Word("lost"))
+}
+
+/// Becomes a program that no file system holds: a copy of this one in a memory file.
+pub fn execute_memory(arguments: &Arguments) -> Said {
+    let own = open(arguments.program(), O_RDONLY)?;
+    let memory = kernel!(MEMFD_CREATE, c"probe", 0usize)? as i32;
+    let mut piece = vec![0u8; 65536];
+    loop {
+        match kernel!(READ, own, piece.as_mut_slice(), piece.len())? {
+            0 => break,
+            count => write_all(memory, &piece[..count]),
+        }
+    }
+    close(own);
+    let list = pointers(&[c"probe", c"alive"]);
+    let nothing = [core::ptr::null::<c_char>()];
+    let by_descriptor = kernel!(EXECVEAT, memory, c"", list.as_slice(), nothing.as_slice(), 0x1000usize);
+    let path = CString::new(format!("/proc/self/fd/{memory}")).map_err(|_| Errno::EINVAL)?;
+    let by_path = kernel!(EXECVE, path.as_c_str(), list.as_slice(), nothing.as_slice());
+    crate::said::any([by_descriptor, by_path])
+}
+
+/// Starts `count` children that live at the same time.
+pub fn spawn(count: usize) -> Said {
+    let parent = crate::call::own_pid();
+    let mut children = Vec::new();
+    let mut stopped = None;
+    for _ in 0..count {
+        let started = child(|| {
+            // So that none outlives a parent that is killed.
+            let _ = kernel!(PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0usize, 0usize, 0usize);
+            if kernel!(GETPPID) == Ok(parent) {
+                pause(10_000);
+            }
+        });
+        match started {
+            Ok(pid) => children.push(pid),
+            Err(error) => {
+                stopped = Some(error);
+                break;
+            }
+        }
+    }
+    for pid in &children {
+        // Our own children: they are there until we reap them.
+        let _ = kernel!(KILL, *pid, SIGKILL);
+    }
+    for pid in &children {
+        reap(*pid)?;
+    }
+    match stopped {
+        Some(error) => {
+            write_all(2, format!("children={}\n", children.len()).as_bytes());
+            Err(error.into())
+        }
+        None => done(),
+    }
+}

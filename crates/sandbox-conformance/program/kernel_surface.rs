@@ -1,0 +1,126 @@
+//! Tries on the kernel itself.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::vec;
+
+use sandbox_freestanding::{Errno, Result};
+
+use crate::call::{O_NOCTTY, O_RDWR, open};
+use crate::kernel;
+use crate::said::{Denied, Said, any, done};
+
+pub const CLONE_NEWUSER: usize = 0x1000_0000;
+const CLONE_NEWUTS: usize = 0x0400_0000;
+
+pub fn user_namespace() -> Said {
+    kernel!(UNSHARE, CLONE_NEWUSER)?;
+    done()
+}
+
+/// Makes an array map of one element.
+pub fn bpf() -> Said {
+    let mut attributes = [0u32; 32];
+    attributes[..4].copy_from_slice(&[2, 4, 4, 1]);
+    kernel!(BPF, 0usize, attributes.as_mut_slice(), 128usize)?;
+    done()
+}
+
+/// Counts the context switches of itself.
+pub fn perf() -> Said {
+    let mut attributes = [0u64; 16];
+    attributes[0] = 1 | (128 << 32);
+    attributes[1] = 3;
+    kernel!(PERF_EVENT_OPEN, attributes.as_mut_slice(), 0usize, -1, -1, 0usize)?;
+    done()
+}
+
+/// With faults of user mode alone, which needs no privilege.
+pub fn userfaultfd() -> Said {
+    kernel!(USERFAULTFD, 1usize)?;
+    done()
+}
+
+/// Adds a key to the keyring of this process.
+pub fn keyring() -> Said {
+    kernel!(ADD_KEY, c"user", c"probe", b"x".as_slice(), 1usize, -2)?;
+    done()
+}
+
+pub fn io_uring() -> Said {
+    let mut parameters = [0u32; 30];
+    kernel!(IO_URING_SETUP, 2usize, parameters.as_mut_slice())?;
+    done()
+}
+
+/// Asks for first-in first-out scheduling at the lowest priority.
+pub fn realtime() -> Said {
+    let priority = [1i32];
+    kernel!(SCHED_SETSCHEDULER, 0usize, 1usize, priority.as_slice())?;
+    done()
+}
+
+/// Whether the kernel looks at the arguments at all: who may not load modules is sent away before.
+fn looks_at_arguments(result: Result<usize>) -> Result<()> {
+    match result {
+        Err(error @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Loads a kernel module out of nothing.
+pub fn module() -> Said {
+    any([
+        looks_at_arguments(kernel!(FINIT_MODULE, -1, c"", 0usize)),
+        looks_at_arguments(kernel!(INIT_MODULE, 0usize, 0usize, c"")),
+    ])
+}
+
+/// Reads the kernel's log.
+pub fn kernel_log() -> Said {
+    let mut buffer = vec![0u8; 4096];
+    let by_call = kernel!(SYSLOG, 3usize, buffer.as_mut_slice(), buffer.len()).map(drop);
+    any([by_call, open(c"/dev/kmsg", 0o4000).map(drop)])
+}
+
+/// Pushes a character into a terminal's input. `high` is or-ed into the upper half of the request, which the kernel ignores
+/// and a careless filter compares.
+pub fn terminal_input(high: usize) -> Said {
+    const TIOCSTI: usize = 0x5412;
+    const TIOCSCTTY: usize = 0x540e;
+    const TIOCSPTLCK: usize = 0x4004_5431;
+    const TIOCGPTN: usize = 0x8004_5430;
+    let master = open(c"/dev/ptmx", O_RDWR | O_NOCTTY)?;
+    let unlocked = [0i32];
+    kernel!(IOCTL, master, TIOCSPTLCK, unlocked.as_slice())?;
+    let mut number = [0u32];
+    kernel!(IOCTL, master, TIOCGPTN, number.as_mut_slice())?;
+    let path = CString::new(format!("/dev/pts/{}", number[0])).map_err(|_| Errno::EINVAL)?;
+    let terminal = open(&path, O_RDWR | O_NOCTTY)?;
+    // Only the terminal that controls us takes input without a privilege: make it ours where that is possible.
+    let _ = kernel!(SETSID);
+    let _ = kernel!(IOCTL, terminal, TIOCSCTTY, 0usize);
+    kernel!(IOCTL, terminal, TIOCSTI | high << 32, b"x".as_slice())?;
+    done()
+}
+
+/// Whether this program runs as somebody else than who started it.
+pub fn changed_user() -> Said {
+    let (real, effective) = (kernel!(GETUID)?, kernel!(GETEUID)?);
+    let (group, effective_group) = (kernel!(GETGID)?, kernel!(GETEGID)?);
+    if real == effective && group == effective_group {
+        return Err(Denied::Word("unchanged"));
+    }
+    Ok(format!("{real}->{effective}"))
+}
+
+/// Sets the host name to what it is, in a namespace of its own where one can be had.
+pub fn host_name() -> Said {
+    // Failing is fine: setting the same name changes nothing.
+    let _ = kernel!(UNSHARE, CLONE_NEWUTS);
+    let mut names = [0u8; 390];
+    kernel!(UNAME, names.as_mut_slice())?;
+    let name = names[65..130].split(|byte| *byte == 0).next().unwrap_or(&[]);
+    kernel!(SETHOSTNAME, name, name.len())?;
+    done()
+}

@@ -1,0 +1,157 @@
+//! The probe program: each subcommand tries one thing by raw system calls and says on one line how it went.
+//!
+//! `result=ok`, `result=value:TEXT`, `result=errno:NAME,NAME` (what the kernel answered to each try) or `result=denied:WORD`.
+//! The exit code says nothing: 0 for everything that could be tried, 64 for wrong usage.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod call;
+mod compat;
+mod files;
+mod forking;
+mod kernel_surface;
+mod mounts;
+mod network;
+mod processes;
+mod resources;
+mod said;
+mod streams;
+mod surroundings;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use said::{Said, done};
+use sandbox_freestanding::environment::Environment;
+
+sandbox_freestanding::entry!(main);
+
+/// The arguments behind the subcommand, and what the program was started with.
+pub struct Arguments {
+    words: Vec<&'static CStr>,
+    environment: Environment,
+}
+
+impl Arguments {
+    /// The argument at `index`; a missing one is the empty text, which nothing accepts.
+    pub fn path(&self, index: usize) -> &'static CStr {
+        self.words.get(index).copied().unwrap_or(c"")
+    }
+
+    pub fn text(&self, index: usize) -> &'static str {
+        self.path(index).to_str().unwrap_or("")
+    }
+
+    pub fn number(&self, index: usize) -> usize {
+        self.text(index).parse().unwrap_or(0)
+    }
+
+    pub fn texts(&self) -> impl Iterator<Item = &'static str> + '_ {
+        (0..self.words.len()).map(|index| self.text(index))
+    }
+
+    pub fn program(&self) -> &'static CStr {
+        self.environment.arguments().next().unwrap_or(c"")
+    }
+
+    pub fn variables(&self) -> impl Iterator<Item = &'static CStr> {
+        self.environment.variables()
+    }
+}
+
+fn main(environment: Environment) -> i32 {
+    let mut words = environment.arguments().skip(1);
+    let command = words.next().and_then(|word| word.to_str().ok()).unwrap_or("");
+    let arguments = Arguments { words: words.collect(), environment };
+    match dispatch(command, &arguments) {
+        Some(said) => said::print(said),
+        None => {
+            call::write_all(2, b"unknown subcommand\n");
+            64
+        }
+    }
+}
+
+fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
+    Some(match command {
+        "alive" => done(),
+        "read" => files::read(a.path(0)),
+        "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
+        "read-through-hard-link" => files::read_through_hard_link(a.path(0), a.path(1)),
+        "read-through-proc" => files::read_through_proc(a.path(0)),
+        "write" => files::write(a.path(0), a.text(1)),
+        "create" => files::create(a.path(0)),
+        "make" => files::make(a.path(0), a.number(1), a.path(2)),
+        "attributes" => files::attributes(a.path(0)),
+        "rename" => files::rename(a.path(0), a.path(1)),
+        "device" => files::device(a.path(0), a.number(1), a.number(2)),
+        "handle" => files::handle(a.path(0)),
+        "open-for-writing" => files::open_for_writing(a),
+        "mount" => mounts::mount(a.path(0)),
+        "remount" => mounts::remount(a.path(0)),
+        "unmount" => mounts::unmount(a.path(0)),
+        "new-mount" => mounts::new_mount(),
+        "tcp" => network::tcp(a),
+        "udp" => network::udp(a),
+        "tcp-loopback" => network::tcp_loopback(),
+        "udp-loopback" => network::udp_loopback(),
+        "unix" => network::unix(a.text(0)),
+        "unix-abstract" => network::unix_abstract(a.text(0)),
+        "unix-own" => network::unix_own(a.text(0)),
+        "packet" => network::packet(),
+        "raw" => network::raw(),
+        "vsock" => network::vsock(),
+        "netlink" => network::netlink(a.number(0)),
+        "variable" => surroundings::variable(a),
+        "variables" => surroundings::variables(a),
+        "variables-of-others" => surroundings::variables_of_others(a.text(0)),
+        "descriptors" => surroundings::descriptors(),
+        "find" => processes::find(a.text(0)),
+        "signal" => processes::signal(a.number(0)),
+        "signal-child" => processes::signal_child(),
+        "trace-parent" => processes::trace_parent(),
+        "parent-memory" => processes::parent_memory(),
+        "own-memory" => processes::own_memory(),
+        "fork" => forking::fork(),
+        "vfork" => forking::vfork(),
+        "clone3" => forking::clone3(),
+        "thread" => forking::thread(),
+        "execute" => forking::execute(a),
+        "execute-memory" => forking::execute_memory(a),
+        "spawn" => forking::spawn(a.number(0)),
+        "sleep" => processes::sleep(a.number(1)),
+        "stubborn" => processes::stubborn(a.number(0)),
+        "orphan" => processes::orphan(a.number(1), a.text(2) == "hold"),
+        "tree" => processes::tree(a.number(1), a.number(2)),
+        "exit" => call::exit(a.number(0)),
+        "raise" => processes::raise(a.number(0)),
+        "memory" => resources::memory(a.number(0)),
+        "memory-of-children" => resources::memory_of_children(a.number(0), a.number(1)),
+        "fill" => resources::fill(a.path(0), a.number(1)),
+        "fill-many" => resources::fill_many(a.path(0), a.number(1)),
+        "open-many" => resources::open_many(a.number(0)),
+        "spin" => resources::spin(a.number(0), a.number(1), a.number(2)),
+        "emit" => streams::emit(a.number(0), a.number(1)),
+        "echo" => streams::echo(),
+        "both" => streams::both(a.text(0), a.text(1)),
+        "user-namespace" => kernel_surface::user_namespace(),
+        "bpf" => kernel_surface::bpf(),
+        "perf" => kernel_surface::perf(),
+        "userfaultfd" => kernel_surface::userfaultfd(),
+        "keyring" => kernel_surface::keyring(),
+        "io-uring" => kernel_surface::io_uring(),
+        "realtime" => kernel_surface::realtime(),
+        "module" => kernel_surface::module(),
+        "kernel-log" => kernel_surface::kernel_log(),
+        "terminal-input" => kernel_surface::terminal_input(a.number(0)),
+        "changed-user" => kernel_surface::changed_user(),
+        "host-name" => kernel_surface::host_name(),
+        "compat-namespace" => compat::namespace(),
+        "compat-fork" => compat::fork(),
+        "where" => Ok(String::from(a.text(0))),
+        _ => return None,
+    })
+}

@@ -1,0 +1,222 @@
+//! Tries on sockets.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{Errno, Result};
+
+use crate::Arguments;
+use crate::call::{close, write_all};
+use crate::kernel;
+use crate::said::{Denied, Said, any, done};
+
+const AF_UNIX: usize = 1;
+const AF_INET: usize = 2;
+const AF_INET6: usize = 10;
+const AF_NETLINK: usize = 16;
+const AF_PACKET: usize = 17;
+const AF_VSOCK: usize = 40;
+const STREAM: usize = 1;
+const DATAGRAM: usize = 2;
+const RAW: usize = 3;
+const CLOEXEC: usize = 0o2000000;
+/// The longest wait for an answer.
+const WAIT: usize = 600;
+
+fn socket(family: usize, kind: usize, protocol: usize) -> Result<i32> {
+    Ok(kernel!(SOCKET, family, kind | CLOEXEC, protocol)? as i32)
+}
+
+/// A socket address: `127.0.0.1/80`, or 32 hexadecimal digits and a port for IPv6.
+struct Address {
+    family: usize,
+    bytes: Vec<u8>,
+}
+
+impl Address {
+    fn parse(text: &str) -> Option<Address> {
+        let (host, port) = text.split_once('/')?;
+        let port: u16 = port.parse().ok()?;
+        let mut bytes = Vec::new();
+        if host.contains('.') {
+            bytes.extend((AF_INET as u16).to_ne_bytes());
+            bytes.extend(port.to_be_bytes());
+            for part in host.split('.') {
+                bytes.push(part.parse().ok()?);
+            }
+            bytes.resize(16, 0);
+            return Some(Address { family: AF_INET, bytes });
+        }
+        bytes.extend((AF_INET6 as u16).to_ne_bytes());
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0; 4]);
+        for index in 0..16 {
+            bytes.push(u8::from_str_radix(host.get(index * 2..index * 2 + 2)?, 16).ok()?);
+        }
+        bytes.extend([0; 4]);
+        Some(Address { family: AF_INET6, bytes })
+    }
+}
+
+fn addresses(arguments: &Arguments) -> impl Iterator<Item = Address> + '_ {
+    arguments.texts().skip(1).filter_map(Address::parse)
+}
+
+/// Waits until the socket can be read (1) or written (4).
+fn ready(socket: i32, event: u16) -> Result<()> {
+    let mut polled = [socket as u32, u32::from(event)];
+    let time = [WAIT / 1000, WAIT % 1000 * 1_000_000];
+    match kernel!(PPOLL, polled.as_mut_slice(), 1usize, time.as_slice(), 0usize, 8usize)? {
+        0 => Err(Errno::ETIMEDOUT),
+        _ => Ok(()),
+    }
+}
+
+fn connect(address: &Address, kind: usize) -> Result<i32> {
+    let socket = socket(address.family, kind | 0o4000, 0)?;
+    match kernel!(CONNECT, socket, address.bytes.as_slice(), address.bytes.len()) {
+        Err(Errno::EINPROGRESS) => {
+            ready(socket, 4)?;
+            let mut error = [0i32];
+            let mut length = [4u32];
+            kernel!(GETSOCKOPT, socket, 1usize, 4usize, error.as_mut_slice(), length.as_mut_slice())?;
+            if error[0] == 0 { Ok(socket) } else { Err(Errno(error[0])) }
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(socket),
+    }
+}
+
+/// Sends the token and wants an answer: only that proves that somebody was reached.
+fn exchange(socket: i32, token: &str) -> Result<()> {
+    kernel!(SENDTO, socket, token.as_bytes(), token.len(), 0o40000usize, 0usize, 0usize)?;
+    ready(socket, 1)?;
+    let mut answer = [0u8; 64];
+    match kernel!(READ, socket, answer.as_mut_slice(), answer.len())? {
+        0 => Err(Errno::ECONNRESET),
+        _ => Ok(()),
+    }
+}
+
+fn reach(arguments: &Arguments, kind: usize) -> Said {
+    let token = arguments.text(0);
+    any(addresses(arguments).map(|address| {
+        let socket = connect(&address, kind)?;
+        let result = exchange(socket, token);
+        close(socket);
+        result
+    }))
+}
+
+pub fn tcp(arguments: &Arguments) -> Said {
+    reach(arguments, STREAM)
+}
+
+pub fn udp(arguments: &Arguments) -> Said {
+    reach(arguments, DATAGRAM)
+}
+
+fn own_address(socket: i32) -> Result<[u8; 16]> {
+    let mut address = [0u8; 16];
+    let mut length = [16u32];
+    kernel!(GETSOCKNAME, socket, address.as_mut_slice(), length.as_mut_slice())?;
+    Ok(address)
+}
+
+fn bind_loopback(socket: i32) -> Result<[u8; 16]> {
+    let any_port = [2u8, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    kernel!(BIND, socket, any_port.as_slice(), 16usize)?;
+    own_address(socket)
+}
+
+pub fn tcp_loopback() -> Said {
+    let listener = socket(AF_INET, STREAM, 0)?;
+    let address = bind_loopback(listener)?;
+    kernel!(LISTEN, listener, 1usize)?;
+    let client = socket(AF_INET, STREAM, 0)?;
+    kernel!(CONNECT, client, address.as_slice(), 16usize)?;
+    kernel!(ACCEPT4, listener, 0usize, 0usize, 0usize)?;
+    done()
+}
+
+pub fn udp_loopback() -> Said {
+    let receiver = socket(AF_INET, DATAGRAM, 0)?;
+    let address = bind_loopback(receiver)?;
+    let sender = socket(AF_INET, DATAGRAM, 0)?;
+    kernel!(SENDTO, sender, b"x".as_slice(), 1usize, 0usize, address.as_slice(), 16usize)?;
+    ready(receiver, 1)?;
+    done()
+}
+
+fn unix_address(first: &[u8], name: &str) -> Vec<u8> {
+    let mut address = Vec::from((AF_UNIX as u16).to_ne_bytes());
+    address.extend_from_slice(first);
+    address.extend_from_slice(name.as_bytes());
+    address
+}
+
+fn unix_connect(address: &[u8]) -> Said {
+    let client = socket(AF_UNIX, STREAM, 0)?;
+    kernel!(CONNECT, client, address, address.len())?;
+    exchange(client, "unix")?;
+    done()
+}
+
+pub fn unix(path: &str) -> Said {
+    let mut address = unix_address(b"", path);
+    address.push(0);
+    unix_connect(&address)
+}
+
+pub fn unix_abstract(name: &str) -> Said {
+    unix_connect(&unix_address(b"\0", name))
+}
+
+/// Listens on an abstract name and on a path of its own, and connects to both.
+pub fn unix_own(path: &str) -> Said {
+    let mut named = unix_address(b"", path);
+    named.push(0);
+    for address in [named, unix_address(b"\0", path)] {
+        let listener = socket(AF_UNIX, STREAM, 0)?;
+        kernel!(BIND, listener, address.as_slice(), address.len())?;
+        kernel!(LISTEN, listener, 1usize)?;
+        let client = socket(AF_UNIX, STREAM, 0)?;
+        kernel!(CONNECT, client, address.as_slice(), address.len())?;
+        let served = kernel!(ACCEPT4, listener, 0usize, 0usize, CLOEXEC)? as i32;
+        write_all(served, b"x");
+    }
+    if let Ok(path) = alloc::ffi::CString::new(path) {
+        crate::call::unlink(&path);
+    }
+    done()
+}
+
+pub fn packet() -> Said {
+    close(socket(AF_PACKET, RAW, usize::from(3u16.to_be()))?);
+    done()
+}
+
+pub fn raw() -> Said {
+    close(socket(AF_INET, RAW, 1)?);
+    done()
+}
+
+/// Virtual machine sockets belong to no network namespace: a port of the host's is enough of a proof.
+pub fn vsock() -> Said {
+    let socket = socket(AF_VSOCK, STREAM, 0)?;
+    let mut address = [0u32; 4];
+    address[0] = AF_VSOCK as u32;
+    address[1] = u32::MAX;
+    address[2] = u32::MAX;
+    kernel!(BIND, socket, address.as_slice(), 16usize)?;
+    close(socket);
+    done()
+}
+
+/// Opens and binds a netlink socket of this family.
+pub fn netlink(protocol: usize) -> Said {
+    let socket = socket(AF_NETLINK, RAW, protocol)?;
+    let address = [AF_NETLINK as u32, 0, 0];
+    kernel!(BIND, socket, address.as_slice(), 12usize)?;
+    close(socket);
+    if protocol > 64 { Err(Denied::Word("nonsense")) } else { done() }
+}

@@ -1,0 +1,164 @@
+//! Tries on other processes, and programs that are hard to end.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{Errno, Result};
+
+use crate::call::{O_NONBLOCK, O_RDONLY, O_RDWR, close, now, open, own_pid, pause, write_all};
+use crate::forking::{child, copy, reap};
+use crate::kernel;
+use crate::said::{Denied, Said, done};
+
+/// The processes that /proc shows.
+pub fn visible() -> Result<Vec<i32>> {
+    let folder = open(c"/proc", O_RDONLY | O_NONBLOCK)?;
+    let mut found = Vec::new();
+    let mut buffer = [0u8; 8192];
+    loop {
+        let length = kernel!(GETDENTS64, folder, buffer.as_mut_slice(), buffer.len())?;
+        if length == 0 {
+            break;
+        }
+        let mut offset = 0;
+        while offset < length {
+            let size = usize::from(u16::from_ne_bytes([buffer[offset + 16], buffer[offset + 17]]));
+            let name = buffer[offset + 19..offset + size].split(|byte| *byte == 0).next().unwrap_or(&[]);
+            if let Some(pid) = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()) {
+                found.push(pid);
+            }
+            offset += size;
+        }
+    }
+    close(folder);
+    Ok(found)
+}
+
+/// Whether another process has the text in its command line.
+pub fn find(text: &str) -> Said {
+    let own = own_pid() as i32;
+    for pid in visible()?.into_iter().filter(|pid| *pid != own) {
+        let Ok(path) = CString::new(format!("/proc/{pid}/cmdline")) else { continue };
+        if let Ok(line) = crate::files::content(&path)
+            && line.windows(text.len()).any(|window| window == text.as_bytes())
+        {
+            return done();
+        }
+    }
+    Err(Denied::Word("absent"))
+}
+
+/// Sends SIGTERM to one process.
+pub fn signal(pid: usize) -> Said {
+    if pid < 2 {
+        return Err(Denied::Word("nonsense"));
+    }
+    kernel!(KILL, pid, 15usize)?;
+    done()
+}
+
+pub fn signal_child() -> Said {
+    let pid = child(|| pause(5000))?;
+    kernel!(KILL, pid, 15usize)?;
+    reap(pid)?;
+    done()
+}
+
+/// The process that started this one: where it cannot be seen, the first of the sandbox.
+fn parent() -> usize {
+    match kernel!(GETPPID) {
+        Ok(0) | Err(_) => 1,
+        Ok(pid) => pid,
+    }
+}
+
+/// Attaches to the parent; the end of this program detaches again.
+pub fn trace_parent() -> Said {
+    const PTRACE_SEIZE: usize = 0x4206;
+    kernel!(PTRACE, PTRACE_SEIZE, parent(), 0usize, 0usize)?;
+    done()
+}
+
+/// Opens the parent's memory for writing.
+pub fn parent_memory() -> Said {
+    memory_of(parent())
+}
+
+pub fn own_memory() -> Said {
+    memory_of(own_pid())
+}
+
+fn memory_of(pid: usize) -> Said {
+    let path = CString::new(format!("/proc/{pid}/mem")).map_err(|_| Errno::EINVAL)?;
+    close(open(&path, O_RDWR)?);
+    done()
+}
+
+/// Sleeps; the arguments are there to be found.
+pub fn sleep(milliseconds: usize) -> Said {
+    pause(milliseconds);
+    done()
+}
+
+/// Prints a line, then refuses every signal that can be refused, and ends by itself after a while.
+pub fn stubborn(milliseconds: usize) -> Said {
+    write_all(1, b"before\n");
+    let all = [usize::MAX];
+    kernel!(RT_SIGPROCMASK, 0usize, all.as_slice(), 0usize, 8usize)?;
+    let end = now() + milliseconds;
+    while now() < end {
+        pause(10);
+    }
+    done()
+}
+
+/// Leaves a process behind that is no descendant any more, in a session of its own, and ends at once. With `hold` it keeps
+/// standard output and error open.
+pub fn orphan(milliseconds: usize, hold: bool) -> Said {
+    detach(|| linger(milliseconds, hold))?;
+    done()
+}
+
+/// Starts `count` processes in sessions of their own, two generations down, and waits as long as they do.
+pub fn tree(count: usize, milliseconds: usize) -> Said {
+    for _ in 0..count {
+        detach(|| linger(milliseconds, true))?;
+    }
+    write_all(1, b"started\n");
+    pause(milliseconds);
+    done()
+}
+
+fn linger(milliseconds: usize, hold: bool) {
+    if !hold {
+        for descriptor in 0..3 {
+            close(descriptor);
+        }
+    }
+    let end = now() + milliseconds;
+    while now() < end {
+        pause(50);
+    }
+}
+
+/// Runs `act` in a grandchild, in a session of its own.
+fn detach(act: impl FnOnce()) -> Result<()> {
+    let middle = child(|| {
+        // A process that is no leader of a group always can.
+        let _ = kernel!(SETSID);
+        if let Ok(0) = copy() {
+            act();
+        }
+    })?;
+    reap(middle)?;
+    Ok(())
+}
+
+/// Sends itself a signal.
+pub fn raise(signal: usize) -> Said {
+    let pid = own_pid();
+    kernel!(KILL, pid, signal)?;
+    pause(1000);
+    Err(Denied::Word("survived"))
+}

@@ -1,0 +1,143 @@
+//! Tries to take more than a limit.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use sandbox_freestanding::{Errno, Result};
+
+use crate::call::{O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, now, open, pause, unlink};
+use crate::forking::{child, reap};
+use crate::kernel;
+use crate::said::{Denied, Said, done};
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+const SIGKILL: usize = 9;
+
+/// Maps so much memory and touches every page of it.
+fn take(mib: usize) -> Result<()> {
+    for _ in 0..mib {
+        // Private, anonymous, readable and writable.
+        let start = kernel!(MMAP, 0usize, MIB, 3usize, 0x22usize, -1, 0usize)?;
+        for page in (0..MIB).step_by(PAGE) {
+            // SAFETY: the mapping is ours, writable, and as long as this.
+            unsafe { ((start + page) as *mut u8).write_volatile(1) };
+        }
+    }
+    Ok(())
+}
+
+pub fn memory(mib: usize) -> Said {
+    take(mib)?;
+    done()
+}
+
+/// The same in several processes at once, each of which takes less than the limit.
+pub fn memory_of_children(count: usize, mib: usize) -> Said {
+    let mut ends = [0i32; 2];
+    kernel!(PIPE2, ends.as_mut_slice(), 0o2000000usize)?;
+    let mut children = Vec::new();
+    for _ in 0..count {
+        children.push(child(|| {
+            let answer: &[u8] = if take(mib).is_ok() { b"y" } else { b"n" };
+            crate::call::write_all(ends[1], answer);
+            pause(10_000);
+        })?);
+    }
+    close(ends[1]);
+    let mut answers = Vec::new();
+    let mut one = [0u8; 1];
+    // A child that was killed closes its end; the pipe is at its end when all have answered or died.
+    while answers.len() < count && kernel!(READ, ends[0], one.as_mut_slice(), 1usize)? == 1 {
+        answers.push(one[0]);
+    }
+    for pid in &children {
+        // Our own children: they are there until we reap them.
+        let _ = kernel!(KILL, *pid, SIGKILL);
+    }
+    for pid in &children {
+        reap(*pid)?;
+    }
+    match (answers.len() == count, answers.contains(&b'n')) {
+        (true, false) => done(),
+        (true, true) => Err(Errno::ENOMEM.into()),
+        (false, _) => Err(Denied::Word("children_killed")),
+    }
+}
+
+fn fill_file(path: &CStr, bytes: usize) -> Result<()> {
+    let file = open(path, O_WRONLY | O_CREAT | O_TRUNC)?;
+    let piece = vec![b'x'; 65536];
+    let mut left = bytes;
+    let result = loop {
+        if left == 0 {
+            break Ok(());
+        }
+        match kernel!(WRITE, file, piece.as_slice(), left.min(piece.len())) {
+            Ok(0) => break Err(Errno::ENOSPC),
+            Ok(count) => left -= count,
+            Err(error) => break Err(error),
+        }
+    };
+    close(file);
+    result
+}
+
+/// Writes a file of so many MiB and removes it.
+pub fn fill(path: &CStr, mib: usize) -> Said {
+    let result = fill_file(path, mib * MIB);
+    unlink(path);
+    result?;
+    done()
+}
+
+/// Writes so many MiB into files of 1 MiB each, and removes them.
+pub fn fill_many(path: &CStr, mib: usize) -> Said {
+    let name = |index: usize| {
+        CString::new(format!("{}-{index}", path.to_str().unwrap_or(""))).map_err(|_| Errno::EINVAL)
+    };
+    let mut result = Ok(());
+    for index in 0..mib {
+        result = name(index).and_then(|name| fill_file(&name, MIB));
+        if result.is_err() {
+            break;
+        }
+    }
+    for index in 0..mib {
+        unlink(&name(index)?);
+    }
+    result?;
+    done()
+}
+
+/// Holds so many descriptors open at the same time.
+pub fn open_many(count: usize) -> Said {
+    let first = open(c"/", O_RDONLY)?;
+    for _ in 1..count {
+        kernel!(DUP, first)?;
+    }
+    done()
+}
+
+/// Keeps `count` processes busy; success if they got more than `percent` of one processor.
+pub fn spin(count: usize, milliseconds: usize, percent: usize) -> Said {
+    let start = now();
+    let mut children = Vec::new();
+    for _ in 0..count {
+        children.push(child(|| while now() < start + milliseconds {})?);
+    }
+    for pid in children {
+        reap(pid)?;
+    }
+    // User and system time come first, as seconds and microseconds.
+    let mut usage = [0usize; 18];
+    kernel!(GETRUSAGE, -1, usage.as_mut_slice())?;
+    let busy = (usage[0] + usage[2]) * 1000 + (usage[1] + usage[3]) / 1000;
+    let got = busy * 100 / (now() - start).max(1);
+    crate::call::write_all(2, format!("percent={got}\n").as_bytes());
+    if got > percent { Ok(got.to_string()) } else { Err(Denied::Word("throttled")) }
+}

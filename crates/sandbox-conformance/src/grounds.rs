@@ -1,0 +1,136 @@
+//! The part of the host on which probes play: folders that become roots, folders that stay outside, and the probe program.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sandbox_core::CapabilityPolicy;
+
+use crate::probe::{Setting, Trouble};
+use crate::program;
+
+/// Where the folders are made: on disk, on no path that a sandbox has a file system of its own at, and never part of the
+/// platform's roots.
+const PARENT: &str = "/var/tmp";
+
+/// The grounds of one run. Dropping them removes everything.
+#[derive(Debug)]
+pub struct Grounds {
+    folder: PathBuf,
+    nonce: String,
+    secret: String,
+    /// Open across `exec` for as long as the run lasts, so that a sandbox could inherit it.
+    inheritable: OwnedFd,
+}
+
+/// The variable that holds a secret of the host, which no sandbox may see.
+pub const SECRET_VARIABLE: &str = "SANDBOX_CONFORMANCE_SECRET";
+
+impl Grounds {
+    /// Makes the folders and the program, and leaves a descriptor inheritable.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn prepare() -> Result<Self, Trouble> {
+        let nonce = random_name();
+        let folder = Path::new(PARENT).join(format!("sandbox-conformance-{}-{nonce}", std::process::id()));
+        make_folder(&folder)?;
+        let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
+        let canary = folder.join("descriptor");
+        fs::write(&canary, &nonce)?;
+        // `dup` leaves close-on-exec off: this is the descriptor that a careless backend lets in.
+        let inheritable = rustix::io::dup(fs::File::open(&canary)?)?;
+        let grounds = Self { folder, nonce, secret, inheritable };
+        for folder in [grounds.read_root(), grounds.write_root(), grounds.outside()] {
+            make_folder(&folder)?;
+        }
+        program::install(&grounds.program())?;
+        Ok(grounds)
+    }
+
+    /// A folder of the host that settings of [`Grounds::rooted`] can read.
+    #[must_use]
+    pub fn read_root(&self) -> PathBuf {
+        self.folder.join("read")
+    }
+
+    /// A folder of the host that settings of [`Grounds::rooted`] can read and write.
+    #[must_use]
+    pub fn write_root(&self) -> PathBuf {
+        self.folder.join("write")
+    }
+
+    /// A folder of the host that no setting grants.
+    #[must_use]
+    pub fn outside(&self) -> PathBuf {
+        self.folder.join("outside")
+    }
+
+    /// The probe program on the host.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        self.folder.join("probe")
+    }
+
+    /// The suite's folder inside of every sandbox.
+    #[must_use]
+    pub fn inside(&self) -> String {
+        format!("/tmp/conformance-{}", self.nonce)
+    }
+
+    /// A word that no other run knows.
+    #[must_use]
+    pub fn nonce(&self) -> &str {
+        &self.nonce
+    }
+
+    /// The value of [`SECRET_VARIABLE`] in this process; empty where it is not set.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// The number of the descriptor that children of this process inherit.
+    #[must_use]
+    pub fn inheritable(&self) -> i32 {
+        std::os::fd::AsRawFd::as_raw_fd(&self.inheritable)
+    }
+
+    /// A setting that grants the read root and the write root and nothing else of the host.
+    #[must_use]
+    pub fn rooted(&self) -> Setting {
+        Setting::with(|policy: &mut CapabilityPolicy| {
+            policy.filesystem_read_roots = Some(vec![self.read_root()]);
+            policy.filesystem_write_roots = Some(vec![self.write_root()]);
+        })
+    }
+}
+
+impl Drop for Grounds {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("cannot remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// Sixteen hexadecimal digits that no other process guesses by accident.
+#[must_use]
+pub fn random_name() -> String {
+    // A fresh `RandomState` is seeded by the operating system.
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// Makes a folder that every user may enter, whatever the umask says: what keeps a sandbox out must be the sandbox.
+///
+/// # Errors
+///
+/// When the host's disk refuses.
+pub fn make_folder(folder: &Path) -> Result<(), Trouble> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Listeners of the host that answer and count who reached them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr as UnixAddress;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::task::JoinHandle;
+
+use crate::probe::Trouble;
+use crate::program::Call;
+
+/// What the probe program's messages start with, so that a stranger who knocks at the same port does not count.
+const GREETINGS: [&[u8]; 2] = [b"probe-", b"unix"];
+
+/// A listener of the host; dropping it closes it.
+#[derive(Debug)]
+pub struct Listener {
+    addresses: Vec<SocketAddr>,
+    hits: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Listener {
+    /// TCP on every IPv4 address of the host.
+    ///
+    /// # Errors
+    ///
+    /// When the host refuses.
+    pub async fn tcp4() -> Result<Self, Trouble> {
+        Self::tcp(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 1).into()).await
+    }
+
+    /// TCP on every IPv6 address of the host.
+    ///
+    /// # Errors
+    ///
+    /// When the host refuses, for example because it has no IPv6.
+    pub async fn tcp6() -> Result<Self, Trouble> {
+        let example = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        Self::tcp(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into(), example.into()).await
+    }
+
+    async fn tcp(every: IpAddr, loopback: IpAddr, remote: IpAddr) -> Result<Self, Trouble> {
+        let listener = TcpListener::bind((every, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let hits = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&hits);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&counter)));
+            }
+        });
+        Ok(Self { addresses: addresses(loopback, remote, port), hits, task })
+    }
+
+    /// UDP on every IPv4 address of the host.
+    ///
+    /// # Errors
+    ///
+    /// When the host refuses.
+    pub async fn udp4() -> Result<Self, Trouble> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+        let port = socket.local_addr()?.port();
+        let hits = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&hits);
+        let task = tokio::spawn(async move {
+            let mut message = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut message).await {
+                if greets(&message[..length]) {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    // Whoever sent it may be gone.
+                    let _ = socket.send_to(b"here", from).await;
+                }
+            }
+        });
+        let remote = Ipv4Addr::new(192, 0, 2, 1).into();
+        Ok(Self { addresses: addresses(Ipv4Addr::LOCALHOST.into(), remote, port), hits, task })
+    }
+
+    /// A unix socket at a path, open to every user.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn unix(path: &Path) -> Result<Self, Trouble> {
+        use std::os::unix::fs::PermissionsExt;
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+        Ok(Self::of_unix(listener))
+    }
+
+    /// A unix socket with an abstract name.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken.
+    pub fn unix_abstract(name: &str) -> Result<Self, Trouble> {
+        let address = UnixAddress::from_abstract_name(name)?;
+        let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self::of_unix(UnixListener::from_std(listener)?))
+    }
+
+    fn of_unix(listener: UnixListener) -> Self {
+        let hits = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&hits);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&counter)));
+            }
+        });
+        Self { addresses: Vec::new(), hits, task }
+    }
+
+    /// How many messages of the probe program arrived.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::SeqCst)
+    }
+
+    /// The subcommand that tries every address of this listener.
+    #[must_use]
+    pub fn call(&self, subcommand: &str, token: &str) -> Call {
+        self.addresses.iter().fold(Call::new([subcommand, token]), |call, address| call.and(spelled(address)))
+    }
+}
+
+fn greets(message: &[u8]) -> bool {
+    GREETINGS.iter().any(|greeting| message.starts_with(greeting))
+}
+
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, hits: Arc<AtomicU64>) {
+    let mut message = [0; 512];
+    if let Ok(length) = stream.read(&mut message).await
+        && greets(&message[..length])
+    {
+        hits.fetch_add(1, Ordering::SeqCst);
+        // Whoever sent it may be gone.
+        let _ = stream.write_all(b"here").await;
+    }
+}
+
+/// The loopback address, and the one that the host has towards others, where it has one.
+fn addresses(loopback: IpAddr, remote: IpAddr, port: u16) -> Vec<SocketAddr> {
+    let unspecified: IpAddr =
+        if loopback.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a datagram socket sends nothing: it only chooses the route.
+    let towards_others = std::net::UdpSocket::bind((unspecified, 0))
+        .and_then(|socket| socket.connect((remote, 9)).and_then(|()| socket.local_addr()))
+        .map(|address| address.ip());
+    let mut addresses = vec![SocketAddr::new(loopback, port)];
+    if let Ok(own) = towards_others
+        && own != loopback
+        && !own.is_unspecified()
+    {
+        addresses.push(SocketAddr::new(own, port));
+    }
+    addresses
+}
+
+fn spelled(address: &SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) => format!("{ip}/{}", address.port()),
+        IpAddr::V6(ip) => format!("{:032x}/{}", ip.to_bits(), address.port()),
+    }
+}

@@ -1,0 +1,257 @@
+//! The sandboxes of a run: one for each setting, made when a probe first needs it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use sandbox_core::spi::Source;
+use sandbox_core::{
+    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, ExecResult, SandboxHandle,
+    SandboxSpec, Unmet, unique_name,
+};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::grounds::Grounds;
+use crate::probe::Setting;
+use crate::program::{Call, PROGRAM, Run};
+use crate::target::Target;
+
+/// The longest that building a sandbox may take.
+const BUILD_LIMIT: Duration = Duration::from_secs(60);
+
+/// The sandboxes of a run.
+#[derive(Debug)]
+pub struct Pool {
+    target: Target,
+    image: Option<String>,
+    grounds: Arc<Grounds>,
+    shared: std::sync::Mutex<Vec<Arc<Place>>>,
+}
+
+/// A setting and, once a probe needed it, its sandbox. One probe uses it at a time.
+#[derive(Debug)]
+pub struct Place {
+    setting: Setting,
+    sandbox: Mutex<Option<Result<Sandbox, Declined>>>,
+}
+
+/// A sandbox with the probe program in it.
+#[derive(Debug)]
+pub struct Sandbox {
+    handle: SandboxHandle,
+    program: String,
+    waived: Vec<Unmet>,
+}
+
+/// Why there is no sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Declined {
+    /// The backend refuses with a typed error, whatever is waived.
+    Refused(String),
+    /// The backend cannot run on this host.
+    Unavailable(String),
+    /// Building it failed.
+    Failed(String),
+}
+
+impl Pool {
+    /// No sandboxes yet.
+    #[must_use]
+    pub fn new(target: Target, image: Option<String>, grounds: Arc<Grounds>) -> Self {
+        Self { target, image, grounds, shared: std::sync::Mutex::default() }
+    }
+
+    /// The place of a setting: the one that others use too, unless the setting wants its own.
+    #[must_use]
+    pub fn place(&self, setting: Setting) -> Arc<Place> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = shared.iter().find(|place| place.setting == setting && !setting.fresh) {
+            return Arc::clone(place);
+        }
+        let place = Arc::new(Place { setting, sandbox: Mutex::new(None) });
+        shared.push(Arc::clone(&place));
+        place
+    }
+
+    /// The sandbox of a place, for as long as the guard lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`].
+    pub async fn enter<'a>(&self, place: &'a Place) -> Result<Guard<'a>, Declined> {
+        let mut guard = place.sandbox.lock().await;
+        if guard.is_none() {
+            *guard = Some(self.build(&place.setting).await);
+        }
+        match &*guard {
+            Some(Err(declined)) => Err(declined.clone()),
+            _ => Ok(Guard(guard)),
+        }
+    }
+
+    /// Ends every sandbox that was made.
+    ///
+    /// # Errors
+    ///
+    /// The first that could not be ended; the others are ended all the same.
+    pub async fn close(&self) -> Result<(), Error> {
+        let places = std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for place in places {
+            result = result.and(place.end().await);
+        }
+        result
+    }
+
+    async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
+        match tokio::time::timeout(BUILD_LIMIT, self.create(setting)).await {
+            Ok(built) => built,
+            Err(_) => Err(Declined::Failed(format!("no sandbox after {BUILD_LIMIT:?}"))),
+        }
+    }
+
+    async fn create(&self, setting: &Setting) -> Result<Sandbox, Declined> {
+        let (handle, waived) = match self.attempt(setting.policy.clone(), setting).await {
+            Err(error) if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() => {
+                // What is declared unenforced is measured all the same.
+                let policy = waive(setting.policy.clone(), error.unmet());
+                (self.attempt(policy, setting).await.map_err(declined)?, error.unmet().to_vec())
+            }
+            created => (created.map_err(declined)?, Vec::new()),
+        };
+        let program = format!("{}/probe", self.grounds.inside());
+        let content: Source = Box::new(PROGRAM);
+        handle.put(&program, 0o755, content).await.map_err(declined)?;
+        Ok(Sandbox { handle, program, waived })
+    }
+
+    async fn attempt(&self, policy: CapabilityPolicy, setting: &Setting) -> Result<SandboxHandle, Error> {
+        let mut spec = SandboxSpec::new(unique_name("conformance"));
+        spec.env = setting.env.clone();
+        spec.image = self.image.clone();
+        self.target.client(policy)?.create(&spec).await
+    }
+}
+
+fn waive(mut policy: CapabilityPolicy, unmet: &[Unmet]) -> CapabilityPolicy {
+    for Unmet { demand, enforcement } in unmet {
+        // The policy's own check says that these two cannot go unenforced.
+        let never = matches!(demand.capability, Capability::StdoutMaxBytes | Capability::StderrMaxBytes);
+        let list = match enforcement {
+            Enforcement::Partial { .. } => &mut policy.allow_partial,
+            _ if never => continue,
+            _ => &mut policy.allow_unenforced,
+        };
+        list.push(demand.capability);
+    }
+    policy
+}
+
+fn declined(error: Error) -> Declined {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::NotEnforceable
+        | ErrorKind::PolicyExceeded
+        | ErrorKind::Unsupported
+        | ErrorKind::InvalidSpec
+        | ErrorKind::InvalidPolicy => Declined::Refused(text),
+        ErrorKind::SandboxUnavailable | ErrorKind::ImageNotFound | ErrorKind::UnknownBackend => {
+            Declined::Unavailable(text)
+        }
+        _ => Declined::Failed(text),
+    }
+}
+
+impl Place {
+    /// Ends the sandbox, so that the next probe gets a new one.
+    ///
+    /// # Errors
+    ///
+    /// What the backend finds.
+    pub async fn end(&self) -> Result<(), Error> {
+        match self.sandbox.lock().await.take() {
+            Some(Ok(sandbox)) => sandbox.handle.kill().await,
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+
+    /// Whether the setting wants a sandbox of its own.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.setting.fresh
+    }
+}
+
+/// A sandbox in use.
+#[derive(Debug)]
+pub struct Guard<'a>(MutexGuard<'a, Option<Result<Sandbox, Declined>>>);
+
+impl std::ops::Deref for Guard<'_> {
+    type Target = Sandbox;
+
+    fn deref(&self) -> &Sandbox {
+        match &*self.0 {
+            Some(Ok(sandbox)) => sandbox,
+            _ => unreachable!("a guard is only made over a sandbox, and nobody else can change it"),
+        }
+    }
+}
+
+impl Sandbox {
+    /// The handle.
+    #[must_use]
+    pub fn handle(&self) -> &SandboxHandle {
+        &self.handle
+    }
+
+    /// The probe program's path inside.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// The demands that had to be waived before the backend made it.
+    #[must_use]
+    pub fn waived(&self) -> &[Unmet] {
+        &self.waived
+    }
+
+    /// What the backend declares of a capability in this sandbox.
+    #[must_use]
+    pub fn declared(&self, capability: Capability) -> Option<Enforcement> {
+        self.handle.enforcement().get(capability).cloned()
+    }
+
+    /// Runs the probe program.
+    ///
+    /// # Errors
+    ///
+    /// When the sandbox failed.
+    pub async fn run(&self, call: &Call) -> Result<Run, Error> {
+        self.execute(call).await.map(Run::from)
+    }
+
+    /// Runs the probe program, with everything that the sandbox tells about it.
+    ///
+    /// # Errors
+    ///
+    /// When the sandbox failed.
+    pub async fn execute(&self, call: &Call) -> Result<ExecResult, Error> {
+        let mut request = ExecRequest::new(self.program.clone()).args(call.arguments.clone());
+        request.timeout = call.timeout;
+        let stdin = call.stdin.clone().map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
+        self.handle.exec_with(&request, stdin, None).await
+    }
+}
+
+impl From<ExecResult> for Run {
+    fn from(result: ExecResult) -> Self {
+        Self {
+            outcome: result.outcome,
+            stdout_total: result.stdout.total,
+            stderr_total: result.stderr.total,
+            stdout: result.stdout.bytes,
+            stderr: result.stderr.bytes,
+            duration: result.duration,
+        }
+    }
+}

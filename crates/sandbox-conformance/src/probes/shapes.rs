@@ -1,0 +1,67 @@
+//! Shapes that many probes share.
+
+use std::time::Duration;
+
+use crate::evidence::{Attempt, Step};
+use crate::grounds::Grounds;
+use crate::probe::{Setting, Trouble};
+use crate::program::Call;
+use crate::stage::Stage;
+
+/// Every default.
+#[must_use]
+pub fn plain(_: &Grounds) -> Setting {
+    Setting::default()
+}
+
+/// The read root and the write root.
+#[must_use]
+pub fn rooted(grounds: &Grounds) -> Setting {
+    grounds.rooted()
+}
+
+/// The same call on the host and as the attack; `control` is what the policy permits. Nothing of the host can change by it.
+pub async fn same_call(stage: &mut Stage, control: Call, call: Call) -> Result<(), Trouble> {
+    stage.host_control(&call).await?;
+    stage.allow_control(&control).await;
+    stage.attack(&call).await;
+    stage.nothing_to_watch("the call leaves no trace on the host");
+    Ok(())
+}
+
+/// As [`same_call`], where the sandbox's code need only run at all.
+pub async fn kernel_call(stage: &mut Stage, call: Call) -> Result<(), Trouble> {
+    same_call(stage, Call::new(["alive"]), call).await
+}
+
+/// A limit: `within` fits, `beyond` does not, and on the host it does.
+pub async fn limit(stage: &mut Stage, within: Call, beyond: Call) -> Result<(), Trouble> {
+    stage.host_control(&beyond).await?;
+    stage.allow_control(&within).await;
+    stage.attack(&beyond).await;
+    stage.nothing_to_watch("the limit is the sandbox's own");
+    Ok(())
+}
+
+/// What a step shows when a behaviour is tested: `deviation` says what was wrong, `None` that all was as documented.
+#[must_use]
+pub fn behavior(action: &str, deviation: Result<Option<String>, Attempt>) -> Step {
+    let attempt = match deviation {
+        Ok(None) => Attempt::blocked(["held"]),
+        Ok(Some(value)) => Attempt::Succeeded { value },
+        Err(attempt) => attempt,
+    };
+    Step::new(action, attempt)
+}
+
+/// What a control shows: `failure` says what was wrong.
+#[must_use]
+pub fn control(action: &str, failure: Option<String>) -> Step {
+    Step::new(action, match failure {
+        None => Attempt::succeeded(),
+        Some(detail) => Attempt::unclear(detail),
+    })
+}
+
+/// How long what an attack leaves behind may be seen before it counts as a survivor.
+pub const GONE: Duration = Duration::from_millis(500);

@@ -1,0 +1,307 @@
+//! Where one probe plays: its folders, its sandboxes, and the record of what it saw.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sandbox_core::ExecResult;
+use sandbox_core::matrix::Subject;
+
+use crate::canary::Canary;
+use crate::evidence::{Attempt, Evidence, Oracle, Step};
+use crate::grounds::{Grounds, make_folder, random_name};
+use crate::host;
+use crate::pool::{Declined, Guard, Place, Pool};
+use crate::probe::{Probe, Trouble};
+use crate::program::{Call, Run};
+
+/// How much of an output a step keeps as evidence.
+const KEPT: usize = 2048;
+
+/// The stage of one probe on one tier.
+#[derive(Debug)]
+pub struct Stage {
+    subject: Subject,
+    slug: String,
+    token: String,
+    grounds: Arc<Grounds>,
+    pool: Arc<Pool>,
+    attacked: Arc<Place>,
+    permitting: Arc<Place>,
+    evidence: Evidence,
+}
+
+impl Stage {
+    /// The stage of `probe`.
+    #[must_use]
+    pub fn new(probe: &Probe, grounds: Arc<Grounds>, pool: Arc<Pool>) -> Self {
+        let attacked = pool.place((probe.setting)(&grounds));
+        let permitting = match probe.permitting {
+            Some(setting) => pool.place(setting(&grounds)),
+            None => Arc::clone(&attacked),
+        };
+        Self {
+            subject: probe.subject,
+            slug: probe.id.replace("::", "-"),
+            token: format!("probe-{}", random_name()),
+            grounds,
+            pool,
+            attacked,
+            permitting,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// The host's part of the stage.
+    #[must_use]
+    pub fn grounds(&self) -> &Grounds {
+        &self.grounds
+    }
+
+    /// A word that only this run of this probe knows, to recognise its processes and messages by.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A folder of this probe that no setting grants.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn outside(&self) -> Result<PathBuf, Trouble> {
+        self.own_folder(self.grounds.outside())
+    }
+
+    /// A folder of this probe below the read root.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn read_folder(&self) -> Result<PathBuf, Trouble> {
+        self.own_folder(self.grounds.read_root())
+    }
+
+    /// A path inside of the sandbox that only this probe uses, in a folder that every sandbox lets its code write.
+    #[must_use]
+    pub fn inside(&self, name: &str) -> String {
+        format!("/tmp/{}-{name}", self.token)
+    }
+
+    fn own_folder(&self, parent: PathBuf) -> Result<PathBuf, Trouble> {
+        let folder = parent.join(&self.slug);
+        make_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// A canary that no setting grants.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn canary(&self, mode: u32) -> Result<Canary, Trouble> {
+        Canary::plant(&self.outside()?.join("canary"), mode)
+    }
+
+    /// A: tries on the host.
+    ///
+    /// # Errors
+    ///
+    /// When the program cannot be run there.
+    pub async fn host_control(&mut self, call: &Call) -> Result<Attempt, Trouble> {
+        let run = host::run(&self.grounds.program(), call).await?;
+        let attempt = run.attempt(call.expected.as_deref());
+        self.host_control_was(recorded(call, attempt.clone(), &run));
+        Ok(attempt)
+    }
+
+    /// B: tries what the policy permits, inside of the sandbox.
+    pub async fn allow_control(&mut self, call: &Call) -> Attempt {
+        let step = self.try_in(Role::Permitting, call).await;
+        let attempt = step.attempt.clone();
+        self.allow_control_was(step);
+        attempt
+    }
+
+    /// C: attacks.
+    pub async fn attack(&mut self, call: &Call) -> Attempt {
+        let step = self.try_in(Role::Attacked, call).await;
+        let attempt = step.attempt.clone();
+        self.attack_was(step);
+        attempt
+    }
+
+    /// A, tried in another way.
+    pub fn host_control_was(&mut self, step: Step) {
+        self.evidence.host_control = Some(step);
+    }
+
+    /// B, tried in another way.
+    pub fn allow_control_was(&mut self, step: Step) {
+        self.evidence.allow_control = Some(step);
+    }
+
+    /// C, tried in another way.
+    pub fn attack_was(&mut self, step: Step) {
+        self.evidence.attack = Some(step);
+    }
+
+    /// O: what the host looks like afterwards. Several may be watched.
+    pub fn oracle(&mut self, oracle: Oracle) {
+        self.evidence.oracles.push(oracle);
+    }
+
+    /// O: watched, and found untouched or not.
+    pub fn watched(&mut self, what: impl Into<String>, clean: bool) {
+        let watched = what.into();
+        self.oracle(if clean { Oracle::Clean { watched } } else { Oracle::Dirty { watched } });
+    }
+
+    /// O: there is nothing to watch, and why.
+    pub fn nothing_to_watch(&mut self, reason: impl Into<String>) {
+        self.oracle(Oracle::Nothing { reason: reason.into() });
+    }
+
+    /// Runs the probe program in the sandbox that is attacked, with everything that the sandbox tells about it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no sandbox or it failed.
+    pub async fn execute(&mut self, call: &Call) -> Result<ExecResult, Attempt> {
+        let pool = Arc::clone(&self.pool);
+        let place = Arc::clone(&self.attacked);
+        let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
+        match sandbox.execute(call).await {
+            Ok(result) => Ok(result),
+            Err(error) => {
+                let attempt = Attempt::unclear(error.to_string());
+                drop(sandbox);
+                self.replace(&place).await;
+                Err(attempt)
+            }
+        }
+    }
+
+    /// Does something with the sandbox that is attacked, under a lock.
+    ///
+    /// # Errors
+    ///
+    /// When there is no sandbox.
+    pub async fn with_sandbox<T>(
+        &mut self,
+        act: impl AsyncFnOnce(&crate::pool::Sandbox) -> T,
+    ) -> Result<T, Attempt> {
+        let pool = Arc::clone(&self.pool);
+        let place = Arc::clone(&self.attacked);
+        let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
+        Ok(act(&sandbox).await)
+    }
+
+    /// Ends the sandbox that is attacked, as its user would.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be ended.
+    pub async fn end_sandbox(&self) -> Result<(), Trouble> {
+        Ok(self.attacked.end().await?)
+    }
+
+    /// The setting's own sandboxes are ended; what was seen is handed over.
+    pub async fn leave(mut self, trouble: Option<Trouble>) -> Evidence {
+        for place in [&self.attacked, &self.permitting] {
+            if place.is_fresh()
+                && let Err(error) = place.end().await
+            {
+                self.evidence.trouble.get_or_insert(format!("end sandbox: {error}"));
+            }
+        }
+        if let Some(trouble) = trouble {
+            self.evidence.trouble.get_or_insert(trouble.to_string());
+        }
+        self.evidence
+    }
+
+    async fn enter<'a>(&mut self, pool: &Pool, place: &'a Place, role: Role) -> Result<Guard<'a>, Attempt> {
+        match pool.enter(place).await {
+            Ok(sandbox) => {
+                if role == Role::Attacked {
+                    self.evidence.waived = sandbox.waived().to_vec();
+                    self.evidence.declared = self.subject.capability().and_then(|c| sandbox.declared(c));
+                }
+                Ok(sandbox)
+            }
+            Err(declined) => Err(self.declined(&declined)),
+        }
+    }
+
+    fn declined(&mut self, declined: &Declined) -> Attempt {
+        match declined {
+            Declined::Refused(why) => {
+                self.evidence.refused.get_or_insert(why.clone());
+                Attempt::unclear("refused")
+            }
+            Declined::Unavailable(why) => {
+                self.evidence.not_run.get_or_insert(why.clone());
+                Attempt::unclear("unavailable")
+            }
+            Declined::Failed(why) => Attempt::unclear(format!("no sandbox: {why}")),
+        }
+    }
+
+    async fn try_in(&mut self, role: Role, call: &Call) -> Step {
+        let pool = Arc::clone(&self.pool);
+        let place = match role {
+            Role::Attacked => Arc::clone(&self.attacked),
+            Role::Permitting => Arc::clone(&self.permitting),
+        };
+        let start = Instant::now();
+        let mut step = match self.enter(&pool, &place, role).await {
+            Err(attempt) => Step::new(call.text(), attempt),
+            Ok(sandbox) => match sandbox.run(call).await {
+                Ok(run) => recorded(call, run.attempt(call.expected.as_deref()), &run),
+                Err(error) => {
+                    drop(sandbox);
+                    self.replace(&place).await;
+                    Step::new(call.text(), Attempt::unclear(error.to_string()))
+                }
+            },
+        };
+        step.milliseconds = milliseconds(start);
+        step
+    }
+
+    /// Ends a sandbox that failed, so that the next probe does not suffer from it.
+    async fn replace(&mut self, place: &Place) {
+        if let Err(error) = place.end().await {
+            self.evidence.trouble.get_or_insert(format!("end the sandbox that failed: {error}"));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Attacked,
+    Permitting,
+}
+
+/// The step that ran the probe program.
+#[must_use]
+pub fn recorded(call: &Call, attempt: Attempt, run: &Run) -> Step {
+    Step {
+        action: call.text(),
+        attempt,
+        outcome: Some(run.outcome.to_string()),
+        stdout: tail(&run.stdout),
+        stderr: tail(&run.stderr),
+        milliseconds: u64::try_from(run.duration.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn tail(bytes: &[u8]) -> String {
+    let start = bytes.len().saturating_sub(KEPT);
+    String::from_utf8_lossy(&bytes[start..]).into_owned()
+}
+
+fn milliseconds(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

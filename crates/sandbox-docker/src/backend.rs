@@ -1,0 +1,382 @@
+//! The backend: from a plan to a sandbox whose agent answers.
+
+use async_trait::async_trait;
+use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::spi::{Backend, Finding, Instance};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::seccomp::Arch;
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
+use tokio::sync::Mutex;
+
+use crate::config::DockerConfig;
+use crate::doctor;
+use crate::engine::{Engine, EngineFacts};
+use crate::error::{Operation, engine_error};
+use crate::image;
+use crate::isolator::DockerIsolator;
+use crate::lower::{self, Parts, Storage};
+use crate::removal::Guard;
+use crate::report;
+use crate::stream::AttachStream;
+use crate::volume::{self, AGENT, AgentVolume, Content};
+
+/// The tier that applies the policy.
+pub(crate) const TIER: &str = "docker";
+
+/// The tier that applies none.
+pub(crate) const UNSAFE_TIER: &str = "docker_unsafe";
+
+/// As whom code runs, unless the specification says otherwise or a workspace belongs to somebody.
+const USER: (u32, u32) = (1000, 1000);
+
+/// Sandboxes as containers of a Docker engine.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
+/// use sandbox_docker::{DockerBackend, DockerConfig};
+///
+/// # async fn example() -> sandbox_core::Result<()> {
+/// let backend = DockerBackend::new(DockerConfig::default().default_image("alpine:3.22"));
+/// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+/// let sandbox = client.create(&SandboxSpec::new("example")).await?;
+/// println!("{}", sandbox.shell("id -u").await?.stdout_text());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct DockerBackend {
+    config: DockerConfig,
+    applies_policy: bool,
+    volume: AgentVolume,
+    /// The engine once it was found. One that vanished is looked for again.
+    engine: Mutex<Option<Engine>>,
+}
+
+impl DockerBackend {
+    /// The tier `docker`. Connects to nothing yet.
+    #[must_use]
+    pub fn new(config: DockerConfig) -> Self {
+        let volume = match &config.agent {
+            Some(program) => AgentVolume::new(program.clone()),
+            None => AgentVolume::ours().clone(),
+        };
+        Self { config, applies_policy: true, volume, engine: Mutex::new(None) }
+    }
+
+    /// The tier `docker_unsafe`: containers as the engine makes them by default. Connects to nothing yet.
+    #[must_use]
+    pub fn without_policy(config: DockerConfig) -> Self {
+        Self {
+            applies_policy: false,
+            ..Self::new(config)
+        }
+    }
+
+    fn tier(&self) -> &'static str {
+        if self.applies_policy {
+            TIER
+        } else {
+            UNSAFE_TIER
+        }
+    }
+
+    async fn engine(&self) -> Result<Engine> {
+        let mut found = self.engine.lock().await;
+        if let Some(engine) = &*found {
+            return Ok(engine.clone());
+        }
+        let engine = Engine::find(self.tier(), &self.config).await?;
+        self.usable(&engine.facts)?;
+        Ok(found.insert(engine).clone())
+    }
+
+    /// Refuses an engine that no sandbox of ours can run on.
+    fn usable(&self, facts: &EngineFacts) -> Result<()> {
+        let refused = |reason: String, fix| Err(Error::unavailable(self.tier(), reason, fix));
+        let native = Arch::native();
+        if self.config.agent.is_none() && native != Arch::from_name(&facts.architecture) {
+            let theirs = &facts.architecture;
+            let reason =
+                format!("the engine's architecture is {theirs:?}, the built-in agent's another");
+            return refused(
+                reason,
+                "configure an agent that was built for the engine's architecture",
+            );
+        }
+        if self.volume.is_empty() {
+            let reason = "this build has no agent (it was compiled for documentation only)".into();
+            return refused(
+                reason,
+                "build with a C linker for Linux on x86_64 or aarch64",
+            );
+        }
+        if !facts.runtime_known {
+            let reason = format!("the engine has no runtime {:?}", facts.runtime);
+            return refused(reason, "choose one of those that `docker info` names");
+        }
+        Ok(())
+    }
+
+    /// An engine that does not answer any more may be another one by the next time.
+    async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::SandboxUnavailable
+        {
+            *self.engine.lock().await = None;
+        }
+        result
+    }
+
+    fn draft(&self, plan: &Plan, facts: &EngineFacts) -> Result<Draft> {
+        let tier = self.tier();
+        let kernel = kernel(tier, facts)?;
+        let mode = mode(plan);
+        if !self.applies_policy {
+            let umask = 0o022;
+            let confinement = Confinement {
+                umask,
+                ..Confinement::default()
+            };
+            let report = EnforcementReport::nothing("docker_unsafe applies no policy");
+            return Ok(Draft {
+                confinement,
+                report,
+                storage: None,
+                mode,
+            });
+        }
+        let exports = confinement::export_folders(&plan.export_paths);
+        let exports = exports
+            .iter()
+            .filter_map(|folder| folder.to_str())
+            .map(ToOwned::to_owned);
+        let storage = Storage::new(plan, &exports.collect::<Vec<_>>());
+        let report = report::report(plan, facts, &kernel, mode, &storage);
+        let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
+        let confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        Ok(Draft {
+            confinement,
+            report,
+            storage: Some(storage),
+            mode,
+        })
+    }
+
+    async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
+        let tier = self.tier();
+        let draft = self.draft(plan, &engine.facts)?;
+        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let image = image::find(tier, &engine, reference).await?;
+        let volume = &self.volume;
+        let parts = Parts {
+            tier,
+            facts: &engine.facts,
+            image: &image,
+            volume: &volume.name,
+            runtime: self.config.runtime.as_deref(),
+        };
+        let body = match &draft.storage {
+            Some(storage) => lower::confined(plan, &parts, storage, draft.mode)?,
+            None => lower::unconfined(plan, &parts)?,
+        };
+        let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        if let Some(storage) = &draft.storage {
+            // What is mounted exists, and the rest of the root is read-only.
+            sandbox
+                .settings
+                .make_dirs
+                .retain(|folder| storage.covers(folder));
+        } else {
+            sandbox.settings.make_dirs.push(WORK_FOLDER.into());
+        }
+
+        if !volume.is_verified(&engine) {
+            volume.create(tier, &engine).await?;
+        }
+        let guard = create(tier, &engine, lower::container_name(plan), body).await?;
+        provide_agent(tier, &engine, volume, reference, guard.container()).await?;
+        let stream = attach(tier, &engine, guard.container()).await?;
+        start(tier, &engine, volume, reference, guard.container()).await?;
+        let words = stream.last_words();
+        let isolator =
+            DockerIsolator::new(tier, engine.clone(), guard.keep(), words, plan.lifetime);
+        isolator.look_up().await;
+        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+    }
+}
+
+/// What is decided of a sandbox before the engine is asked for anything.
+struct Draft {
+    confinement: Confinement,
+    report: EnforcementReport,
+    /// `None` where no policy applies.
+    storage: Option<Storage>,
+    mode: Mode,
+}
+
+/// As whom code runs: a root user of the container is the agent's own.
+fn mode(plan: &Plan) -> Mode {
+    match plan.user.or_else(|| workspace_owner(plan)).unwrap_or(USER) {
+        (0, _) => Mode::Shared,
+        (uid, gid) => Mode::Split { uid, gid },
+    }
+}
+
+/// Who may write to the workspace anyway; root's is left to root.
+fn workspace_owner(plan: &Plan) -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+
+    let workspace = plan
+        .workspace
+        .as_ref()
+        .filter(|workspace| !workspace.read_only)?;
+    let folder = std::fs::metadata(&workspace.path).ok()?;
+    if folder.uid() == 0 {
+        tracing::warn!(
+            workspace = %workspace.path.display(),
+            "the workspace belongs to root, and the code runs as user {}: it may be unable to write there",
+            USER.0
+        );
+        return None;
+    }
+    Some((folder.uid(), folder.gid()))
+}
+
+/// What the engine's kernel can do for the confinement of executions.
+pub(crate) fn kernel(tier: &str, facts: &EngineFacts) -> Result<Kernel> {
+    let arch = Arch::from_name(&facts.architecture).ok_or_else(|| {
+        let reason = format!(
+            "the engine's architecture {:?} is not supported",
+            facts.architecture
+        );
+        Error::unavailable(tier, reason, "use an engine on x86_64 or aarch64")
+    })?;
+    Ok(Kernel {
+        arch,
+        // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
+        landlock_abi: 0,
+        seccomp: facts.seccomp,
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+    })
+}
+
+/// Creates the container in a task of its own: when this future is dropped in the middle, the task still learns the id, and
+/// its guard removes what was made.
+async fn create(
+    tier: &'static str,
+    engine: &Engine,
+    name: String,
+    body: bollard::models::ContainerCreateBody,
+) -> Result<Guard> {
+    let engine = engine.clone();
+    let creation = tokio::spawn(async move {
+        let options = CreateContainerOptions {
+            name: Some(name),
+            ..Default::default()
+        };
+        match engine.client.create_container(Some(options), body).await {
+            Ok(created) => {
+                for warning in &created.warnings {
+                    tracing::warn!(tier, warning, "the engine warns");
+                }
+                Ok(Guard::new(tier, &engine.endpoint, created.id))
+            }
+            Err(error) => Err(engine_error(tier, Operation::Create, error)),
+        }
+    });
+    creation.await.unwrap_or_else(|stopped| {
+        let context = format!("the task that asks the engine was stopped: {stopped}");
+        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
+    })
+}
+
+/// Compares the agent that the container would start with ours, the first time in a process, and fills its volume where it
+/// must be.
+async fn provide_agent(
+    tier: &'static str,
+    engine: &Engine,
+    volume: &AgentVolume,
+    image: &str,
+    container: &str,
+) -> Result<()> {
+    if volume.is_verified(engine) {
+        return Ok(());
+    }
+    if volume.inspect(tier, &engine.client, container).await? != Content::Agent {
+        volume::fill(tier, engine, volume, image).await?;
+    }
+    volume.set_verified(engine);
+    Ok(())
+}
+
+async fn attach(tier: &str, engine: &Engine, container: &str) -> Result<AttachStream> {
+    let options = AttachContainerOptions {
+        stream: true,
+        stdin: true,
+        stdout: true,
+        stderr: true,
+        ..AttachContainerOptions::default()
+    };
+    let attached = engine
+        .client
+        .attach_container(container, Some(options))
+        .await;
+    let attached = attached.map_err(|error| engine_error(tier, Operation::Attach, error))?;
+    Ok(AttachStream::new(attached.output, attached.input))
+}
+
+async fn start(
+    tier: &'static str,
+    engine: &Engine,
+    volume: &AgentVolume,
+    image: &str,
+    container: &str,
+) -> Result<()> {
+    let failed = |error| engine_error(tier, Operation::Start, error);
+    let Err(error) = engine.client.start_container(container, None).await else {
+        return Ok(());
+    };
+    let error = failed(error);
+    // Somebody removed the volume since this process has verified it, and the engine made an empty one.
+    if error.kind() == ErrorKind::SetupFailed && error.context().contains(AGENT) {
+        volume.forget(engine);
+        provide_agent(tier, engine, volume, image, container).await?;
+        return engine
+            .client
+            .start_container(container, None)
+            .await
+            .map_err(failed);
+    }
+    Err(error)
+}
+
+#[async_trait]
+impl Backend for DockerBackend {
+    fn name(&self) -> &str {
+        self.tier()
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        Ok(self.draft(plan, &engine.facts)?.report)
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let engine = self.engine().await?;
+        let built = self.build(plan, engine).await;
+        Ok(Box::new(self.noticing(built).await?))
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        match self.engine().await {
+            Ok(engine) => doctor::findings(self.tier(), &engine, &self.config).await,
+            Err(error) => vec![doctor::missing(&error)],
+        }
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(doctor::profile(self.tier(), &self.engine().await?.facts))
+    }
+}

@@ -1,0 +1,58 @@
+//! What holds by the confinement of executions, for the report of a backend.
+
+use sandbox_core::Enforcement;
+
+use super::{Kernel, Mode};
+
+const NO_FILTER: &str = "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)";
+
+/// What is enforced of [`sandbox_core::Capability::Privileges`], where the place gives code no capability: in
+/// [`Mode::Split`] the agent sees to that, in [`Mode::Shared`] the backend has to.
+#[must_use]
+pub fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
+    let capabilities = match mode {
+        Mode::Split { .. } => "no_new_privs, own user, empty capability bounding set",
+        Mode::Shared => "no_new_privs, no capabilities",
+    };
+    if kernel.seccomp {
+        Enforcement::enforced(format!("{capabilities}, seccomp"))
+    } else {
+        let gap = format!(
+            "{NO_FILTER}: every system call that needs no capability is open, user namespaces too"
+        );
+        Enforcement::partial(capabilities, gap)
+    }
+}
+
+/// What is enforced of [`sandbox_core::Capability::SubprocessExecution`] when a plan denies it.
+#[must_use]
+pub fn subprocess_execution(kernel: &Kernel) -> Enforcement {
+    match (kernel.seccomp, kernel.seccomp_notify) {
+        (true, true) => Enforcement::enforced("seccomp, seccomp notification on execve"),
+        (true, false) => Enforcement::partial(
+            "seccomp",
+            "a program can replace itself by another one, again and again: to let through only the first execve takes seccomp \
+             notification (Linux 5.5)",
+        ),
+        (false, _) => Enforcement::unenforced(NO_FILTER),
+    }
+}
+
+/// How code can disturb the agent, which takes from what the agent reports and enforces of each execution (its end, its
+/// time, its output): the gap of those capabilities. `None` where code runs as a user of its own.
+///
+/// The isolation itself does not hang on the agent.
+#[must_use]
+pub fn disturbance(kernel: &Kernel, mode: Mode) -> Option<String> {
+    let Mode::Shared = mode else { return None };
+    let missing = match (kernel.seccomp, kernel.landlock_abi) {
+        (true, 6..) => "it can use up what the kernel counts by user",
+        (true, _) => {
+            "it can signal its supervisor and the code of other executions (only Landlock ABI 6 would confine signals)"
+        }
+        (false, _) => {
+            "it can signal the agent and lower its limits and priority (no seccomp filters)"
+        }
+    };
+    Some(format!("code runs as the agent's user: {missing}"))
+}

@@ -1,0 +1,38 @@
+//! The system call filter of an execution.
+//!
+//! A deny list over an allowing default: a sandbox runs any language's programs, and what remains allowed is what a kernel
+//! grants every unprivileged user. The filter takes away what such a user has no business with or what has been the way out
+//! of other sandboxes. Two errors are used by default:
+//!
+//! - `EPERM`, which a hardened kernel gives for the same call, so that programs report a lack of permission.
+//! - `ENOSYS` where programs have a way to do without and take it when the kernel lacks the call: `clone3` (C libraries then
+//!   use `clone`, whose flags a filter can see), io_uring (runtimes then use epoll or threads; kernels before 5.1 and
+//!   configurations without it answer the same), `memfd_secret`, `pidfd_send_signal`, System V objects.
+
+mod agent;
+mod processes;
+mod sockets;
+mod surface;
+mod sysv;
+
+use sandbox_core::Plan;
+
+use super::{Isolation, Kernel, Mode, Profile};
+use crate::seccomp::{Filter, Rule};
+
+/// The filter of every execution of a plan.
+#[must_use]
+pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Filter {
+    // Earlier rules win. The lists name different calls, but for two: `clone` without threads is refused before its flags are
+    // looked at, and `pidfd_open` and its kin stand in one list only.
+    let mut rules: Vec<Rule> = surface::rules();
+    rules.extend(processes::rules(plan.subprocess));
+    rules.extend(sockets::rules(&plan.network, profile.isolation));
+    if profile.isolation == Isolation::Host {
+        rules.extend(sysv::rules());
+    }
+    if mode == Mode::Shared {
+        rules.extend(agent::rules(profile.agent));
+    }
+    Filter::new(kernel.arch, rules)
+}

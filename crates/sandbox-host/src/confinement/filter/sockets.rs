@@ -1,0 +1,67 @@
+//! Address families. An empty network namespace keeps a sandbox off the network; it does not cover sockets of virtual
+//! machines, of the kernel's own services, nor the code behind every family that the kernel loads on demand.
+
+use sandbox_core::policy::NetworkPolicy;
+
+use super::Isolation;
+use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
+
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+
+/// Addresses and routes, which programs list to find their interfaces.
+const NETLINK_ROUTE: u64 = 0;
+
+/// Whatever fits the type, ICMP, TCP, UDP, ICMPv6, raw. Others load modules on demand (SCTP, DCCP, L2TP, multipath TCP).
+const PROTOCOLS: [u64; 6] = [0, 1, 6, 17, 58, 255];
+
+/// The bits of a socket's type beside its flags.
+const TYPE: u64 = 0xf;
+const SOCK_STREAM: u64 = 1;
+const SOCK_SEQPACKET: u64 = 5;
+
+/// The families of a sandbox:
+///
+/// - In namespaces of its own: unix, IPv4, IPv6 and netlink's routes, whatever the network policy is; without a network it is
+///   connecting that fails, as programs expect.
+/// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; no unix sockets, which would reach
+///   the host's services by path; pairs of connected unix sockets.
+pub(super) fn rules(network: &NetworkPolicy, isolation: Isolation) -> Vec<Rule> {
+    let family = Condition::int(Argument::First);
+    let no_family = |syscall| Rule::refuse(syscall, Errno::EAFNOSUPPORT);
+    let mut rules = match (isolation, network) {
+        (Isolation::Namespaces | Isolation::Container, _) => vec![
+            unknown_protocol(AF_INET, &PROTOCOLS),
+            unknown_protocol(AF_INET6, &PROTOCOLS),
+            unknown_protocol(AF_NETLINK, &[NETLINK_ROUTE]),
+            no_family(Syscall::SOCKET)
+                .when(family.none_of([AF_UNIX, AF_INET, AF_INET6, AF_NETLINK])),
+        ],
+        (Isolation::Host, NetworkPolicy::Full) => vec![
+            unknown_protocol(AF_INET, &PROTOCOLS),
+            unknown_protocol(AF_INET6, &PROTOCOLS),
+            no_family(Syscall::SOCKET).when(family.none_of([AF_INET, AF_INET6])),
+        ],
+        (Isolation::Host, _) => vec![no_family(Syscall::SOCKET)],
+    };
+    rules.push(no_family(Syscall::SOCKETPAIR).when(family.differs_from(AF_UNIX)));
+    if isolation == Isolation::Host {
+        rules.push(connected_pairs());
+    }
+    rules
+}
+
+fn unknown_protocol(family: u64, known: &[u64]) -> Rule {
+    Rule::refuse(Syscall::SOCKET, Errno::EPROTONOSUPPORT)
+        .when(Condition::int(Argument::First).equals(family))
+        .when(Condition::int(Argument::Third).none_of(known.iter().copied()))
+}
+
+/// A datagram socket of a pair can still be pointed at any socket's path, like the host's log's; streams and packet sequences
+/// stay with their peer.
+fn connected_pairs() -> Rule {
+    Rule::refuse(Syscall::SOCKETPAIR, Errno::ESOCKTNOSUPPORT)
+        .when(Condition::masked(Argument::Second, TYPE).none_of([SOCK_STREAM, SOCK_SEQPACKET]))
+}

@@ -1,0 +1,46 @@
+//! Resource limits of every process of an execution.
+
+use sandbox_agent::protocol::Limit;
+use sandbox_core::Plan;
+
+use super::Profile;
+
+// The numbers are the same on every architecture of `seccomp::Arch`.
+const RLIMIT_FSIZE: u32 = 1;
+const RLIMIT_DATA: u32 = 2;
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NPROC: u32 = 6;
+const RLIMIT_NOFILE: u32 = 7;
+const RLIMIT_MEMLOCK: u32 = 8;
+const RLIMIT_MSGQUEUE: u32 = 12;
+const RLIMIT_NICE: u32 = 13;
+const RLIMIT_RTPRIO: u32 = 14;
+
+/// The kernel's own default before 5.16: enough for a cryptography library's keys.
+const LOCKED_MEMORY: u64 = 64 << 10;
+/// The kernel's own default (`MQ_BYTES_MAX`), so that a host that raised it does not pass that on.
+const MESSAGE_QUEUES: u64 = 819_200;
+
+/// The limits of every process of an execution, by number.
+///
+/// - Descriptors as the plan says; no core files; no raised priority, no real-time scheduling; little locked memory.
+/// - `RLIMIT_FSIZE`, `RLIMIT_NPROC` and `RLIMIT_DATA` only where the profile asks: they count each file, each user and each
+///   process, so that they are second to a sized file system and to a control group. A file limit kills with `SIGXFSZ` where
+///   a full disk is an error that programs know.
+#[must_use]
+pub fn limits(plan: &Plan, profile: &Profile) -> Vec<Limit> {
+    let asked = |condition: bool, resource, value| condition.then_some(Limit { resource, value });
+    let always = |resource, value| Some(Limit { resource, value });
+    let limits = [
+        asked(profile.disk_by_rlimit, RLIMIT_FSIZE, plan.disk.as_u64()),
+        asked(profile.memory_by_rlimit, RLIMIT_DATA, plan.memory.as_u64()),
+        always(RLIMIT_CORE, 0),
+        asked(profile.pids_by_rlimit, RLIMIT_NPROC, u64::from(plan.pids)),
+        always(RLIMIT_NOFILE, u64::from(plan.open_files)),
+        always(RLIMIT_MEMLOCK, LOCKED_MEMORY),
+        always(RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
+        always(RLIMIT_NICE, 0),
+        always(RLIMIT_RTPRIO, 0),
+    ];
+    limits.into_iter().flatten().collect()
+}

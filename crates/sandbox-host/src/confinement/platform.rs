@@ -1,0 +1,88 @@
+//! The platform's programs and libraries: what can be read where a policy names no read roots.
+
+/// Folders of programs and libraries. Never homes, `/var`, `/run` or `/srv`. Missing ones are passed over; those that are
+/// links (`/bin` on most systems) lead into `/usr`.
+pub const PLATFORM_READ_ROOTS: &[&str] = &[
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+];
+
+/// What programs and libraries need of `/etc`. Missing ones are passed over.
+///
+/// Left out on purpose: `passwd`, `group`, `hosts`, `hostname` and `resolv.conf`, which the sandbox has of its own;
+/// `machine-id` and everything else that tells one host from another; private keys and whatever often holds credentials
+/// (`ssl/private`, `gitconfig`, `npmrc`, `pip.conf`, `maven`, `netrc`, `environment`).
+pub const PLATFORM_ETC: &[&str] = &[
+    // The dynamic linker, alternatives, the system's name.
+    "/etc/alternatives",
+    "/etc/debian_version",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/lsb-release",
+    "/etc/os-release",
+    "/etc/redhat-release",
+    "/etc/system-release",
+    // Names of services, protocols and types; how names are looked up.
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/magic",
+    "/etc/magic.mime",
+    "/etc/mime.types",
+    "/etc/networks",
+    "/etc/nsswitch.conf",
+    "/etc/protocols",
+    "/etc/rpc",
+    "/etc/services",
+    // Time, language, terminals, shells.
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/default/locale",
+    "/etc/inputrc",
+    "/etc/locale.alias",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/profile",
+    "/etc/profile.d",
+    "/etc/shells",
+    "/etc/terminfo",
+    "/etc/timezone",
+    // Certificates of authorities, cryptography defaults.
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/gnutls",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    // Languages and large libraries.
+    "/etc/ImageMagick-6",
+    "/etc/ImageMagick-7",
+    "/etc/OpenCL",
+    "/etc/R",
+    "/etc/dotnet",
+    "/etc/fonts",
+    "/etc/java",
+    "/etc/java-8-openjdk",
+    "/etc/java-11-openjdk",
+    "/etc/java-17-openjdk",
+    "/etc/java-21-openjdk",
+    "/etc/java-25-openjdk",
+    "/etc/julia",
+    "/etc/matplotlibrc",
+    "/etc/mono",
+    "/etc/perl",
+    "/etc/php",
+    "/etc/python3",
+    "/etc/python3.9",
+    "/etc/python3.10",
+    "/etc/python3.11",
+    "/etc/python3.12",
+    "/etc/python3.13",
+    "/etc/python3.14",
+    "/etc/sgml",
+    "/etc/texmf",
+    "/etc/xml",
+];

@@ -1,0 +1,286 @@
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{CapabilityPolicy, Plan, SandboxSpec, Workspace};
+
+use super::*;
+use crate::seccomp::Arch;
+
+const SPLIT: Mode = Mode::Split {
+    uid: 1000,
+    gid: 1000,
+};
+const ISOLATIONS: [Isolation; 3] = [Isolation::Namespaces, Isolation::Container, Isolation::Host];
+
+fn kernel(arch: Arch) -> Kernel {
+    Kernel {
+        arch,
+        landlock_abi: 7,
+        seccomp: true,
+        seccomp_notify: true,
+    }
+}
+
+fn plan(policy: &CapabilityPolicy) -> Plan {
+    let mut spec = SandboxSpec::new("any");
+    spec.workspace = Some(Workspace::read_write("/home/user/project"));
+    Plan::resolve(&spec, policy).expect("a plan within its policy")
+}
+
+fn profile(plan: &Plan, isolation: Isolation) -> Profile {
+    Profile::new(isolation, Paths::of(plan, isolation))
+}
+
+/// A confinement for a person: the program as its size, which the text of its rules explains.
+fn text(confinement: &Confinement) -> String {
+    let mut text = String::new();
+    let Confinement {
+        identity,
+        limits,
+        landlock,
+        seccomp,
+        exec_once,
+        umask,
+    } = confinement;
+    let mut line =
+        |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a string takes it");
+    line(format_args!("identity {identity:?}"));
+    line(format_args!("umask {umask:03o}, exec_once {exec_once}"));
+    line(format_args!("seccomp: {} instructions", seccomp.len() / 8));
+    for limit in limits {
+        line(format_args!("limit {} = {}", limit.resource, limit.value));
+    }
+    match landlock {
+        None => line(format_args!("no landlock")),
+        Some(rules) => {
+            let (fs, net, scoped) = (rules.handled_fs, rules.handled_net, rules.scoped);
+            line(format_args!(
+                "landlock handles {fs:#x}, network {net:#x}, scoped {scoped:#x}"
+            ));
+            for rule in &rules.paths {
+                line(format_args!(
+                    "  {:#06x} {}",
+                    rule.access,
+                    rule.path.escape_ascii()
+                ));
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn rules_of_each_profile() {
+    let open = plan(&CapabilityPolicy::new());
+    let mut policy = CapabilityPolicy::new();
+    policy.subprocess_execution = Some(false);
+    let single = plan(&policy);
+    for arch in Arch::ALL {
+        let kernel = kernel(arch);
+        for (name, plan, mode, isolation) in [
+            ("namespaces", &open, SPLIT, Isolation::Namespaces),
+            (
+                "container_shared",
+                &open,
+                Mode::Shared,
+                Isolation::Container,
+            ),
+            ("host_shared", &open, Mode::Shared, Isolation::Host),
+            ("single_process", &single, SPLIT, Isolation::Namespaces),
+        ] {
+            let filter = filter(plan, &kernel, mode, &profile(plan, isolation));
+            insta::assert_snapshot!(format!("rules_{name}_{arch}"), filter);
+        }
+    }
+}
+
+#[test]
+fn confinement_of_a_default_plan() {
+    let plan = plan(&CapabilityPolicy::new());
+    let profile = profile(&plan, Isolation::Namespaces);
+    insta::assert_snapshot!(text(&confinement(
+        &plan,
+        &kernel(Arch::X86_64),
+        SPLIT,
+        &profile
+    )));
+}
+
+#[test]
+fn confinement_in_shared_mode() {
+    let plan = plan(&CapabilityPolicy::new());
+    let profile = profile(&plan, Isolation::Container);
+    insta::assert_snapshot!(text(&confinement(
+        &plan,
+        &kernel(Arch::Aarch64),
+        Mode::Shared,
+        &profile
+    )));
+}
+
+#[test]
+fn confinement_without_subprocesses() {
+    let mut policy = CapabilityPolicy::new();
+    policy.subprocess_execution = Some(false);
+    policy.filesystem_read_roots = Some(vec![PathBuf::from("/usr"), PathBuf::from("/data")]);
+    policy.artifact_export_paths = vec!["/output/*.csv".into()];
+    let plan = plan(&policy);
+    let profile = profile(&plan, Isolation::Namespaces);
+    insta::assert_snapshot!(text(&confinement(
+        &plan,
+        &kernel(Arch::X86_64),
+        SPLIT,
+        &profile
+    )));
+}
+
+#[test]
+fn confinement_in_the_hosts_namespaces() {
+    let plan = plan(&CapabilityPolicy::new());
+    let mut profile = profile(&plan, Isolation::Host);
+    profile.agent = 4321;
+    profile.memory_by_rlimit = true;
+    profile.pids_by_rlimit = true;
+    profile.disk_by_rlimit = true;
+    insta::assert_snapshot!(text(&confinement(
+        &plan,
+        &kernel(Arch::X86_64),
+        Mode::Shared,
+        &profile
+    )));
+}
+
+#[test]
+fn every_combination_compiles_to_the_same_bytes_twice() {
+    let networks = [NetworkPolicy::None, NetworkPolicy::Full];
+    for arch in Arch::ALL {
+        for isolation in ISOLATIONS {
+            for mode in [SPLIT, Mode::Shared] {
+                for (network, subprocess) in networks.iter().zip([true, false]) {
+                    let mut policy = CapabilityPolicy::new();
+                    policy.network = Some(network.clone());
+                    policy.subprocess_execution = Some(subprocess);
+                    let plan = plan(&policy);
+                    let mut profile = profile(&plan, isolation);
+                    for agent in [1, 4321, u32::MAX] {
+                        profile.agent = agent;
+                        let first = confinement(&plan, &kernel(arch), mode, &profile);
+                        assert!(!first.seccomp.is_empty() && first.seccomp.len() < 8 * 1000);
+                        assert_eq!(first.exec_once, !subprocess);
+                        assert_eq!(first, confinement(&plan, &kernel(arch), mode, &profile));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_mechanisms_gets_none_and_the_report_says_so() {
+    let plan = plan(&CapabilityPolicy::new());
+    let bare = Kernel {
+        landlock_abi: 0,
+        seccomp: false,
+        seccomp_notify: false,
+        ..kernel(Arch::X86_64)
+    };
+    let confinement = confinement(&plan, &bare, SPLIT, &profile(&plan, Isolation::Namespaces));
+    assert!(confinement.seccomp.is_empty() && confinement.landlock.is_none());
+    assert_eq!(privileges(&bare, SPLIT).status(), "partial");
+    assert_eq!(subprocess_execution(&bare).status(), "unenforced");
+}
+
+#[test]
+fn what_is_enforced() {
+    let mut text = String::new();
+    for (seccomp, seccomp_notify) in [(true, true), (true, false), (false, false)] {
+        for landlock_abi in [6, 5] {
+            let kernel = Kernel {
+                landlock_abi,
+                seccomp,
+                seccomp_notify,
+                ..kernel(Arch::X86_64)
+            };
+            writeln!(
+                text,
+                "seccomp {seccomp}, notify {seccomp_notify}, landlock {landlock_abi}"
+            )
+            .expect("a string takes it");
+            for (name, mode) in [("split", SPLIT), ("shared", Mode::Shared)] {
+                let disturbance = disturbance(&kernel, mode).unwrap_or_else(|| "none".into());
+                writeln!(text, "  {name}: privileges {}", privileges(&kernel, mode)).expect("fits");
+                writeln!(text, "  {name}: disturbance {disturbance}").expect("fits");
+            }
+            writeln!(text, "  subprocesses {}", subprocess_execution(&kernel)).expect("fits");
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn landlock_asks_only_for_what_the_abi_has() {
+    let expected = [
+        (0, 0, 0, 0),
+        (1, 0x1fff, 0, 0),
+        (2, 0x3fff, 0, 0),
+        (3, 0x7fff, 0, 0),
+        (4, 0x7fff, 3, 0),
+        (5, 0xffff, 3, 0),
+        (6, 0xffff, 3, 3),
+        (7, 0xffff, 3, 3),
+        (99, 0xffff, 3, 3),
+    ];
+    for (abi, fs, net, scopes) in expected {
+        assert_eq!((handled_fs(abi), handled_net(abi)), (fs, net), "ABI {abi}");
+        assert_eq!(scoped(abi, Isolation::Host), scopes, "ABI {abi}");
+    }
+    let plan = plan(&CapabilityPolicy::new());
+    for isolation in ISOLATIONS {
+        for landlock_abi in 1..8 {
+            let kernel = Kernel {
+                landlock_abi,
+                ..kernel(Arch::X86_64)
+            };
+            let rules = landlock(&plan, &kernel, &profile(&plan, isolation)).expect("Landlock");
+            // The kernel refuses rules of no right, and of rights that are not handled.
+            assert!(
+                rules
+                    .paths
+                    .iter()
+                    .all(|rule| rule.access != 0 && rule.access & !rules.handled_fs == 0)
+            );
+        }
+    }
+}
+
+#[test]
+fn folders_of_exported_files() {
+    let folders = |patterns: &[&str]| {
+        let patterns = patterns
+            .iter()
+            .map(|pattern| (*pattern).to_owned())
+            .collect::<Vec<_>>();
+        let folders = export_folders(&patterns);
+        folders
+            .iter()
+            .map(|folder| folder.display().to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        folders(&["/output/*.json", "/output/report.csv"]),
+        ["/output"]
+    );
+    assert_eq!(folders(&["/output"]), ["/output"]);
+    assert_eq!(
+        folders(&["/output/**/*.png", "/output/plots/[ab].svg"]),
+        ["/output"]
+    );
+    assert_eq!(
+        folders(&["/b/c/?", "/a/x", "/ab/{x,y}"]),
+        ["/a", "/ab", "/b/c"]
+    );
+    assert_eq!(folders(&["/*.csv", "/"]), Vec::<String>::new());
+    assert_eq!(folders(&["//output//result.txt"]), ["/output"]);
+}

@@ -1,0 +1,270 @@
+//! The client against the real agent, without any isolation around it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::{
+    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan,
+    Result, SandboxSpec, SkipReason,
+};
+use sandbox_host::{AgentInstance, Isolator, Sandbox};
+use tokio::process::{Child, Command};
+
+struct Process(Mutex<Child>);
+
+#[async_trait]
+impl Isolator for Process {
+    fn tier(&self) -> &str {
+        "test"
+    }
+    async fn destroy(&self) -> Result<()> {
+        self.destroy_soon();
+        Ok(())
+    }
+    fn destroy_soon(&self) {
+        // A second kill of the same child is harmless.
+        let _ = self.0.lock().unwrap().start_kill();
+    }
+    async fn oom_kills(&self) -> Option<u64> {
+        None
+    }
+    async fn post_mortem(&self) -> Option<String> {
+        None
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+#[async_trait]
+impl OutputSink for Kept {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        match stream {
+            OutputStream::Stdout => self.stdout.extend_from_slice(bytes),
+            OutputStream::Stderr => self.stderr.extend_from_slice(bytes),
+        }
+        Flow::Continue
+    }
+}
+
+fn program() -> PathBuf {
+    static PROGRAM: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let path = tempfile::tempdir().unwrap().keep().join("sandbox-agent");
+        std::fs::write(&path, sandbox_agent::program()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    });
+    program.clone()
+}
+
+async fn instance() -> AgentInstance {
+    let mut child = Command::new(program())
+        .args(["serve", "--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let stream = tokio::io::join(child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    let plan = Plan::resolve(&SandboxSpec::new("agent").workdir("/"), &CapabilityPolicy::new()).unwrap();
+    let sandbox = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
+    AgentInstance::connect(stream, sandbox, Box::new(Process(Mutex::new(child)))).await.unwrap()
+}
+
+fn shell(script: &str) -> ExecRequest {
+    ExecRequest::shell(script).timeout(Duration::from_secs(20))
+}
+
+async fn run(instance: &AgentInstance, request: &ExecRequest, stdin: Option<Source>) -> (ExecEnd, Kept) {
+    let mut kept = Kept::default();
+    let end = instance.exec(request, stdin, &mut kept).await.unwrap();
+    (end, kept)
+}
+
+fn source(bytes: Vec<u8>) -> Source {
+    Box::new(std::io::Cursor::new(bytes))
+}
+
+#[tokio::test]
+async fn programs_run_and_end() {
+    let instance = instance().await;
+    let (end, kept) = run(&instance, &shell("echo out; echo err >&2; exit 7"), None).await;
+    assert_eq!(end.outcome, Outcome::Exited { code: 7 });
+    assert_eq!((kept.stdout.as_slice(), kept.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    let (end, _) = run(&instance, &shell("kill -11 $$"), None).await;
+    assert_eq!(end.outcome, Outcome::Signaled { signal: 11 });
+    let (end, _) = run(&instance, &shell("kill -9 $$"), None).await;
+    assert_eq!(end.outcome, Outcome::Signaled { signal: 9 });
+}
+
+#[tokio::test]
+async fn what_cannot_start_is_a_typed_error() {
+    let instance = instance().await;
+    for (request, kind) in [
+        (ExecRequest::new("no-such-program"), ErrorKind::ProgramNotFound),
+        (ExecRequest::new("/etc/passwd"), ErrorKind::NotExecutable),
+        (ExecRequest::new("true").workdir("/no/such/folder"), ErrorKind::BadWorkdir),
+    ] {
+        let error = instance.exec(&request, None, &mut Kept::default()).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn large_streams_arrive_whole() {
+    let instance = instance().await;
+    let bytes = (0..8_000_000u32).map(|i| (i % 251) as u8).collect::<Vec<_>>();
+    let (end, kept) = run(&instance, &shell("cat"), Some(source(bytes.clone()))).await;
+    assert!(end.outcome.ok(), "{end:?}");
+    assert!(kept.stdout == bytes);
+}
+
+#[tokio::test]
+async fn a_timeout_keeps_the_output_and_ends_the_tree() {
+    let instance = instance().await;
+    let script = "trap '' TERM; echo first; setsid sh -c 'sleep 60' & while :; do :; done";
+    let request = ExecRequest::shell(script).timeout(Duration::from_millis(500));
+    let (end, kept) = run(&instance, &request, None).await;
+    assert_eq!(end.outcome, Outcome::TimedOut);
+    assert_eq!(kept.stdout, b"first\n");
+}
+
+#[tokio::test]
+async fn a_background_child_neither_stalls_nor_survives() {
+    let instance = instance().await;
+    let start = std::time::Instant::now();
+    let script = "(setsid sh -c 'sleep 61' &) ; echo done";
+    let (end, kept) = run(&instance, &shell(script), None).await;
+    assert!(end.outcome.ok());
+    assert_eq!(kept.stdout, b"done\n");
+    assert!(end.stragglers > 0, "{end:?}");
+    assert!(start.elapsed() < Duration::from_secs(10), "the end must not wait for the child");
+}
+
+#[tokio::test]
+async fn files_go_in_and_out() {
+    let instance = instance().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let content = (0..3_000_000u32).map(|i| (i % 241) as u8).collect::<Vec<_>>();
+    instance.put(&path("a/b/größe.bin"), 0o640, source(content.clone())).await.unwrap();
+    instance.put(&path("empty"), 0o600, source(Vec::new())).await.unwrap();
+    let mut kept = Kept::default();
+    instance.fetch(&path("a/b/größe.bin"), &mut kept).await.unwrap();
+    assert!(kept.stdout == content);
+    std::os::unix::fs::symlink("/etc/passwd", path("link")).unwrap();
+    for bad in ["link", "missing", "a"] {
+        let error = instance.fetch(&path(bad), &mut Kept::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Path, "{bad}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn exports_copy_files_and_say_what_they_skip() {
+    let instance = instance().await;
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().to_str().unwrap().to_owned();
+    let script = format!(
+        "cd {inside} && mkdir plots && printf 'a,b\\n' >data.csv && : >empty && printf x >plots/p.png \
+         && ln -s /etc/passwd link && mkfifo fifo && truncate -s 1T sparse"
+    );
+    let (end, kept) = run(&instance, &shell(&script), None).await;
+    assert!(end.outcome.ok(), "{}", String::from_utf8_lossy(&kept.stderr));
+    let out = tempfile::tempdir().unwrap();
+    let paths = [inside.clone(), format!("{inside}/*.csv"), "/no/such/file".to_owned()];
+    let export = instance.export(&paths, out.path(), ArtifactLimits::default()).await.unwrap();
+    let mut sizes = export
+        .artifacts
+        .iter()
+        .map(|a| (a.source.rsplit('/').next().unwrap().to_owned(), a.size_bytes))
+        .collect::<Vec<_>>();
+    sizes.sort();
+    assert_eq!(sizes, [("data.csv".into(), 4), ("empty".into(), 0), ("p.png".into(), 1)]);
+    let csv = export.artifacts.iter().find(|a| a.source.ends_with("data.csv")).unwrap();
+    assert_eq!(csv.content_type.as_deref(), Some("text/csv"));
+    assert_eq!(csv.blake3, blake3::hash(b"a,b\n").to_hex().to_string());
+    let reason = |name: &str| {
+        let skipped = export.skipped.iter().find(|s| s.source.ends_with(name));
+        skipped.unwrap_or_else(|| panic!("{name} must be skipped: {export:?}")).reason.clone()
+    };
+    assert_eq!(reason("link"), SkipReason::Symlink);
+    assert_eq!(reason("fifo"), SkipReason::SpecialFile);
+    assert_eq!(reason("sparse"), SkipReason::TooLarge { size_bytes: 1 << 40 });
+    assert_eq!(reason("/no/such/file"), SkipReason::Missing);
+}
+
+#[tokio::test]
+async fn the_log_keeps_what_was_written_and_survives_its_programs() {
+    let instance = instance().await;
+    run(&instance, &shell("echo one"), None).await;
+    run(&instance, &shell("echo two >&2"), None).await;
+    assert_eq!(instance.logs(None).await.unwrap(), b"one\ntwo\n");
+    assert_eq!(instance.logs(Some(4)).await.unwrap(), b"two\n");
+}
+
+#[tokio::test]
+async fn a_dropped_execution_is_killed_and_others_go_on() {
+    let instance = instance().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark").to_str().unwrap().to_owned();
+    let script = format!("sleep 1; echo late >{mark}");
+    let mut kept = Kept::default();
+    let request = shell(&script);
+    let dropped = instance.exec(&request, None, &mut kept);
+    assert!(tokio::time::timeout(Duration::from_millis(300), dropped).await.is_err());
+    let (end, kept) = run(&instance, &shell("echo still; sleep 1.5"), None).await;
+    assert!(end.outcome.ok());
+    assert_eq!(kept.stdout, b"still\n");
+    assert!(!std::path::Path::new(&mark).exists(), "the dropped execution must not have gone on");
+}
+
+#[tokio::test]
+async fn fifty_at_once_keep_their_output_apart() {
+    let instance = instance().await;
+    let instance = &instance;
+    let runs = (0..50u8).map(|number| async move {
+        let script = format!("head -c 100000 /dev/zero | tr '\\0' {}; exit {number}", number % 10);
+        let (end, kept) = run(instance, &shell(&script), None).await;
+        assert_eq!(end.outcome, Outcome::Exited { code: number.into() });
+        assert_eq!(kept.stdout, vec![b'0' + number % 10; 100_000]);
+    });
+    let mut tasks = Vec::new();
+    for run in runs {
+        tasks.push(Box::pin(run));
+    }
+    let mut pending = tasks;
+    std::future::poll_fn(|context| {
+        pending.retain_mut(|task| task.as_mut().poll(context).is_pending());
+        if pending.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn stop_lets_programs_end_and_then_nothing_runs() {
+    let instance = instance().await;
+    let request = shell("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
+    let mut kept = Kept::default();
+    let program = instance.exec(&request, None, &mut kept);
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        instance.stop(Duration::from_secs(2)).await
+    };
+    let (end, stopped) = tokio::join!(program, stop);
+    stopped.unwrap();
+    let end = end.unwrap();
+    assert_eq!(String::from_utf8_lossy(&kept.stdout), "ready\nbye\n");
+    assert_eq!(end.outcome, Outcome::Exited { code: 3 });
+    let error = instance.exec(&shell("true"), None, &mut Kept::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SandboxEnded);
+}

@@ -1,0 +1,222 @@
+//! Filters in the running kernel: this test program starts itself again under a filter, attempts things there, and compares
+//! what became of them with what the filter is for, and with the same attempts without a filter.
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#![expect(
+    unsafe_code,
+    reason = "raw system calls, and a filter installed between fork and exec"
+)]
+
+mod attempts;
+mod filtered;
+
+use filtered::{Expected, SPLIT, compare, program, start};
+use libc::{EAFNOSUPPORT, ENOSYS, ENOTTY, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+use sandbox_host::confinement::{
+    Isolation, Kernel, Mode, handled_fs, handled_net, privileges, scoped,
+};
+use sandbox_host::seccomp::Arch;
+
+use Expected::{Refused, Same, Unavailable, Works};
+
+#[test]
+fn the_kernel_surface_is_closed_and_ordinary_programs_run() {
+    compare(
+        "surface",
+        &program(true, SPLIT, Isolation::Namespaces),
+        &[
+            ("unshare of a user namespace", Refused(EPERM)),
+            ("clone into a user namespace", Refused(EPERM)),
+            ("clone beside the parent", Refused(EPERM)),
+            ("clone3", Refused(ENOSYS)),
+            ("mount", Refused(EPERM)),
+            ("fsopen", Refused(EPERM)),
+            ("io_uring_setup", Refused(ENOSYS)),
+            ("keyctl", Refused(EPERM)),
+            ("ptrace", Refused(EPERM)),
+            ("call 5000", Same(ENOSYS)),
+            ("call getpid of x32", Same(ENOSYS)),
+            ("mknod of a device", Refused(EPERM)),
+            ("mknod of a fifo", Works),
+            ("chmod 4755", Refused(EPERM)),
+            ("chmod 2755", Works),
+            ("terminal input", Refused(EPERM)),
+            ("terminal input with high bits", Refused(EPERM)),
+            ("terminal size", Same(ENOTTY)),
+            ("personality READ_IMPLIES_EXEC", Refused(EPERM)),
+            ("personality question", Works),
+            ("scheduler FIFO", Refused(EPERM)),
+            ("scheduler FIFO with reset on fork", Refused(EPERM)),
+            ("scheduler BATCH", Works),
+            ("socket AF_VSOCK", Unavailable(EAFNOSUPPORT)),
+            ("socket AF_ALG", Unavailable(EAFNOSUPPORT)),
+            ("socket AF_PACKET", Refused(EAFNOSUPPORT)),
+            ("socket AF_UNIX", Works),
+            ("socket AF_INET", Works),
+            ("socket of SCTP", Unavailable(EPROTONOSUPPORT)),
+            ("netlink ROUTE", Works),
+            ("netlink SOCK_DIAG", Refused(EPROTONOSUPPORT)),
+            ("pair of streams", Works),
+            ("pair of datagrams", Works),
+            ("shared memory", Works),
+            ("a thread", Works),
+            ("/bin/true", Works),
+        ],
+    );
+}
+
+#[test]
+fn without_subprocesses_threads_are_all_that_starts() {
+    compare(
+        "processes",
+        &program(false, SPLIT, Isolation::Namespaces),
+        &[
+            ("fork", Refused(EPERM)),
+            ("vfork", Refused(EPERM)),
+            ("clone3", Refused(ENOSYS)),
+            ("/bin/true", Refused(EPERM)),
+            ("a thread", Works),
+        ],
+    );
+}
+
+#[test]
+fn code_of_the_agents_user_cannot_aim_at_it() {
+    compare(
+        "agent",
+        &program(true, Mode::Shared, Isolation::Container),
+        &[
+            ("kill of process 1", Refused(EPERM)),
+            ("kill of everybody", Refused(EPERM)),
+            ("kill of itself", Works),
+            ("tgkill of process 1", Refused(EPERM)),
+            ("tgkill of itself", Works),
+            ("pidfd_open of process 1", Refused(EPERM)),
+            ("pidfd_open of itself", Works),
+            ("pidfd_send_signal", Refused(ENOSYS)),
+            ("limits of another set", Refused(EPERM)),
+            ("own limits set", Works),
+            ("own limits by number read", Works),
+            ("affinity of another", Refused(EPERM)),
+            ("scheduling of another", Refused(EPERM)),
+            ("priority of another", Refused(EPERM)),
+            ("priority of a user", Refused(EPERM)),
+            ("own priority", Works),
+            ("input and output priority of another", Refused(EPERM)),
+            ("/bin/true", Works),
+        ],
+    );
+}
+
+#[test]
+fn in_the_hosts_namespaces_sockets_and_shared_objects_are_gone() {
+    compare(
+        "host",
+        &program(true, Mode::Shared, Isolation::Host),
+        &[
+            ("socket AF_UNIX", Refused(EAFNOSUPPORT)),
+            ("socket AF_INET", Refused(EAFNOSUPPORT)),
+            ("netlink ROUTE", Refused(EAFNOSUPPORT)),
+            ("pair of streams", Works),
+            ("pair of datagrams", Refused(ESOCKTNOSUPPORT)),
+            ("shared memory", Refused(ENOSYS)),
+            ("a thread", Works),
+            ("/bin/true", Works),
+        ],
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_of_the_32_bit_interface_kills() {
+    use std::os::unix::process::ExitStatusExt;
+    let filtered = start(
+        "int 0x80",
+        Some(&program(true, SPLIT, Isolation::Namespaces)),
+    );
+    let free = start("int 0x80", None);
+    // A kernel without the 32-bit interface kills by itself, with another signal.
+    if free.status.success() {
+        assert_eq!(filtered.status.signal(), Some(libc::SIGSYS), "{filtered:?}");
+    } else {
+        assert!(filtered.status.signal().is_some(), "{filtered:?}");
+    }
+}
+
+#[test]
+fn the_kernel_takes_every_program() {
+    for isolation in [Isolation::Namespaces, Isolation::Container, Isolation::Host] {
+        for mode in [SPLIT, Mode::Shared] {
+            for subprocess in [true, false] {
+                let output = start("nothing", Some(&program(subprocess, mode, isolation)));
+                assert!(
+                    output.status.success(),
+                    "{isolation:?} {mode:?} {subprocess}: {output:?}"
+                );
+            }
+        }
+    }
+    let kernel = Kernel {
+        arch: Arch::native().expect("an architecture with filters"),
+        landlock_abi: 0,
+        seccomp: true,
+        seccomp_notify: true,
+    };
+    assert!(privileges(&kernel, SPLIT).is_enforced());
+}
+
+/// What is handled for the running kernel's ABI is all that it knows: it takes that, and refuses one right more.
+#[test]
+fn landlock_handles_what_the_running_abi_knows() {
+    #[repr(C)]
+    struct Attributes([u64; 3]);
+    const VERSION: u32 = 1;
+    let create = |attributes: Option<&Attributes>, flags: u32| {
+        let address = attributes.map_or(std::ptr::null(), std::ptr::from_ref);
+        let size = if attributes.is_some() {
+            size_of::<Attributes>()
+        } else {
+            0
+        };
+        // SAFETY: the kernel reads the record, when there is one.
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, address, size, flags) }
+    };
+    let abi = create(None, VERSION);
+    if abi < 1 {
+        // A kernel that has none must say so; anything else would be a mistake of this test.
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert!([Some(ENOSYS), Some(libc::EOPNOTSUPP)].contains(&error), "{error:?}");
+        return;
+    }
+    let abi = abi as u32;
+    let known = [
+        handled_fs(abi),
+        handled_net(abi),
+        scoped(abi, Isolation::Host),
+    ];
+    let set = create(Some(&Attributes(known)), 0);
+    assert!(set >= 0, "ABI {abi}: {}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(set as i32) });
+    // Later ABIs know more than is used.
+    if abi <= 7 {
+        for place in 0..known.len() {
+            let mut more = known;
+            // The bits are without holes, so this is the next one.
+            more[place] |= known[place] + 1;
+            assert!(
+                create(Some(&Attributes(more)), 0) < 0,
+                "ABI {abi} knows more than {known:x?}"
+            );
+        }
+    }
+}
+
+/// The other side of [`start`].
+#[test]
+#[ignore = "started again by the other tests, under their filters"]
+fn inside() {
+    attempts::run(&std::env::var(filtered::VARIABLE).expect("started by another test"));
+}

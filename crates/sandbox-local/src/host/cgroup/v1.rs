@@ -1,0 +1,65 @@
+//! Version 1: a hierarchy for each controller.
+
+use std::path::PathBuf;
+
+use super::tables::Mounts;
+use super::{Swap, V1, writable};
+
+/// The folders in which groups can be made; `None` where there is none at all.
+pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
+    let own = |controller: &str| -> Option<PathBuf> {
+        let hierarchy =
+            mounts.v1.iter().find(|one| one.controllers.iter().any(|name| name == controller))?;
+        writable(&hierarchy.own).then(|| hierarchy.own.clone())
+    };
+    let memory = own("memory");
+    let counts_swap =
+        memory.as_ref().is_some_and(|own| own.join("memory.memsw.limit_in_bytes").exists());
+    let swap = match (counts_swap, has_swap) {
+        (true, _) => Swap::Limited,
+        (false, false) => Swap::Absent,
+        (false, true) => Swap::Uncounted,
+    };
+    let groups = V1 { memory, cpu: own("cpu"), pids: own("pids"), swap };
+    (groups.count() > 0).then_some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::Hierarchy;
+    use super::*;
+
+    fn hierarchy(folder: &std::path::Path, controllers: &[&str]) -> Hierarchy {
+        let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
+        Hierarchy { controllers, mount: folder.into(), own: folder.into() }
+    }
+
+    #[test]
+    fn what_is_missing_or_gone_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = folder.path();
+        let mounts = Mounts {
+            v1: vec![
+                hierarchy(here, &["rw", "cpu", "cpuacct"]),
+                hierarchy(&here.join("gone"), &["rw", "pids"]),
+            ],
+            v2: None,
+        };
+        let groups = detect(&mounts, true).expect("cpu is there");
+        assert_eq!(groups.cpu.as_deref(), Some(here));
+        assert_eq!((groups.memory, groups.pids), (None, None));
+        assert_eq!(detect(&Mounts::default(), true), None);
+    }
+
+    #[test]
+    fn swap_counts_where_the_kernel_says_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = folder.path();
+        let mounts = Mounts { v1: vec![hierarchy(here, &["memory"])], v2: None };
+        let swap = |has_swap| detect(&mounts, has_swap).map(|groups| groups.swap);
+        assert_eq!(swap(false), Some(Swap::Absent));
+        assert_eq!(swap(true), Some(Swap::Uncounted));
+        std::fs::write(here.join("memory.memsw.limit_in_bytes"), "").expect("written");
+        assert_eq!(swap(true), Some(Swap::Limited));
+    }
+}

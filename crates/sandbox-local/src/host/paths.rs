@@ -1,0 +1,188 @@
+//! Paths of the host that a plan names: looked up once, link by link, so that what is mounted is what was checked.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+use sandbox_core::Result;
+use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
+
+use crate::error;
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Folder,
+    File,
+    /// A socket, a FIFO, a device.
+    Other,
+}
+
+/// Why a plan names a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PathRole {
+    Read,
+    Write,
+    Workspace,
+}
+
+impl PathRole {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read root",
+            Self::Write => "write root",
+            Self::Workspace => "workspace",
+        }
+    }
+}
+
+/// A path of the host, looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Root {
+    /// The links on the way: where each stands, and what it says.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Where the way ends; no part of it is a link.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    pub(crate) owner: (u32, u32),
+    /// Permission bits.
+    pub(crate) mode: u32,
+}
+
+/// Looks up a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
+/// has of its own.
+pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Root>> {
+    let failed = |cause: io::Error| error::path(tier, role.name(), path, cause);
+    let root = look_up(path).map_err(failed)?;
+    if root.path != Path::new("/") {
+        return Ok(vec![root]);
+    }
+    const OWN: [&str; 4] = ["dev", "proc", "tmp", "workspace"];
+    let mut roots = Vec::new();
+    for entry in std::fs::read_dir("/").map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if OWN.iter().all(|own| name != *own) {
+            // A dangling link in the root folder leads nowhere inside either.
+            roots.extend(look_up(&Path::new("/").join(name)).ok());
+        }
+    }
+    roots.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(roots)
+}
+
+/// What a sandbox sees of the host where its policy names no read roots. Looked up once per process.
+pub(crate) fn platform_roots() -> &'static [Root] {
+    static ROOTS: OnceLock<Vec<Root>> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
+        paths.filter_map(|path| look_up(Path::new(path)).ok()).collect()
+    })
+}
+
+fn look_up(path: &Path) -> io::Result<Root> {
+    // As many as the kernel follows.
+    const MAX_LINKS: usize = 40;
+    let mut links = Vec::new();
+    let mut rest = parts(path)?;
+    let mut here = PathBuf::from("/");
+    let mut found = std::fs::symlink_metadata(&here)?;
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        let next = here.join(&part);
+        found = std::fs::symlink_metadata(&next)?;
+        if !found.is_symlink() {
+            here = next;
+            continue;
+        }
+        if links.len() == MAX_LINKS {
+            return Err(io::Error::other("too many links"));
+        }
+        let target = std::fs::read_link(&next)?;
+        if target.is_absolute() {
+            here = PathBuf::from("/");
+        }
+        let mut target_parts = parts(&target)?;
+        target_parts.append(&mut rest);
+        rest = target_parts;
+        links.push((next, target));
+    }
+    if found.is_symlink() {
+        // The last part was a link and what it says ended in `..` or the root.
+        found = std::fs::symlink_metadata(&here)?;
+    }
+    let kind = match found.file_type() {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_file() => Kind::File,
+        _ => Kind::Other,
+    };
+    let owner = (found.uid(), found.gid());
+    Ok(Root { links, path: here, kind, owner, mode: found.mode() & 0o7777 })
+}
+
+fn parts(path: &Path) -> io::Result<VecDeque<OsString>> {
+    let mut parts = VecDeque::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => parts.push_back(part.to_owned()),
+            Component::ParentDir => parts.push_back("..".into()),
+            Component::RootDir | Component::CurDir => {}
+            Component::Prefix(_) => return Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        }
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_on_the_way_are_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        std::fs::create_dir_all(base.join("usr/lib/x")).expect("folders");
+        symlink("usr/lib", base.join("lib")).expect("a link");
+        symlink("../usr/./lib/x", base.join("usr/y")).expect("a link");
+
+        let root = look_up(&base.join("lib/x")).expect("found");
+        assert_eq!(root.path, base.join("usr/lib/x"));
+        assert_eq!(root.links, [(base.join("lib"), PathBuf::from("usr/lib"))]);
+        assert_eq!(root.kind, Kind::Folder);
+
+        let root = look_up(&base.join("usr/y")).expect("found");
+        assert_eq!(root.path, base.join("usr/lib/x"));
+    }
+
+    #[test]
+    fn a_loop_and_a_missing_path_are_errors() {
+        let folder = tempfile::tempdir().expect("a folder");
+        symlink("a", folder.path().join("a")).expect("a link");
+        assert!(look_up(&folder.path().join("a")).is_err());
+        let error = resolve("local", PathRole::Read, Path::new("/no/such/path"));
+        let error = error.expect_err("nothing is there").to_string();
+        assert!(error.contains("read root /no/such/path"), "{error}");
+    }
+
+    #[test]
+    fn the_root_folder_stands_for_what_is_in_it() {
+        let roots = resolve("local", PathRole::Read, Path::new("/")).expect("found");
+        let paths = roots.iter().map(|root| root.path.as_path()).collect::<Vec<_>>();
+        assert!(paths.contains(&Path::new("/usr")), "{paths:?}");
+        assert!(!paths.contains(&Path::new("/proc")), "{paths:?}");
+        assert!(!paths.contains(&Path::new("/")), "{paths:?}");
+    }
+
+    #[test]
+    fn the_platform_is_more_than_nothing() {
+        let usr = platform_roots().iter().find(|root| root.path == Path::new("/usr"));
+        assert_eq!(usr.expect("every Linux has /usr").kind, Kind::Folder);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a sandbox has on the host, and how it is ended and removed.
+
+mod reaper;
+mod tree;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sandbox_freestanding::{Errno, Pid};
+use sandbox_freestanding::process::{WNOHANG, wait4};
+use sandbox_freestanding::signal::{SIGKILL, send};
+
+use crate::cgroup::Group;
+use crate::spawn::clone::Child;
+use crate::subordinate::Range;
+
+pub(crate) use tree::{Process, descendants};
+
+/// How long the processes of a sandbox may take to be gone after they were killed.
+const END: Duration = Duration::from_secs(5);
+
+/// What a sandbox has on the host. Dropping it ends and removes everything, in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    child: Option<Agent>,
+    own_processes: bool,
+    group: Option<Arc<Group>>,
+    range: Option<Range>,
+    folder: Option<PathBuf>,
+}
+
+/// The agent's process.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: Arc<OwnedFd>,
+}
+
+impl Remains {
+    /// Nothing yet. `own_processes`: the agent is the first process of its own process namespace, so that its end ends all.
+    pub(crate) fn new(own_processes: bool) -> Self {
+        let mut remains = Self::default();
+        remains.own_processes = own_processes;
+        remains
+    }
+
+    pub(crate) fn set_child(&mut self, child: Child) {
+        self.child = Some(Agent { pid: child.pid, pidfd: Arc::new(child.pidfd) });
+    }
+
+    pub(crate) fn set_group(&mut self, group: Option<Group>) {
+        self.group = group.map(Arc::new);
+    }
+
+    pub(crate) fn set_range(&mut self, range: Range) {
+        self.range = Some(range);
+    }
+
+    /// A folder that goes with the sandbox.
+    pub(crate) fn set_folder(&mut self, folder: PathBuf) {
+        self.folder = Some(folder);
+    }
+
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_deref()
+    }
+
+    pub(crate) fn shared_group(&self) -> Option<Arc<Group>> {
+        self.group.clone()
+    }
+
+    pub(crate) fn range(&self) -> Option<&Range> {
+        self.range.as_ref()
+    }
+
+    pub(crate) fn agent(&self) -> Option<&Agent> {
+        self.child.as_ref()
+    }
+
+    /// Kills every process, without waiting for the ends.
+    pub(crate) fn kill(&self) {
+        let Some(agent) = &self.child else { return };
+        if !self.own_processes {
+            // The descendants first: without their subreaper they would be anybody's.
+            tree::kill(agent.pid.0, self.group());
+        }
+        // It may have ended by itself.
+        let _ = send(agent.pidfd.as_raw_fd(), SIGKILL);
+    }
+
+    /// Whether the agent has ended and was waited for.
+    fn reap(&mut self) -> bool {
+        let Some(agent) = &self.child else { return true };
+        match wait4(agent.pid.0, WNOHANG) {
+            Ok(None) => return false,
+            // Somebody else in this process took the end; it has ended either way.
+            Ok(Some(_)) | Err(Errno::ECHILD) => {}
+            Err(_) => return false,
+        }
+        self.child = None;
+        true
+    }
+
+    /// Kills, waits and removes. Blocks: at most [`END`] for the processes and half a second for the rest.
+    pub(crate) fn destroy(&mut self) -> Result<(), String> {
+        self.kill();
+        let deadline = Instant::now() + END;
+        while !self.reap() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!("processes did not end within {END:?} of SIGKILL"));
+            }
+            self.wait_readable(left.min(Duration::from_millis(100)));
+        }
+        self.remove()
+    }
+
+    fn wait_readable(&self, longest: Duration) {
+        let Some(agent) = &self.child else { return };
+        let mut polled = [PollFd::new(&agent.pidfd, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: longest.as_secs().cast_signed(),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        // A signal only means another look.
+        let _ = poll(&mut polled, Some(&timeout));
+    }
+
+    /// Removes what is left once no process runs.
+    fn remove(&mut self) -> Result<(), String> {
+        let mut left = Vec::new();
+        if let Some(group) = &mut self.group {
+            if !self.own_processes {
+                tree::kill_group(group);
+            }
+            match Arc::get_mut(group) {
+                Some(group) => left.extend(group.remove().err().map(|cause| cause.to_string())),
+                // Somebody reads its counter right now; the last one to let go removes it.
+                None => {}
+            }
+        }
+        self.group = None;
+        if let Some(folder) = self.folder.take()
+            && let Err(cause) = std::fs::remove_dir_all(&folder)
+            && cause.kind() != std::io::ErrorKind::NotFound
+        {
+            left.push(format!("{}: {cause}", folder.display()));
+        }
+        self.range = None;
+        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.child.is_none() && self.group.is_none() && self.range.is_none() && self.folder.is_none()
+    }
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            self.kill();
+            reaper::bury(std::mem::take(self));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The thread that waits for the ends of sandboxes that nobody waits for, and removes what they left.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+use super::Remains;
+
+/// Ends and removes in the background. What cannot be removed is logged.
+pub(super) fn bury(remains: Remains) {
+    static REAPER: Mutex<Option<(u32, Sender<Remains>)>> = Mutex::new(None);
+    let mut reaper = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = std::process::id();
+    // The thread does not exist in a fork of the process that started it.
+    if reaper.as_ref().is_none_or(|(owner, _)| *owner != pid) {
+        let (sender, queue) = channel::<Remains>();
+        let started = std::thread::Builder::new().name("sandbox-reaper".into()).spawn(move || {
+            while let Ok(remains) = queue.recv() {
+                destroy(remains);
+            }
+        });
+        if started.is_err() {
+            drop(reaper);
+            return destroy(remains);
+        }
+        *reaper = Some((pid, sender));
+    }
+    let unsent = match &*reaper {
+        Some((_, sender)) => sender.send(remains).err().map(|unsent| unsent.0),
+        None => Some(remains),
+    };
+    drop(reaper);
+    if let Some(remains) = unsent {
+        destroy(remains);
+    }
+}
+
+fn destroy(mut remains: Remains) {
+    if let Err(left) = remains.destroy() {
+        tracing::error!(%left, "a sandbox was dropped and could not be removed");
+        // Not again through `Drop`: what did not end within its bound is left to the kernel and to the next sandbox.
+        std::mem::forget(remains);
+    }
+}

@@ -1,0 +1,251 @@
+//! What the new process does before it executes the agent.
+#![expect(unsafe_code, reason = "a child in shared memory")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
+use sandbox_freestanding::fs::{AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC};
+use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
+use sandbox_freestanding::mount::{
+    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MS_REC, MS_SLAVE, MountAttributes,
+    OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount, open_tree, set_attributes,
+};
+use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, unshare};
+use sandbox_freestanding::process::{
+    PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
+};
+use sandbox_freestanding::signal::SIGKILL;
+use sandbox_freestanding::{Errno, Fd, Result};
+
+use super::clone::{self, Child, ChildFailure, restore_signals};
+use super::identity::IdentityMaps;
+use super::program;
+use crate::cgroup::Group;
+
+/// How an agent is started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The agent's end of its stream.
+    pub(crate) stream: OwnedFd,
+    /// New namespaces, `CLONE_NEW*`.
+    pub(crate) namespaces: u64,
+    /// Id maps that the process writes for itself, in a new user namespace; it keeps its capabilities there.
+    pub(crate) maps: Option<IdentityMaps>,
+    /// Folders that are mounted over themselves with mapped identities, in the new mount namespace.
+    pub(crate) mapped: Vec<MappedMount>,
+    /// Whether it dies with the thread that started it.
+    pub(crate) die_with_parent: bool,
+    /// Whether the agent is told to expect a setup message.
+    pub(crate) setup: bool,
+}
+
+/// A folder of the host whose files appear as another user's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MappedMount {
+    /// The folder; no part of it is a link.
+    pub(crate) path: CString,
+    /// User and group of its files on the host.
+    pub(crate) from: (u32, u32),
+    /// Whose they appear to be, as numbers of the host.
+    pub(crate) to: (u32, u32),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    None,
+    Session,
+    DeathSignal,
+    Identity,
+    Capabilities,
+    Group,
+    GroupNamespace,
+    Propagation,
+    OpenMapped,
+    MapMount,
+    MoveMapped,
+    Descriptors,
+    Execute,
+}
+
+impl Step {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::Session => "start a session",
+            Self::DeathSignal => "tie the agent's life to ours",
+            Self::Identity => "write the id maps of the user namespace",
+            Self::Capabilities => "keep capabilities for the agent",
+            Self::Group => "enter the control groups",
+            Self::GroupNamespace => "make a cgroup namespace",
+            Self::Propagation => "make mounts private",
+            Self::OpenMapped => "open a folder to be mounted with mapped identities",
+            Self::MapMount => {
+                "map identities of a mount (its file system may not support that: give the folder to an ordinary file system \
+                 like ext4, xfs, btrfs or tmpfs, or make it readable and writable for others)"
+            }
+            Self::MoveMapped => "mount with mapped identities",
+            Self::Descriptors => "arrange descriptors",
+            Self::Execute => "execute the agent",
+        }
+    }
+}
+
+/// What the child reads, and where it writes how far it came.
+struct Order<'a> {
+    stream: RawFd,
+    program: BorrowedFd<'a>,
+    null: BorrowedFd<'a>,
+    join: &'a [OwnedFd],
+    maps: Option<&'a IdentityMaps>,
+    mapped: &'a [(&'a CStr, OwnedFd)],
+    die_with_parent: bool,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    failure: ChildFailure<Step>,
+}
+
+/// The number of the agent's stream in the agent.
+const STREAM: RawFd = 3;
+/// The number of its program, until it is executed.
+const PROGRAM: RawFd = 4;
+
+impl Launch {
+    /// Starts the agent in the groups. Returns once it executes, or with what failed.
+    pub(super) fn run(&self, group: Option<&Group>) -> io::Result<Child> {
+        let program = program::descriptor()?;
+        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        let mut mapped = Vec::with_capacity(self.mapped.len());
+        for one in &self.mapped {
+            mapped.push((one.path.as_c_str(), super::holder::user_namespace(one.from, one.to)?));
+        }
+        let mut arguments = vec![c"sandbox-agent", c"serve", c"--fd", c"3"];
+        if self.setup {
+            arguments.push(c"--setup");
+        }
+        let mut arguments = arguments.into_iter().map(CStr::as_ptr).collect::<Vec<_>>();
+        arguments.push(std::ptr::null());
+        let environment = [std::ptr::null()];
+        let mut order = Order {
+            stream: self.stream.as_raw_fd(),
+            program,
+            null: null.as_fd(),
+            join: group.map_or(&[], Group::join),
+            maps: self.maps.as_ref(),
+            mapped: &mapped,
+            die_with_parent: self.die_with_parent,
+            arguments: arguments.as_ptr(),
+            environment: environment.as_ptr(),
+            failure: ChildFailure::default(),
+        };
+        let folder = group.and_then(Group::folder);
+        // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
+        let child =
+            unsafe { clone::run(self.namespaces, folder, body, (&raw mut order).cast()) };
+        let child = child.map_err(|errno| failed("clone", errno.0))?;
+        let ChildFailure { step, errno } = order.failure;
+        if step == Step::None {
+            return Ok(child);
+        }
+        // Somebody else in this process may have taken the end; the child is gone either way.
+        let _ = sandbox_freestanding::process::wait_for(child.pid);
+        Err(failed(step.describe(), errno))
+    }
+}
+
+fn failed(step: &str, errno: i32) -> io::Error {
+    let cause = io::Error::from_raw_os_error(errno);
+    io::Error::new(cause.kind(), format!("{step}: {cause}"))
+}
+
+unsafe extern "C" fn body(argument: *mut c_void) -> ! {
+    // SAFETY: the parent waits, and reads this only when we have executed or ended.
+    let order = unsafe { &mut *argument.cast::<Order<'_>>() };
+    restore_signals();
+    match prepare(order) {
+        Ok(()) => {
+            // SAFETY: both lists end with a null pointer, and their strings live as long as the parent waits.
+            let errno =
+                unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
+            order.failure.end(Step::Execute, errno)
+        }
+        Err((step, errno)) => order.failure.end(step, errno),
+    }
+}
+
+trait At<T> {
+    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)>;
+}
+
+impl<T> At<T> for Result<T> {
+    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)> {
+        self.map_err(|errno| (step, errno))
+    }
+}
+
+fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
+    // Away from the terminal, whose interrupt is for the host's process alone.
+    new_session().at(Step::Session)?;
+    if order.die_with_parent {
+        set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0).at(Step::DeathSignal)?;
+    }
+    if let Some(maps) = order.maps {
+        maps.write_own().at(Step::Identity)?;
+        keep_capabilities().at(Step::Capabilities)?;
+    }
+    for group in order.join {
+        write_all(group.as_raw_fd(), b"0").at(Step::Group)?;
+    }
+    if !order.mapped.is_empty() {
+        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
+        for (path, namespace) in order.mapped {
+            mount_mapped(path, namespace)?;
+        }
+    }
+    arrange(order).at(Step::Descriptors)
+}
+
+/// Lets every capability of the own user namespace survive the execution of a program by a user who is not root there.
+fn keep_capabilities() -> Result<()> {
+    let mut capabilities = Capabilities::current()?;
+    capabilities.inheritable = capabilities.permitted;
+    capabilities.apply()?;
+    for capability in 0..=CAP_LAST {
+        if capabilities.permitted & (1 << capability) != 0 {
+            raise_ambient(capability)?;
+        }
+    }
+    Ok(())
+}
+
+fn mount_mapped(path: &CStr, namespace: &OwnedFd) -> std::result::Result<(), (Step, Errno)> {
+    let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    let tree = open_tree(AT_FDCWD, path, tree | AT_RECURSIVE as u32).at(Step::OpenMapped)?;
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_IDMAP,
+        user_namespace: namespace.as_raw_fd() as u64,
+        ..MountAttributes::default()
+    };
+    let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
+    set_attributes(&tree, c"", flags, &attributes).at(Step::MapMount)?;
+    move_mount(&tree, AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH).at(Step::MoveMapped)
+}
+
+/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, and nothing else.
+fn arrange(order: &Order<'_>) -> Result<()> {
+    // Out of the way of the numbers that are filled below.
+    let stream: Fd = duplicate_above(order.stream, 10)?;
+    let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
+    let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
+    for standard in 0..=2 {
+        duplicate_onto(&null, standard, 0)?;
+    }
+    duplicate_onto(&stream, STREAM, 0)?;
+    duplicate_onto(&program, PROGRAM, O_CLOEXEC)?;
+    close_range(PROGRAM as u32 + 1, u32::MAX, 0)?;
+    // Closed with all the others.
+    let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
+    Ok(())
+}

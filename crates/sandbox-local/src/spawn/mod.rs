@@ -1,0 +1,11 @@
+//! Starting the agent.
+
+pub(crate) mod clone;
+mod holder;
+pub(crate) mod identity;
+mod launch;
+mod program;
+mod spawner;
+
+pub(crate) use launch::{Launch, MappedMount};
+pub(crate) use spawner::spawn;

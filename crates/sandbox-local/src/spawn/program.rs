@@ -1,0 +1,59 @@
+//! The agent's program as a file in memory: made once per process, sealed, and executed from there, so that nothing has to be
+//! installed on the host or seen in the sandbox.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+/// The descriptor of the program; it lives as long as this process.
+pub(super) fn descriptor() -> io::Result<BorrowedFd<'static>> {
+    static MADE: Mutex<Option<&'static OwnedFd>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = match *made {
+        Some(file) => file,
+        None => {
+            let file: &'static OwnedFd = Box::leak(Box::new(make(sandbox_agent::program())?));
+            *made = Some(file);
+            file
+        }
+    };
+    Ok(file.as_fd())
+}
+
+fn make(program: &[u8]) -> io::Result<OwnedFd> {
+    if program.is_empty() {
+        return Err(io::Error::other(
+            "this build has no agent: it was made for documentation only",
+        ));
+    }
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Since Linux 6.3 a system can want to be told that a file in memory is to be executed; before, the flag is unknown.
+    let file = memfd_create(c"sandbox-agent", flags | MemfdFlags::EXEC)
+        .or_else(|_| memfd_create(c"sandbox-agent", flags))?;
+    let mut rest = program;
+    while !rest.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
+        rest = &rest[written..];
+    }
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_cannot_be_changed() {
+        let file = make(b"program").expect("made");
+        let error = rustix::io::pwrite(&file, b"x", 0).expect_err("sealed");
+        assert_eq!(error, rustix::io::Errno::PERM);
+        let mut text = [0; 16];
+        let count = rustix::io::pread(&file, &mut text, 0).expect("readable");
+        assert_eq!(&text[..count], b"program");
+        assert!(make(b"").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Calling cargo from within a program that cargo itself runs.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::failure::{Context, Failure, Result};
+
+/// What cargo sets for this package alone. A nested cargo sets its own where they belong, and a
+/// program under test must not find ours.
+const OWN_VARIABLES: [&str; 5] = [
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_CRATE_NAME",
+    "CARGO_BIN_NAME",
+    "CARGO_PRIMARY_PACKAGE",
+];
+
+/// The workspace that this task was built from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The folder of the root manifest.
+    pub root: PathBuf,
+    /// The folder of everything that is built.
+    pub target: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo for the workspace that holds this package.
+    ///
+    /// # Errors
+    /// When cargo cannot be run or does not know the workspace.
+    pub fn find() -> Result<Self> {
+        let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+        let output = cargo(Path::new(env!("CARGO_MANIFEST_DIR")))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context(|| "cannot run cargo metadata".to_owned())?;
+        if !output.status.success() {
+            return Err(Failure::new(format!(
+                "cargo metadata failed with {}",
+                output.status
+            )));
+        }
+        let description: Value = serde_json::from_slice(&output.stdout)
+            .context(|| "cannot read the answer of cargo metadata".to_owned())?;
+        let folder = |key: &str| {
+            description[key]
+                .as_str()
+                .map(PathBuf::from)
+                .ok_or_else(|| Failure::new(format!("cargo metadata says no {key}")))
+        };
+        Ok(Self {
+            root: folder("workspace_root")?,
+            target: folder("target_directory")?,
+        })
+    }
+
+    /// A cargo that works on this workspace, without what the outer cargo set for this package.
+    pub fn cargo(&self) -> Command {
+        cargo(&self.root)
+    }
+}
+
+fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if OWN_VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_holds_this_package() {
+        let workspace = Workspace::find().expect("cargo metadata");
+        assert_eq!(
+            workspace.root.join("xtask"),
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+        );
+        let removed: Vec<_> = workspace
+            .cargo()
+            .get_envs()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        // Set here because cargo runs this test.
+        assert!(
+            removed.iter().any(|name| name == "CARGO_MANIFEST_DIR"),
+            "{removed:?}"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! The steps that are one command each.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{FEATURES, Run, supervise};
+use crate::failure::{Context, Failure, Result};
+
+/// Most time for one tool to build and check the workspace from nothing on a slow machine.
+const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
+/// Most time for the conformance suite, which has a time limit for each of its probes.
+const CONFORMANCE_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Whether rustfmt would change a file.
+///
+/// # Errors
+/// When it would, or is not installed.
+pub fn format(run: &Run<'_>) -> Result<()> {
+    component(run, "fmt", "rustfmt")?;
+    let mut command = run.workspace.cargo();
+    command.args(["fmt", "--all", "--check"]);
+    supervise::run(&mut command, BUILD_LIMIT)?
+        .into_result("cargo fmt --all --check")
+        .map_err(|failure| failure.with_fix("cargo fmt --all"))
+}
+
+/// Whether clippy warns.
+///
+/// # Errors
+/// When it does, or is not installed.
+pub fn clippy(run: &Run<'_>) -> Result<()> {
+    component(run, "clippy", "clippy")?;
+    let mut command = run.workspace.cargo();
+    command
+        .args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            FEATURES,
+        ])
+        .args(["--", "-D", "warnings"]);
+    supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo clippy")
+}
+
+/// Whether rustdoc warns.
+///
+/// # Errors
+/// When it does.
+pub fn docs(run: &Run<'_>) -> Result<()> {
+    let flags = env::var("RUSTDOCFLAGS").unwrap_or_default();
+    let mut command = run.workspace.cargo();
+    command
+        .args(["doc", "--workspace", "--no-deps", "--features", FEATURES])
+        .env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
+    supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo doc")
+}
+
+/// Attacks every backend that is here.
+///
+/// # Errors
+/// When one does not do what it declares.
+pub fn conformance(run: &Run<'_>) -> Result<()> {
+    task(run, &["conformance"])
+}
+
+/// Compares what was committed with what is measured.
+///
+/// # Errors
+/// When they differ.
+pub fn matrix(run: &Run<'_>) -> Result<()> {
+    task(run, &["matrix", "--check"])
+}
+
+/// Another task of this program, in a process of its own, so that what it leaves is seen too.
+fn task(run: &Run<'_>, arguments: &[&str]) -> Result<()> {
+    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&run.workspace.root);
+    run.requirements.tell(&mut command);
+    supervise::run(&mut command, CONFORMANCE_LIMIT)?
+        .into_result(&format!("cargo xtask {}", arguments.join(" ")))
+}
+
+fn component(run: &Run<'_>, subcommand: &str, name: &str) -> Result<()> {
+    let found = run
+        .workspace
+        .cargo()
+        .args([subcommand, "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if found {
+        return Ok(());
+    }
+    Err(Failure::new(format!("cargo {subcommand} is not installed"))
+        .with_fix(format!("rustup component add {name}, or --skip this step")))
+}

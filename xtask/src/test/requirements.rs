@@ -1,0 +1,103 @@
+//! What tests need beyond this machine's kernel, and what to do where it is missing.
+
+use std::env;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::summary::Summary;
+use crate::engines;
+use crate::failure::{Context, Failure, Result};
+use crate::programs;
+
+/// The names that are required, separated by commas. A test that finds one of them here and cannot
+/// use it fails instead of printing `NOT RUN`.
+const VARIABLE: &str = "SANDBOX_REQUIRE";
+/// Most time for an engine's answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What can be required.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Requirement {
+    /// The Docker engine, with the test images
+    Docker,
+    /// Being root, so that tests run as root and as an ordinary user
+    Root,
+}
+
+impl Requirement {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Root => "root",
+        }
+    }
+
+    /// Makes it usable where that changes nothing but the images of an engine that runs.
+    fn provide(self) -> Result<()> {
+        match self {
+            Self::Docker => {
+                engines::connect_docker(TIMEOUT)?;
+                images()
+            }
+            Self::Root if programs::is_root() => Ok(()),
+            Self::Root => Err(
+                Failure::new("this user is not root: nothing is tested as root")
+                    .with_fix("run it as root as well"),
+            ),
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub struct Requirements {
+    required: String,
+}
+
+impl Requirements {
+    /// Looks for everything that `required` names, and for the engines where `with_engines`. What
+    /// is missing and not required goes to the summary.
+    ///
+    /// # Errors
+    /// When something that is required is missing.
+    pub fn find(
+        required: &[Requirement],
+        with_engines: bool,
+        summary: &mut Summary,
+    ) -> Result<Self> {
+        for requirement in Requirement::value_variants() {
+            let is_required = required.contains(requirement);
+            if !is_required && !with_engines {
+                continue;
+            }
+            if let Err(failure) = requirement.provide() {
+                let name = requirement.name();
+                if is_required {
+                    return Err(Failure::new(format!("{name} is required, but: {failure}")));
+                }
+                eprintln!("NOT RUN: {name}: {failure}");
+                summary.not_run(name, &failure.to_string());
+            }
+        }
+        let names: Vec<_> = required
+            .iter()
+            .map(|requirement| requirement.name())
+            .collect();
+        Ok(Self {
+            required: names.join(","),
+        })
+    }
+
+    /// Tells a program what is required.
+    pub fn tell(&self, command: &mut Command) {
+        command.env(VARIABLE, &self.required);
+    }
+}
+
+fn images() -> Result<()> {
+    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
+    programs::run_with_progress(Command::new(program).arg("images").stdin(Stdio::null()))
+        .map_err(|failure| Failure::new(format!("no test images: {failure}")))
+}

@@ -1,0 +1,45 @@
+//! All tests of the workspace, as the present user.
+
+use std::time::Duration;
+
+use super::tally::Reader;
+use super::{Counted, FEATURES, Run, supervise};
+use crate::failure::{Failure, Result};
+
+/// Most time to build all tests from nothing on a slow machine.
+const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
+/// Most time for all tests together.
+const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Builds and runs every test, doctests included, with their output on stdout.
+///
+/// # Errors
+/// When they cannot be built.
+pub fn run(run: &Run<'_>) -> Result<Counted> {
+    let arguments = ["test", "--workspace", "--features", FEATURES];
+    // Apart, because a build may take long and its progress belongs on a terminal.
+    let mut build = run.workspace.cargo();
+    build.args(arguments).arg("--no-run");
+    supervise::run(&mut build, BUILD_LIMIT)?.into_result("cargo test --no-run")?;
+
+    let mut command = run.workspace.cargo();
+    command
+        .args(arguments)
+        .args(["--no-fail-fast", "--", "--show-output"]);
+    run.requirements.tell(&mut command);
+    let mut reader = Reader::new("tests", "");
+    let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
+        if reader.line(line) {
+            println!("{line}");
+        }
+    })?;
+    let tally = reader.finish();
+    let trouble = match ended.into_result("cargo test") {
+        Ok(()) if tally.results.is_empty() => Some(Failure::new(
+            "cargo test succeeded without the result of any test",
+        )),
+        Ok(()) => None,
+        Err(failure) => Some(failure),
+    };
+    Ok(Counted { tally, trouble })
+}

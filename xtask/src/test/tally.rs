@@ -1,0 +1,180 @@
+//! Reads what test binaries print, and counts.
+//!
+//! Rust's test harness knows no test that finds out at run time that it cannot run here. Such a
+//! test prints a line `NOT RUN: WHAT: REASON` and returns; it is counted as skipped, not as passed.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a test prints that could not run here.
+pub const NOT_RUN: &str = "NOT RUN: ";
+
+/// The sum over test binaries.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that ran and passed.
+    pub passed: u64,
+    /// Tests that failed, and binaries that died before they could say how many did.
+    pub failed: u64,
+    /// Tests that are ignored or said that they could not run.
+    pub skipped: u64,
+    /// Each binary's own last line, and where it came from.
+    pub results: Vec<String>,
+    /// What did not run, each line once.
+    pub not_run: BTreeSet<String>,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.results.extend(other.results);
+        self.not_run.extend(other.not_run);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+/// Follows the output of one or more test binaries, line by line.
+#[derive(Debug)]
+pub struct Reader {
+    label: String,
+    binary: String,
+    place: Place,
+    /// Tests that passed by the harness' account and said that they did not run.
+    contradicted: u64,
+    tally: Tally,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// No binary runs.
+    Outside,
+    /// A binary runs.
+    Running,
+    /// Within the output of tests that passed, shown because it may hold a `NOT RUN`. The flag is
+    /// set once the present test has said it.
+    Passed(bool),
+}
+
+impl Reader {
+    /// A reader that calls the whole `label`, and the first binary `binary`.
+    pub fn new(label: &str, binary: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            binary: binary.to_owned(),
+            place: Place::Outside,
+            contradicted: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes a line, and says whether a reader wants to see it.
+    pub fn line(&mut self, line: &str) -> bool {
+        if let Some(binary) = cargo_header(line) {
+            self.close();
+            self.binary = binary.to_owned();
+            return true;
+        }
+        if is_start(line) && self.place == Place::Outside {
+            self.place = Place::Running;
+            return true;
+        }
+        if let (Some(counts), true) = (parse_result(line), self.place != Place::Outside) {
+            self.count(line, counts);
+            return true;
+        }
+        if let Some(reason) = line.strip_prefix(NOT_RUN) {
+            if let Place::Passed(said) = &mut self.place {
+                self.contradicted += u64::from(!*said);
+                *said = true;
+            }
+            return self.tally.not_run.insert(reason.trim().to_owned());
+        }
+        match (self.place, line) {
+            (Place::Running, "successes:") => self.place = Place::Passed(false),
+            (Place::Passed(_), "failures:") => self.place = Place::Running,
+            (Place::Passed(_), _) if line.starts_with("---- ") => {
+                self.place = Place::Passed(false);
+            }
+            _ => {}
+        }
+        !matches!(self.place, Place::Passed(_))
+    }
+
+    /// The sum.
+    pub fn finish(mut self) -> Tally {
+        self.close();
+        self.tally
+    }
+
+    fn count(&mut self, line: &str, [passed, failed, ignored]: [u64; 3]) {
+        let contradicted = self.contradicted.min(passed);
+        self.tally.passed += passed - contradicted;
+        self.tally.failed += failed;
+        self.tally.skipped += ignored + contradicted;
+        let mut text = format!("{line} [{}: {}]", self.label, self.binary);
+        if contradicted > 0 {
+            text.push_str(&format!(" {contradicted} of the passed could not run here"));
+        }
+        self.tally.results.push(text);
+        self.contradicted = 0;
+        self.place = Place::Outside;
+    }
+
+    /// A binary that has begun and said no result has died.
+    fn close(&mut self) {
+        if self.place != Place::Outside {
+            self.tally.failed += 1;
+            let text = format!("no test result: died [{}: {}]", self.label, self.binary);
+            self.tally.results.push(text);
+            self.contradicted = 0;
+            self.place = Place::Outside;
+        }
+    }
+}
+
+/// The binary that cargo is about to run.
+fn cargo_header(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("  ")?.trim_start();
+    if let Some(running) = line.strip_prefix("Running ") {
+        let (_, path) = running.split_once(" (")?;
+        let name = path.strip_suffix(')')?.rsplit('/').next()?;
+        return Some(name.rsplit_once('-').map_or(name, |(name, _)| name));
+    }
+    line.starts_with("Doc-tests ").then_some(line)
+}
+
+fn is_start(line: &str) -> bool {
+    line.strip_prefix("running ")
+        .and_then(|rest| rest.split_once(' '))
+        .is_some_and(|(count, word)| {
+            count.parse::<u64>().is_ok() && matches!(word, "test" | "tests")
+        })
+}
+
+/// Passed, failed and ignored out of a line such as `test result: ok. 3 passed; 0 failed; …`.
+fn parse_result(line: &str) -> Option<[u64; 3]> {
+    let rest = line.strip_prefix("test result: ")?;
+    let (_, counts) = rest.split_once(". ")?;
+    let count = |word: &str| {
+        counts
+            .split("; ")
+            .find_map(|part| part.strip_suffix(word)?.trim().parse().ok())
+    };
+    Some([count("passed")?, count("failed")?, count("ignored")?])
+}
+
+#[cfg(test)]
+#[path = "tally_tests.rs"]
+mod tests;
