@@ -9,12 +9,15 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod apt;
+mod bench;
 mod cargo;
+mod conformance;
 mod engines;
 mod failure;
 mod http;
 mod images;
 mod lock;
+mod matrix;
 mod places;
 mod programs;
 mod test;
@@ -33,6 +36,12 @@ enum Task {
     Engines(engines::Arguments),
     /// Build the test images, without any registry, and import them
     Images(images::Arguments),
+    /// Measure sandboxes beside their rivals, in a release build
+    Bench(bench::Arguments),
+    /// Attack the backends and say which attacks fail
+    Conformance(conformance::Arguments),
+    /// Compare the committed matrix with what is measured, or write it
+    Matrix(matrix::Arguments),
     /// Check and test everything: formatting, lints, documentation, tests, conformance, matrix
     Test(test::Arguments),
 }
@@ -41,6 +50,9 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Engines(arguments) => engines::run(&arguments),
         Task::Images(arguments) => images::run(&arguments),
+        Task::Bench(arguments) => bench::run(&arguments),
+        Task::Conformance(arguments) => conformance::run(&arguments),
+        Task::Matrix(arguments) => matrix::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     result.unwrap_or_else(|failure| {

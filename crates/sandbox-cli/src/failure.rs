@@ -61,13 +61,12 @@ impl Failure {
             .filter(|line| !line.is_empty())
             .collect::<Vec<_>>()
             .join(" ");
-        let message = line.strip_prefix("error: ").unwrap_or(&line).to_owned();
-        Self::new(
-            "usage",
-            message,
-            Some("see sandbox --help, sandbox run --help".into()),
-            Exit::FAILED,
-        )
+        let message = line
+            .strip_prefix("error: ")
+            .unwrap_or(&line)
+            .replace(" tip: ", "; ");
+        let fix = "sandbox run --help shows the options; a command goes after --";
+        Self::new("usage", message, Some(fix.into()), Exit::FAILED)
     }
 
     /// A value of the command line that cannot be used.

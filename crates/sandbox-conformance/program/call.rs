@@ -73,7 +73,8 @@ macro_rules! kernel {
 pub unsafe fn call(number: usize, arguments: &[usize]) -> Result<usize> {
     let word = |index: usize| arguments.get(index).copied().unwrap_or(0);
     // SAFETY: the caller vouches for the arguments.
-    let answer = unsafe { syscall::syscall6(number, word(0), word(1), word(2), word(3), word(4), word(5)) };
+    let answer =
+        unsafe { syscall::syscall6(number, word(0), word(1), word(2), word(3), word(4), word(5)) };
     syscall::result(answer)
 }
 

@@ -10,7 +10,8 @@ use sandbox_freestanding::{Errno, Result};
 
 use crate::Arguments;
 use crate::call::{
-    AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, open, unlink, write_all,
+    AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, open, unlink,
+    write_all,
 };
 use crate::kernel;
 use crate::said::{Denied, Said, any, done};
@@ -64,7 +65,9 @@ pub fn read_through_proc(path: &CStr) -> Said {
     let below = path.to_str().unwrap_or("");
     for pid in crate::processes::visible()? {
         for place in ["root", "cwd/../../../../../../../../.."] {
-            let Ok(path) = CString::new(format!("/proc/{pid}/{place}{below}")) else { continue };
+            let Ok(path) = CString::new(format!("/proc/{pid}/{place}{below}")) else {
+                continue;
+            };
             match read(&path) {
                 Ok(value) => return Ok(value),
                 Err(Denied::Errors(more)) => errors.extend(more),
@@ -89,6 +92,21 @@ pub fn create(path: &CStr) -> Said {
     done()
 }
 
+/// Creates any of the files, and removes what it created.
+pub fn create_any(arguments: &Arguments) -> Said {
+    any((0..arguments.texts().count()).map(|index| {
+        let path = arguments.path(index);
+        close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
+        unlink(path);
+        Ok(())
+    }))
+}
+
+pub fn create_and_rename(from: &CStr, to: &CStr) -> Said {
+    close(open(from, O_WRONLY | O_CREAT | O_EXCL)?);
+    rename(from, to)
+}
+
 /// Makes a file of so many bytes (0), a symbolic link to the third argument (1) or a FIFO (2), and leaves it there. The
 /// parents are made.
 pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
@@ -104,7 +122,11 @@ pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
     match kind {
         0 => {
             let file = open(path, O_WRONLY | O_CREAT | O_TRUNC)?;
-            let length = argument.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let length = argument
+                .to_str()
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
             write_all(file, &crate::streams::pattern(0, length));
             close(file);
         }
@@ -126,8 +148,23 @@ pub fn attributes(path: &CStr) -> Said {
         kernel!(FCHMODAT, AT_FDCWD, path, 0o777usize),
         kernel!(UTIMENSAT, AT_FDCWD, path, times.as_slice(), 0usize),
         kernel!(FCHOWNAT, AT_FDCWD, path, uid, -1, 0usize),
-        kernel!(SETXATTR, path, c"user.probe", b"x".as_slice(), 1usize, 0usize),
+        kernel!(
+            SETXATTR,
+            path,
+            c"user.probe",
+            b"x".as_slice(),
+            1usize,
+            0usize
+        ),
     ])
+}
+
+/// The same on a file of its own.
+pub fn own_attributes(path: &CStr) -> Said {
+    close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
+    let said = attributes(path);
+    unlink(path);
+    said
 }
 
 pub fn rename(from: &CStr, to: &CStr) -> Said {
@@ -149,7 +186,14 @@ pub fn handle(path: &CStr) -> Said {
     let mut handle = vec![0u8; 8 + 128];
     handle[0] = 128;
     let mut mount = [0i32; 1];
-    kernel!(NAME_TO_HANDLE_AT, AT_FDCWD, path, handle.as_mut_slice(), mount.as_mut_slice(), 0usize)?;
+    kernel!(
+        NAME_TO_HANDLE_AT,
+        AT_FDCWD,
+        path,
+        handle.as_mut_slice(),
+        mount.as_mut_slice(),
+        0usize
+    )?;
     let folder = open(c"/tmp", O_RDONLY)?;
     let opened = kernel!(OPEN_BY_HANDLE_AT, folder, handle.as_mut_slice(), O_RDONLY);
     // The file's own file system may be another one than that of /tmp: its folder is the better anchor.

@@ -69,8 +69,14 @@ pub fn vfork() -> Said {
     const CLONE_VM: usize = 0x100;
     const CLONE_VFORK: usize = 0x4000;
     let mut stack = vec![0u128; 1024];
-    let arguments =
-        [nr::CLONE, CLONE_VM | CLONE_VFORK | SIGCHLD, stack.as_mut_ptr_range().end as usize, 0, 0, 0];
+    let arguments = [
+        nr::CLONE,
+        CLONE_VM | CLONE_VFORK | SIGCHLD,
+        stack.as_mut_ptr_range().end as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the stack outlives the child, which only ends; CLONE_VFORK keeps this thread still until then.
     let word = unsafe { clone_onto(&arguments, end_with_seven, core::ptr::null_mut()) };
     reaped(result(word)?)
@@ -101,7 +107,14 @@ pub fn thread() -> Said {
     // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
     const FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
     let stack = vec![0u128; 1024].leak();
-    let arguments = [nr::CLONE, FLAGS, stack.as_mut_ptr_range().end as usize, 0, 0, 0];
+    let arguments = [
+        nr::CLONE,
+        FLAGS,
+        stack.as_mut_ptr_range().end as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the stack is never freed, and the thread only writes an atomic and ends.
     let word = unsafe { clone_onto(&arguments, thread_main, core::ptr::null_mut()) };
     result(word)?;
@@ -115,15 +128,26 @@ pub fn thread() -> Said {
 }
 
 fn pointers(words: &[&CStr]) -> Vec<*const c_char> {
-    words.iter().map(|word| word.as_ptr()).chain([core::ptr::null()]).collect()
+    words
+        .iter()
+        .map(|word| word.as_ptr())
+        .chain([core::ptr::null()])
+        .collect()
 }
 
 /// Becomes another program, or this one once more with other arguments.
 pub fn execute(arguments: &Arguments) -> Said {
-    let words: Vec<&CStr> = (0..arguments.texts().count()).map(|index| arguments.path(index)).collect();
+    let words: Vec<&CStr> = (0..arguments.texts().count())
+        .map(|index| arguments.path(index))
+        .collect();
     let list = pointers(&words);
     let nothing = [core::ptr::null::<c_char>()];
-    kernel!(EXECVE, arguments.path(0), list.as_slice(), nothing.as_slice())?;
+    kernel!(
+        EXECVE,
+        arguments.path(0),
+        list.as_slice(),
+        nothing.as_slice()
+    )?;
     Err(Denied::Word("lost"))
 }
 
@@ -141,7 +165,14 @@ pub fn execute_memory(arguments: &Arguments) -> Said {
     close(own);
     let list = pointers(&[c"probe", c"alive"]);
     let nothing = [core::ptr::null::<c_char>()];
-    let by_descriptor = kernel!(EXECVEAT, memory, c"", list.as_slice(), nothing.as_slice(), 0x1000usize);
+    let by_descriptor = kernel!(
+        EXECVEAT,
+        memory,
+        c"",
+        list.as_slice(),
+        nothing.as_slice(),
+        0x1000usize
+    );
     let path = CString::new(format!("/proc/self/fd/{memory}")).map_err(|_| Errno::EINVAL)?;
     let by_path = kernel!(EXECVE, path.as_c_str(), list.as_slice(), nothing.as_slice());
     crate::said::any([by_descriptor, by_path])

@@ -26,12 +26,21 @@ pub fn bpf() -> Said {
     done()
 }
 
-/// Counts the context switches of itself.
+/// Counts the page faults of itself in user mode, which the usual setting of a host permits.
 pub fn perf() -> Said {
     let mut attributes = [0u64; 16];
     attributes[0] = 1 | (128 << 32);
-    attributes[1] = 3;
-    kernel!(PERF_EVENT_OPEN, attributes.as_mut_slice(), 0usize, -1, -1, 0usize)?;
+    attributes[1] = 2;
+    // Neither the kernel nor a hypervisor.
+    attributes[5] = 1 << 5 | 1 << 6;
+    kernel!(
+        PERF_EVENT_OPEN,
+        attributes.as_mut_slice(),
+        0usize,
+        -1,
+        -1,
+        0usize
+    )?;
     done()
 }
 
@@ -117,10 +126,15 @@ pub fn changed_user() -> Said {
 /// Sets the host name to what it is, in a namespace of its own where one can be had.
 pub fn host_name() -> Said {
     // Failing is fine: setting the same name changes nothing.
-    let _ = kernel!(UNSHARE, CLONE_NEWUTS);
+    if kernel!(UNSHARE, CLONE_NEWUTS).is_err() {
+        let _ = kernel!(UNSHARE, CLONE_NEWUSER | CLONE_NEWUTS);
+    }
     let mut names = [0u8; 390];
     kernel!(UNAME, names.as_mut_slice())?;
-    let name = names[65..130].split(|byte| *byte == 0).next().unwrap_or(&[]);
+    let name = names[65..130]
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or(&[]);
     kernel!(SETHOSTNAME, name, name.len())?;
     done()
 }

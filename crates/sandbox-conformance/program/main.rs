@@ -20,7 +20,6 @@ mod said;
 mod streams;
 mod surroundings;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
@@ -64,8 +63,14 @@ impl Arguments {
 
 fn main(environment: Environment) -> i32 {
     let mut words = environment.arguments().skip(1);
-    let command = words.next().and_then(|word| word.to_str().ok()).unwrap_or("");
-    let arguments = Arguments { words: words.collect(), environment };
+    let command = words
+        .next()
+        .and_then(|word| word.to_str().ok())
+        .unwrap_or("");
+    let arguments = Arguments {
+        words: words.collect(),
+        environment,
+    };
     match dispatch(command, &arguments) {
         Some(said) => said::print(said),
         None => {
@@ -84,8 +89,11 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "read-through-proc" => files::read_through_proc(a.path(0)),
         "write" => files::write(a.path(0), a.text(1)),
         "create" => files::create(a.path(0)),
+        "create-any" => files::create_any(a),
+        "create-and-rename" => files::create_and_rename(a.path(0), a.path(1)),
         "make" => files::make(a.path(0), a.number(1), a.path(2)),
         "attributes" => files::attributes(a.path(0)),
+        "own-attributes" => files::own_attributes(a.path(0)),
         "rename" => files::rename(a.path(0), a.path(1)),
         "device" => files::device(a.path(0), a.number(1), a.number(2)),
         "handle" => files::handle(a.path(0)),
@@ -110,11 +118,11 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "variables-of-others" => surroundings::variables_of_others(a.text(0)),
         "descriptors" => surroundings::descriptors(),
         "find" => processes::find(a.text(0)),
+        "find-child" => processes::find_child(a.text(0)),
         "signal" => processes::signal(a.number(0)),
         "signal-child" => processes::signal_child(),
         "trace-parent" => processes::trace_parent(),
         "parent-memory" => processes::parent_memory(),
-        "own-memory" => processes::own_memory(),
         "fork" => forking::fork(),
         "vfork" => forking::vfork(),
         "clone3" => forking::clone3(),
@@ -151,7 +159,6 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "host-name" => kernel_surface::host_name(),
         "compat-namespace" => compat::namespace(),
         "compat-fork" => compat::fork(),
-        "where" => Ok(String::from(a.text(0))),
         _ => return None,
     })
 }

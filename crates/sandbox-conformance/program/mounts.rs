@@ -1,5 +1,5 @@
-//! Tries on mounts. Where a mount namespace of its own can be had, everything happens in it, so that a host control changes
-//! nothing of the host.
+//! Tries on mounts. Where a mount namespace of its own can be had, be it through a user namespace, everything happens in it:
+//! a host control changes nothing of the host, and an ordinary user has the same way in as root.
 
 use core::ffi::CStr;
 
@@ -9,6 +9,7 @@ use crate::kernel;
 use crate::said::{Said, done};
 
 const CLONE_NEWNS: usize = 0x2_0000;
+const CLONE_NEWUSER: usize = 0x1000_0000;
 const MS_RDONLY: usize = 1;
 const MS_NOSUID: usize = 2;
 const MS_REMOUNT: usize = 32;
@@ -19,13 +20,20 @@ const MNT_DETACH: usize = 2;
 
 /// Whether changes to mounts stay with this process.
 fn apart() -> bool {
-    kernel!(UNSHARE, CLONE_NEWNS).is_ok()
+    (kernel!(UNSHARE, CLONE_NEWNS).is_ok() || kernel!(UNSHARE, CLONE_NEWUSER | CLONE_NEWNS).is_ok())
         && kernel!(MOUNT, 0usize, c"/", 0usize, MS_REC | MS_PRIVATE, 0usize).is_ok()
 }
 
 fn bind_over_itself(path: &CStr) -> Result<usize> {
     kernel!(MOUNT, path, path, 0usize, MS_BIND, 0usize)?;
-    kernel!(MOUNT, 0usize, path, 0usize, MS_BIND | MS_REMOUNT | MS_RDONLY, 0usize)
+    kernel!(
+        MOUNT,
+        0usize,
+        path,
+        0usize,
+        MS_BIND | MS_REMOUNT | MS_RDONLY,
+        0usize
+    )
 }
 
 pub fn mount(path: &CStr) -> Said {
@@ -59,6 +67,8 @@ pub fn unmount(path: &CStr) -> Said {
 
 /// The same through the calls that a filter written for mount(2) forgets.
 pub fn new_mount() -> Said {
+    // Whether or not this is apart: nothing is attached anywhere.
+    let _ = apart();
     let context = kernel!(FSOPEN, c"tmpfs", 1usize)?;
     kernel!(FSCONFIG, context, 6usize, 0usize, 0usize, 0usize)?;
     kernel!(FSMOUNT, context, 1usize, 0usize)?;

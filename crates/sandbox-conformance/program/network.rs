@@ -44,7 +44,10 @@ impl Address {
                 bytes.push(part.parse().ok()?);
             }
             bytes.resize(16, 0);
-            return Some(Address { family: AF_INET, bytes });
+            return Some(Address {
+                family: AF_INET,
+                bytes,
+            });
         }
         bytes.extend((AF_INET6 as u16).to_ne_bytes());
         bytes.extend(port.to_be_bytes());
@@ -53,7 +56,10 @@ impl Address {
             bytes.push(u8::from_str_radix(host.get(index * 2..index * 2 + 2)?, 16).ok()?);
         }
         bytes.extend([0; 4]);
-        Some(Address { family: AF_INET6, bytes })
+        Some(Address {
+            family: AF_INET6,
+            bytes,
+        })
     }
 }
 
@@ -65,7 +71,14 @@ fn addresses(arguments: &Arguments) -> impl Iterator<Item = Address> + '_ {
 fn ready(socket: i32, event: u16) -> Result<()> {
     let mut polled = [socket as u32, u32::from(event)];
     let time = [WAIT / 1000, WAIT % 1000 * 1_000_000];
-    match kernel!(PPOLL, polled.as_mut_slice(), 1usize, time.as_slice(), 0usize, 8usize)? {
+    match kernel!(
+        PPOLL,
+        polled.as_mut_slice(),
+        1usize,
+        time.as_slice(),
+        0usize,
+        8usize
+    )? {
         0 => Err(Errno::ETIMEDOUT),
         _ => Ok(()),
     }
@@ -73,13 +86,29 @@ fn ready(socket: i32, event: u16) -> Result<()> {
 
 fn connect(address: &Address, kind: usize) -> Result<i32> {
     let socket = socket(address.family, kind | 0o4000, 0)?;
-    match kernel!(CONNECT, socket, address.bytes.as_slice(), address.bytes.len()) {
+    match kernel!(
+        CONNECT,
+        socket,
+        address.bytes.as_slice(),
+        address.bytes.len()
+    ) {
         Err(Errno::EINPROGRESS) => {
             ready(socket, 4)?;
             let mut error = [0i32];
             let mut length = [4u32];
-            kernel!(GETSOCKOPT, socket, 1usize, 4usize, error.as_mut_slice(), length.as_mut_slice())?;
-            if error[0] == 0 { Ok(socket) } else { Err(Errno(error[0])) }
+            kernel!(
+                GETSOCKOPT,
+                socket,
+                1usize,
+                4usize,
+                error.as_mut_slice(),
+                length.as_mut_slice()
+            )?;
+            if error[0] == 0 {
+                Ok(socket)
+            } else {
+                Err(Errno(error[0]))
+            }
         }
         Err(error) => Err(error),
         Ok(_) => Ok(socket),
@@ -88,7 +117,15 @@ fn connect(address: &Address, kind: usize) -> Result<i32> {
 
 /// Sends the token and wants an answer: only that proves that somebody was reached.
 fn exchange(socket: i32, token: &str) -> Result<()> {
-    kernel!(SENDTO, socket, token.as_bytes(), token.len(), 0o40000usize, 0usize, 0usize)?;
+    kernel!(
+        SENDTO,
+        socket,
+        token.as_bytes(),
+        token.len(),
+        0o40000usize,
+        0usize,
+        0usize
+    )?;
     ready(socket, 1)?;
     let mut answer = [0u8; 64];
     match kernel!(READ, socket, answer.as_mut_slice(), answer.len())? {
@@ -118,7 +155,12 @@ pub fn udp(arguments: &Arguments) -> Said {
 fn own_address(socket: i32) -> Result<[u8; 16]> {
     let mut address = [0u8; 16];
     let mut length = [16u32];
-    kernel!(GETSOCKNAME, socket, address.as_mut_slice(), length.as_mut_slice())?;
+    kernel!(
+        GETSOCKNAME,
+        socket,
+        address.as_mut_slice(),
+        length.as_mut_slice()
+    )?;
     Ok(address)
 }
 
@@ -142,7 +184,15 @@ pub fn udp_loopback() -> Said {
     let receiver = socket(AF_INET, DATAGRAM, 0)?;
     let address = bind_loopback(receiver)?;
     let sender = socket(AF_INET, DATAGRAM, 0)?;
-    kernel!(SENDTO, sender, b"x".as_slice(), 1usize, 0usize, address.as_slice(), 16usize)?;
+    kernel!(
+        SENDTO,
+        sender,
+        b"x".as_slice(),
+        1usize,
+        0usize,
+        address.as_slice(),
+        16usize
+    )?;
     ready(receiver, 1)?;
     done()
 }
@@ -218,5 +268,9 @@ pub fn netlink(protocol: usize) -> Said {
     let address = [AF_NETLINK as u32, 0, 0];
     kernel!(BIND, socket, address.as_slice(), 12usize)?;
     close(socket);
-    if protocol > 64 { Err(Denied::Word("nonsense")) } else { done() }
+    if protocol > 64 {
+        Err(Denied::Word("nonsense"))
+    } else {
+        done()
+    }
 }

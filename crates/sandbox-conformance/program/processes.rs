@@ -23,9 +23,18 @@ pub fn visible() -> Result<Vec<i32>> {
         }
         let mut offset = 0;
         while offset < length {
-            let size = usize::from(u16::from_ne_bytes([buffer[offset + 16], buffer[offset + 17]]));
-            let name = buffer[offset + 19..offset + size].split(|byte| *byte == 0).next().unwrap_or(&[]);
-            if let Some(pid) = core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()) {
+            let size = usize::from(u16::from_ne_bytes([
+                buffer[offset + 16],
+                buffer[offset + 17],
+            ]));
+            let name = buffer[offset + 19..offset + size]
+                .split(|byte| *byte == 0)
+                .next()
+                .unwrap_or(&[]);
+            if let Some(pid) = core::str::from_utf8(name)
+                .ok()
+                .and_then(|name| name.parse().ok())
+            {
                 found.push(pid);
             }
             offset += size;
@@ -39,14 +48,27 @@ pub fn visible() -> Result<Vec<i32>> {
 pub fn find(text: &str) -> Said {
     let own = own_pid() as i32;
     for pid in visible()?.into_iter().filter(|pid| *pid != own) {
-        let Ok(path) = CString::new(format!("/proc/{pid}/cmdline")) else { continue };
+        let Ok(path) = CString::new(format!("/proc/{pid}/cmdline")) else {
+            continue;
+        };
         if let Ok(line) = crate::files::content(&path)
-            && line.windows(text.len()).any(|window| window == text.as_bytes())
+            && line
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
         {
             return done();
         }
     }
     Err(Denied::Word("absent"))
+}
+
+/// The same beside a child, whose command line is ours.
+pub fn find_child(text: &str) -> Said {
+    let pid = child(|| pause(5000))?;
+    let said = find(text);
+    kernel!(KILL, pid, 9usize)?;
+    reap(pid)?;
+    said
 }
 
 /// Sends SIGTERM to one process.
@@ -82,15 +104,7 @@ pub fn trace_parent() -> Said {
 
 /// Opens the parent's memory for writing.
 pub fn parent_memory() -> Said {
-    memory_of(parent())
-}
-
-pub fn own_memory() -> Said {
-    memory_of(own_pid())
-}
-
-fn memory_of(pid: usize) -> Said {
-    let path = CString::new(format!("/proc/{pid}/mem")).map_err(|_| Errno::EINVAL)?;
+    let path = CString::new(format!("/proc/{}/mem", parent())).map_err(|_| Errno::EINVAL)?;
     close(open(&path, O_RDWR)?);
     done()
 }

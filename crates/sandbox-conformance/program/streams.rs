@@ -9,7 +9,9 @@ use crate::said::{Denied, Said, done, print_to};
 
 /// Bytes that tell their own position: no cut, no repetition and no change goes unseen.
 pub fn pattern(start: usize, length: usize) -> Vec<u8> {
-    (start..start + length).map(|index| (index % 251) as u8).collect()
+    (start..start + length)
+        .map(|index| (index % 251) as u8)
+        .collect()
 }
 
 /// Writes so many bytes to standard output and so many to standard error. The result line goes to the stream that carries
@@ -23,7 +25,10 @@ pub fn emit(out: usize, error: usize) -> Said {
             position += piece.len();
         }
     }
-    Err(Denied::Silent(print_to(if out > error { 2 } else { 1 }, done())))
+    Err(Denied::Silent(print_to(
+        if out > error { 2 } else { 1 },
+        done(),
+    )))
 }
 
 /// Copies standard input to standard output.

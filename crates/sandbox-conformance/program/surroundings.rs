@@ -29,21 +29,34 @@ pub fn variables(arguments: &Arguments) -> Said {
     let expected: Vec<&str> = arguments.texts().collect();
     let mut names = Vec::new();
     for entry in arguments.variables() {
-        let name = entry.to_str().unwrap_or("?").split('=').next().unwrap_or("?");
+        let name = entry
+            .to_str()
+            .unwrap_or("?")
+            .split('=')
+            .next()
+            .unwrap_or("?");
         if !expected.contains(&name) {
             names.push(name);
         }
     }
     names.sort_unstable();
-    if names.is_empty() { Err(Denied::Word("absent")) } else { Ok(names.join(",")) }
+    if names.is_empty() {
+        Err(Denied::Word("absent"))
+    } else {
+        Ok(names.join(","))
+    }
 }
 
 /// Whether the environment of any visible process holds the text.
 pub fn variables_of_others(text: &str) -> Said {
     for pid in crate::processes::visible()? {
-        let Ok(path) = CString::new(format!("/proc/{pid}/environ")) else { continue };
+        let Ok(path) = CString::new(format!("/proc/{pid}/environ")) else {
+            continue;
+        };
         if let Ok(content) = crate::files::content(&path)
-            && content.windows(text.len()).any(|window| window == text.as_bytes())
+            && content
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
         {
             return done();
         }
@@ -60,5 +73,9 @@ pub fn descriptors() -> Said {
             _ => found.push(number.to_string()),
         }
     }
-    if found.is_empty() { Err(Denied::Word("absent")) } else { Ok(found.join(",")) }
+    if found.is_empty() {
+        Err(Denied::Word("absent"))
+    } else {
+        Ok(found.join(","))
+    }
 }

@@ -33,7 +33,11 @@ impl Canary {
         let content = format!("canary {}\n", crate::grounds::random_name()).into_bytes();
         fs::write(path, &content)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        Ok(Self { path: path.to_owned(), content, state: state(path)? })
+        Ok(Self {
+            path: path.to_owned(),
+            content,
+            state: state(path)?,
+        })
     }
 
     /// Where it is on the host.
@@ -60,7 +64,11 @@ impl Canary {
         let watched = format!("content and attributes of {}", self.path.display());
         let same = fs::read(&self.path).is_ok_and(|content| content == self.content)
             && state(&self.path).is_ok_and(|state| state == self.state);
-        if same { Oracle::Clean { watched } } else { Oracle::Dirty { watched } }
+        if same {
+            Oracle::Clean { watched }
+        } else {
+            Oracle::Dirty { watched }
+        }
     }
 }
 

@@ -28,7 +28,9 @@ impl Attempt {
     /// Went through, with nothing more to say.
     #[must_use]
     pub fn succeeded() -> Self {
-        Self::Succeeded { value: String::new() }
+        Self::Succeeded {
+            value: String::new(),
+        }
     }
 
     /// Stopped, as told by `signs`.
@@ -41,18 +43,28 @@ impl Attempt {
 
     /// Says neither.
     pub fn unclear(detail: impl Into<String>) -> Self {
-        Self::Unclear { detail: detail.into() }
+        Self::Unclear {
+            detail: detail.into(),
+        }
     }
 
     /// [`Attempt::Succeeded`] where `test` holds, else stopped with `sign`.
     #[must_use]
     pub fn leak_if(test: bool, sign: &str) -> Self {
-        if test { Self::succeeded() } else { Self::blocked([sign]) }
+        if test {
+            Self::succeeded()
+        } else {
+            Self::blocked([sign])
+        }
     }
 
     /// [`Attempt::Succeeded`] where `test` holds, else unclear.
     pub fn expect(test: bool, otherwise: impl FnOnce() -> String) -> Self {
-        if test { Self::succeeded() } else { Self::unclear(otherwise()) }
+        if test {
+            Self::succeeded()
+        } else {
+            Self::unclear(otherwise())
+        }
     }
 
     /// Whether it went through.

@@ -36,14 +36,22 @@ impl Grounds {
     /// When the host's disk refuses.
     pub fn prepare() -> Result<Self, Trouble> {
         let nonce = random_name();
-        let folder = Path::new(PARENT).join(format!("sandbox-conformance-{}-{nonce}", std::process::id()));
+        let folder = Path::new(PARENT).join(format!(
+            "sandbox-conformance-{}-{nonce}",
+            std::process::id()
+        ));
         make_folder(&folder)?;
         let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
         let canary = folder.join("descriptor");
         fs::write(&canary, &nonce)?;
         // `dup` leaves close-on-exec off: this is the descriptor that a careless backend lets in.
         let inheritable = rustix::io::dup(fs::File::open(&canary)?)?;
-        let grounds = Self { folder, nonce, secret, inheritable };
+        let grounds = Self {
+            folder,
+            nonce,
+            secret,
+            inheritable,
+        };
         for folder in [grounds.read_root(), grounds.write_root(), grounds.outside()] {
             make_folder(&folder)?;
         }
@@ -79,6 +87,12 @@ impl Grounds {
     #[must_use]
     pub fn inside(&self) -> String {
         format!("/tmp/conformance-{}", self.nonce)
+    }
+
+    /// The folder inside of a sandbox out of which artifacts come.
+    #[must_use]
+    pub fn export_folder(&self) -> String {
+        format!("/tmp/conformance-{}-export", self.nonce)
     }
 
     /// A word that no other run knows.

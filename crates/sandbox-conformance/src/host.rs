@@ -25,13 +25,20 @@ pub async fn run(program: &Path, call: &Call) -> Result<Run, Trouble> {
     let start = Instant::now();
     let mut child = spawn(program, call)?;
     let input = call.stdin.clone().unwrap_or_default();
-    let mut stdin = child.stdin.take().ok_or_else(|| Trouble::new("the host control has no standard input"))?;
+    let mut stdin = child
+        .stdin
+        .take()
+        .ok_or_else(|| Trouble::new("the host control has no standard input"))?;
     // The program may end without reading all of it: a broken pipe is no trouble of ours.
     let feed = tokio::spawn(async move { stdin.write_all(&input).await });
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
     feed.abort();
-    let output = output
-        .map_err(|_| Trouble::new(format!("host control {:?}: no end after {LIMIT:?}", call.text())))??;
+    let output = output.map_err(|_| {
+        Trouble::new(format!(
+            "host control {:?}: no end after {LIMIT:?}",
+            call.text()
+        ))
+    })??;
     Ok(Run {
         outcome: outcome(output.status),
         stdout_total: output.stdout.len() as u64,
@@ -48,7 +55,9 @@ pub async fn run(program: &Path, call: &Call) -> Result<Run, Trouble> {
 ///
 /// When it cannot be started.
 pub fn spawn(program: &Path, call: &Call) -> Result<Child, Trouble> {
-    let arguments = call.arguments.iter().map(|argument| std::ffi::OsStr::from_bytes(argument));
+    let arguments = call
+        .arguments_for(program.as_os_str().as_bytes())
+        .map(std::ffi::OsStr::from_bytes);
     Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -65,7 +74,9 @@ pub fn outcome(status: ExitStatus) -> Outcome {
     match (status.code(), status.signal()) {
         (Some(code), _) => Outcome::Exited { code },
         (None, Some(signal)) => Outcome::Signaled { signal },
-        (None, None) => Outcome::Unknown { reason: status.to_string() },
+        (None, None) => Outcome::Unknown {
+            reason: status.to_string(),
+        },
     }
 }
 
@@ -78,7 +89,11 @@ pub fn processes_with(token: &str) -> Result<Vec<i32>, Trouble> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+        else {
             continue;
         };
         // A process that ended since is not there any more, and not what is looked for.
@@ -117,7 +132,9 @@ pub fn kill_all_with(token: &str) -> Result<(), Trouble> {
             match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
                 // Ended by itself meanwhile.
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                Err(error) => return Err(Trouble::new(format!("kill what an attack left: {error}"))),
+                Err(error) => {
+                    return Err(Trouble::new(format!("kill what an attack left: {error}")));
+                }
             }
         }
     }

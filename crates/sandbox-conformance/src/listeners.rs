@@ -38,7 +38,12 @@ impl Listener {
     ///
     /// When the host refuses.
     pub async fn tcp4() -> Result<Self, Trouble> {
-        Self::tcp(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(192, 0, 2, 1).into()).await
+        Self::tcp(
+            Ipv4Addr::UNSPECIFIED.into(),
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv4Addr::new(192, 0, 2, 1).into(),
+        )
+        .await
     }
 
     /// TCP on every IPv6 address of the host.
@@ -48,7 +53,12 @@ impl Listener {
     /// When the host refuses, for example because it has no IPv6.
     pub async fn tcp6() -> Result<Self, Trouble> {
         let example = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-        Self::tcp(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into(), example.into()).await
+        Self::tcp(
+            Ipv6Addr::UNSPECIFIED.into(),
+            Ipv6Addr::LOCALHOST.into(),
+            example.into(),
+        )
+        .await
     }
 
     async fn tcp(every: IpAddr, loopback: IpAddr, remote: IpAddr) -> Result<Self, Trouble> {
@@ -61,7 +71,11 @@ impl Listener {
                 tokio::spawn(answer(stream, Arc::clone(&counter)));
             }
         });
-        Ok(Self { addresses: addresses(loopback, remote, port), hits, task })
+        Ok(Self {
+            addresses: addresses(loopback, remote, port),
+            hits,
+            task,
+        })
     }
 
     /// UDP on every IPv4 address of the host.
@@ -85,7 +99,11 @@ impl Listener {
             }
         });
         let remote = Ipv4Addr::new(192, 0, 2, 1).into();
-        Ok(Self { addresses: addresses(Ipv4Addr::LOCALHOST.into(), remote, port), hits, task })
+        Ok(Self {
+            addresses: addresses(Ipv4Addr::LOCALHOST.into(), remote, port),
+            hits,
+            task,
+        })
     }
 
     /// A unix socket at a path, open to every user.
@@ -120,7 +138,11 @@ impl Listener {
                 tokio::spawn(answer(stream, Arc::clone(&counter)));
             }
         });
-        Self { addresses: Vec::new(), hits, task }
+        Self {
+            addresses: Vec::new(),
+            hits,
+            task,
+        }
     }
 
     /// How many messages of the probe program arrived.
@@ -132,12 +154,18 @@ impl Listener {
     /// The subcommand that tries every address of this listener.
     #[must_use]
     pub fn call(&self, subcommand: &str, token: &str) -> Call {
-        self.addresses.iter().fold(Call::new([subcommand, token]), |call, address| call.and(spelled(address)))
+        self.addresses
+            .iter()
+            .fold(Call::new([subcommand, token]), |call, address| {
+                call.and(spelled(address))
+            })
     }
 }
 
 fn greets(message: &[u8]) -> bool {
-    GREETINGS.iter().any(|greeting| message.starts_with(greeting))
+    GREETINGS
+        .iter()
+        .any(|greeting| message.starts_with(greeting))
 }
 
 async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, hits: Arc<AtomicU64>) {
@@ -153,11 +181,18 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, hits: Arc<Atomi
 
 /// The loopback address, and the one that the host has towards others, where it has one.
 fn addresses(loopback: IpAddr, remote: IpAddr, port: u16) -> Vec<SocketAddr> {
-    let unspecified: IpAddr =
-        if loopback.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let unspecified: IpAddr = if loopback.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
     // Connecting a datagram socket sends nothing: it only chooses the route.
     let towards_others = std::net::UdpSocket::bind((unspecified, 0))
-        .and_then(|socket| socket.connect((remote, 9)).and_then(|()| socket.local_addr()))
+        .and_then(|socket| {
+            socket
+                .connect((remote, 9))
+                .and_then(|()| socket.local_addr())
+        })
         .map(|address| address.ip());
     let mut addresses = vec![SocketAddr::new(loopback, port)];
     if let Ok(own) = towards_others

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sandbox_core::spi::Source;
 use sandbox_core::{
-    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, ExecResult, SandboxHandle,
-    SandboxSpec, Unmet, unique_name,
+    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, ExecResult,
+    SandboxHandle, SandboxSpec, Unmet, unique_name,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -57,17 +57,28 @@ impl Pool {
     /// No sandboxes yet.
     #[must_use]
     pub fn new(target: Target, image: Option<String>, grounds: Arc<Grounds>) -> Self {
-        Self { target, image, grounds, shared: std::sync::Mutex::default() }
+        Self {
+            target,
+            image,
+            grounds,
+            shared: std::sync::Mutex::default(),
+        }
     }
 
     /// The place of a setting: the one that others use too, unless the setting wants its own.
     #[must_use]
     pub fn place(&self, setting: Setting) -> Arc<Place> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = shared.iter().find(|place| place.setting == setting && !setting.fresh) {
+        if let Some(place) = shared
+            .iter()
+            .find(|place| place.setting == setting && !setting.fresh)
+        {
             return Arc::clone(place);
         }
-        let place = Arc::new(Place { setting, sandbox: Mutex::new(None) });
+        let place = Arc::new(Place {
+            setting,
+            sandbox: Mutex::new(None),
+        });
         shared.push(Arc::clone(&place));
         place
     }
@@ -94,7 +105,8 @@ impl Pool {
     ///
     /// The first that could not be ended; the others are ended all the same.
     pub async fn close(&self) -> Result<(), Error> {
-        let places = std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let places =
+            std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
         for place in places {
             result = result.and(place.end().await);
@@ -105,26 +117,45 @@ impl Pool {
     async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
         match tokio::time::timeout(BUILD_LIMIT, self.create(setting)).await {
             Ok(built) => built,
-            Err(_) => Err(Declined::Failed(format!("no sandbox after {BUILD_LIMIT:?}"))),
+            Err(_) => Err(Declined::Failed(format!(
+                "no sandbox after {BUILD_LIMIT:?}"
+            ))),
         }
     }
 
     async fn create(&self, setting: &Setting) -> Result<Sandbox, Declined> {
         let (handle, waived) = match self.attempt(setting.policy.clone(), setting).await {
-            Err(error) if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() => {
+            Err(error)
+                if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
+            {
                 // What is declared unenforced is measured all the same.
                 let policy = waive(setting.policy.clone(), error.unmet());
-                (self.attempt(policy, setting).await.map_err(declined)?, error.unmet().to_vec())
+                (
+                    self.attempt(policy, setting).await.map_err(declined)?,
+                    error.unmet().to_vec(),
+                )
             }
             created => (created.map_err(declined)?, Vec::new()),
         };
-        let program = format!("{}/probe", self.grounds.inside());
+        // A path of its own for each: without isolation they all share the host's /tmp.
+        let program = format!("{}/{}", self.grounds.inside(), unique_name("probe"));
         let content: Source = Box::new(PROGRAM);
-        handle.put(&program, 0o755, content).await.map_err(declined)?;
-        Ok(Sandbox { handle, program, waived })
+        handle
+            .put(&program, 0o755, content)
+            .await
+            .map_err(declined)?;
+        Ok(Sandbox {
+            handle,
+            program,
+            waived,
+        })
     }
 
-    async fn attempt(&self, policy: CapabilityPolicy, setting: &Setting) -> Result<SandboxHandle, Error> {
+    async fn attempt(
+        &self,
+        policy: CapabilityPolicy,
+        setting: &Setting,
+    ) -> Result<SandboxHandle, Error> {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setting.env.clone();
         spec.image = self.image.clone();
@@ -133,9 +164,16 @@ impl Pool {
 }
 
 fn waive(mut policy: CapabilityPolicy, unmet: &[Unmet]) -> CapabilityPolicy {
-    for Unmet { demand, enforcement } in unmet {
+    for Unmet {
+        demand,
+        enforcement,
+    } in unmet
+    {
         // The policy's own check says that these two cannot go unenforced.
-        let never = matches!(demand.capability, Capability::StdoutMaxBytes | Capability::StderrMaxBytes);
+        let never = matches!(
+            demand.capability,
+            Capability::StdoutMaxBytes | Capability::StderrMaxBytes
+        );
         let list = match enforcement {
             Enforcement::Partial { .. } => &mut policy.allow_partial,
             _ if never => continue,
@@ -236,9 +274,13 @@ impl Sandbox {
     ///
     /// When the sandbox failed.
     pub async fn execute(&self, call: &Call) -> Result<ExecResult, Error> {
-        let mut request = ExecRequest::new(self.program.clone()).args(call.arguments.clone());
+        let arguments = call.arguments_for(self.program.as_bytes());
+        let mut request = ExecRequest::new(self.program.clone()).args(arguments);
         request.timeout = call.timeout;
-        let stdin = call.stdin.clone().map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
+        let stdin = call
+            .stdin
+            .clone()
+            .map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
         self.handle.exec_with(&request, stdin, None).await
     }
 }

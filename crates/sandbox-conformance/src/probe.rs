@@ -43,7 +43,8 @@ impl Probe {
 }
 
 /// Who could fail a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The isolation: a backend without any must leak it.
     Isolation,
@@ -76,7 +77,10 @@ impl Setting {
     pub fn with(change: impl FnOnce(&mut CapabilityPolicy)) -> Self {
         let mut policy = CapabilityPolicy::new();
         change(&mut policy);
-        Self { policy, ..Self::default() }
+        Self {
+            policy,
+            ..Self::default()
+        }
     }
 
     /// The same in a sandbox of its own.

@@ -29,6 +29,9 @@ pub fn install(path: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// In a [`Call`]'s arguments: the path of the probe program where it runs.
+pub const ITSELF: &str = "{program}";
+
 /// One run of the program: what to try.
 #[derive(Debug, Clone, Default)]
 pub struct Call {
@@ -46,7 +49,10 @@ impl Call {
     /// A subcommand and its arguments.
     pub fn new<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Self {
         let bytes = |argument: A| argument.as_ref().as_bytes().to_vec();
-        Self { arguments: arguments.into_iter().map(bytes).collect(), ..Self::default() }
+        Self {
+            arguments: arguments.into_iter().map(bytes).collect(),
+            ..Self::default()
+        }
     }
 
     /// Adds an argument.
@@ -75,6 +81,17 @@ impl Call {
     pub fn stdin(mut self, content: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(content.into());
         self
+    }
+
+    /// The arguments for a program that lies at `program`.
+    pub fn arguments_for<'a>(&'a self, program: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.arguments.iter().map(move |a| {
+            if a == ITSELF.as_bytes() {
+                program
+            } else {
+                a.as_slice()
+            }
+        })
     }
 
     /// The arguments for a person.
@@ -119,7 +136,10 @@ impl Run {
 }
 
 fn result_line(output: &[u8]) -> Option<String> {
-    let line = output.split(|byte| *byte == b'\n').rev().find_map(|line| line.strip_prefix(b"result="))?;
+    let line = output
+        .split(|byte| *byte == b'\n')
+        .rev()
+        .find_map(|line| line.strip_prefix(b"result="))?;
     Some(String::from_utf8_lossy(line).into_owned())
 }
 
@@ -128,7 +148,9 @@ fn said(line: &str, expected: Option<&str>) -> Attempt {
     match kind {
         "ok" | "value" => match expected {
             Some(expected) if expected != rest => Attempt::blocked(["other_content"]),
-            _ => Attempt::Succeeded { value: rest.to_owned() },
+            _ => Attempt::Succeeded {
+                value: rest.to_owned(),
+            },
         },
         "errno" | "denied" if !rest.is_empty() => Attempt::blocked(rest.split(',')),
         _ => Attempt::unclear(format!("the probe program said {line:?}")),
@@ -171,8 +193,16 @@ mod tests {
     #[test]
     fn a_result_line_decides() {
         let zero = Outcome::Exited { code: 0 };
-        assert!(run(zero.clone(), "noise\nresult=ok\n", "").attempt(None).is_success());
-        assert!(run(zero.clone(), "noise", "result=value:3\n").attempt(Some("3")).is_success());
+        assert!(
+            run(zero.clone(), "noise\nresult=ok\n", "")
+                .attempt(None)
+                .is_success()
+        );
+        assert!(
+            run(zero.clone(), "noise", "result=value:3\n")
+                .attempt(Some("3"))
+                .is_success()
+        );
         assert_eq!(
             run(zero.clone(), "result=value:4\n", "").attempt(Some("3")),
             Attempt::blocked(["other_content"])
@@ -193,7 +223,10 @@ mod tests {
             run(Outcome::Exited { code: 0 }, "result=errno:\n", "").attempt(None),
             Attempt::Unclear { .. }
         ));
-        assert_eq!(run(Outcome::TimedOut, "", "").attempt(None), Attempt::blocked(["timed_out"]));
+        assert_eq!(
+            run(Outcome::TimedOut, "", "").attempt(None),
+            Attempt::blocked(["timed_out"])
+        );
         assert_eq!(
             run(Outcome::Signaled { signal: 31 }, "", "").attempt(None),
             Attempt::blocked(["signal:31"])

@@ -17,7 +17,9 @@ pub struct Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -29,13 +31,21 @@ impl Target {
     /// [`sandbox_core::ErrorKind::UnknownBackend`], and what opening the backend finds.
     pub fn tier(name: &str) -> Result<Self> {
         let backend = (registry::tier(name)?.open)()?;
-        Ok(Self { name: name.to_owned(), backend, registered: true })
+        Ok(Self {
+            name: name.to_owned(),
+            backend,
+            registered: true,
+        })
     }
 
     /// A backend that no registry knows.
     #[must_use]
     pub fn backend(backend: Arc<dyn Backend>) -> Self {
-        Self { name: backend.name().to_owned(), backend, registered: false }
+        Self {
+            name: backend.name().to_owned(),
+            backend,
+            registered: false,
+        }
     }
 
     /// The tier's name.

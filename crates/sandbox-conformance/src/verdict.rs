@@ -14,11 +14,22 @@ use crate::probe::Denial;
 /// A leak of a subject that the backend itself refused to run without a waiver is [`Verdict::Refused`].
 #[must_use]
 pub fn judge(subject: Subject, evidence: &Evidence, denials: &[Denial]) -> Verdict {
-    let succeeded = |step: &Option<crate::Step>| step.as_ref().is_some_and(|s| s.attempt.is_success());
-    let dirty = evidence.oracles.iter().any(|oracle| matches!(oracle, Oracle::Dirty { .. }));
+    let succeeded =
+        |step: &Option<crate::Step>| step.as_ref().is_some_and(|s| s.attempt.is_success());
+    let dirty = evidence
+        .oracles
+        .iter()
+        .any(|oracle| matches!(oracle, Oracle::Dirty { .. }));
     if dirty || succeeded(&evidence.attack) {
-        let declined = evidence.waived.iter().any(|u| Some(u.demand.capability) == subject.capability());
-        return if declined { Verdict::Refused } else { Verdict::Leaked };
+        let declined = evidence
+            .waived
+            .iter()
+            .any(|u| Some(u.demand.capability) == subject.capability());
+        return if declined {
+            Verdict::Refused
+        } else {
+            Verdict::Leaked
+        };
     }
     if evidence.refused.is_some() {
         return Verdict::Refused;

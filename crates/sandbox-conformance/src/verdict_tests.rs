@@ -4,7 +4,10 @@ use super::*;
 use crate::evidence::Step;
 
 const SUBJECT: Subject = Subject::Capability(Capability::Memory);
-const DENIALS: &[Denial] = &[Denial { sign: "EACCES", means: "permission" }];
+const DENIALS: &[Denial] = &[Denial {
+    sign: "EACCES",
+    means: "permission",
+}];
 
 fn step(attempt: &Attempt) -> Option<Step> {
     Some(Step::new("step", attempt.clone()))
@@ -28,18 +31,37 @@ fn attacks() -> Vec<Option<Step>> {
 }
 
 fn oracles() -> Vec<Vec<Oracle>> {
-    let clean = Oracle::Clean { watched: "canary".into() };
-    let dirty = Oracle::Dirty { watched: "canary".into() };
-    let nothing = Oracle::Nothing { reason: "no trace".into() };
-    vec![vec![], vec![clean.clone()], vec![nothing], vec![clean, dirty]]
+    let clean = Oracle::Clean {
+        watched: "canary".into(),
+    };
+    let dirty = Oracle::Dirty {
+        watched: "canary".into(),
+    };
+    let nothing = Oracle::Nothing {
+        reason: "no trace".into(),
+    };
+    vec![
+        vec![],
+        vec![clean.clone()],
+        vec![nothing],
+        vec![clean, dirty],
+    ]
 }
 
 fn waivers() -> Vec<Vec<Unmet>> {
     let of = |capability| Unmet {
-        demand: Demand { capability, level: Level::Required, value: "64MiB".into() },
+        demand: Demand {
+            capability,
+            level: Level::Required,
+            value: "64MiB".into(),
+        },
         enforcement: Enforcement::unenforced("no cgroup"),
     };
-    vec![vec![], vec![of(Capability::Memory)], vec![of(Capability::Cpus)]]
+    vec![
+        vec![],
+        vec![of(Capability::Memory)],
+        vec![of(Capability::Cpus)],
+    ]
 }
 
 /// Every combination of every kind of every piece.
@@ -77,7 +99,11 @@ fn ok(step: &Option<Step>) -> bool {
 }
 
 fn touched(evidence: &Evidence) -> bool {
-    ok(&evidence.attack) || evidence.oracles.iter().any(|o| matches!(o, Oracle::Dirty { .. }))
+    ok(&evidence.attack)
+        || evidence
+            .oracles
+            .iter()
+            .any(|o| matches!(o, Oracle::Dirty { .. }))
 }
 
 fn silent(evidence: &Evidence) -> bool {
@@ -86,7 +112,10 @@ fn silent(evidence: &Evidence) -> bool {
 
 /// The rules once more, one for each verdict, none leaning on the order in which `judge` asks.
 fn rule(verdict: Verdict, e: &Evidence) -> bool {
-    let own_waiver = e.waived.iter().any(|u| u.demand.capability == Capability::Memory);
+    let own_waiver = e
+        .waived
+        .iter()
+        .any(|u| u.demand.capability == Capability::Memory);
     let a_and_b = ok(&e.host_control) && ok(&e.allow_control);
     let known = step(&Attempt::blocked(["EACCES"]));
     match verdict {
@@ -101,7 +130,9 @@ fn rule(verdict: Verdict, e: &Evidence) -> bool {
                     || !ok(&e.host_control)
                     || ok(&e.allow_control) && (e.attack.is_none() || e.oracles.is_empty()))
         }
-        Verdict::Overblocked => !touched(e) && silent(e) && ok(&e.host_control) && !ok(&e.allow_control),
+        Verdict::Overblocked => {
+            !touched(e) && silent(e) && ok(&e.host_control) && !ok(&e.allow_control)
+        }
         Verdict::Enforced => {
             !touched(e) && silent(e) && a_and_b && !e.oracles.is_empty() && e.attack == known
         }
@@ -123,20 +154,29 @@ fn every_combination_has_exactly_the_verdict_of_its_rule() {
     assert_eq!(all.len(), 4 * 4 * 7 * 4 * 3 * 8);
     for evidence in &all {
         let verdict = judge(SUBJECT, evidence, DENIALS);
-        let ruled: Vec<_> = Verdict::ALL.iter().filter(|v| rule(**v, evidence)).collect();
+        let ruled: Vec<_> = Verdict::ALL
+            .iter()
+            .filter(|v| rule(**v, evidence))
+            .collect();
         assert_eq!(ruled, vec![&verdict], "{evidence:?}");
     }
 }
 
 #[test]
 fn enforcement_needs_all_five() {
-    let enforced: Vec<Evidence> =
-        all().into_iter().filter(|e| judge(SUBJECT, e, DENIALS) == Verdict::Enforced).collect();
+    let enforced: Vec<Evidence> = all()
+        .into_iter()
+        .filter(|e| judge(SUBJECT, e, DENIALS) == Verdict::Enforced)
+        .collect();
     // One host control, one allow control, one attack, two clean oracles, three waivers, nothing said.
     assert_eq!(enforced.len(), 2 * 3);
 }
 
 #[test]
 fn without_known_signs_nothing_is_enforced() {
-    assert!(all().iter().all(|e| judge(SUBJECT, e, &[]) != Verdict::Enforced));
+    assert!(
+        all()
+            .iter()
+            .all(|e| judge(SUBJECT, e, &[]) != Verdict::Enforced)
+    );
 }

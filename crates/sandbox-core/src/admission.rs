@@ -18,7 +18,11 @@ pub fn admit(
     report: &EnforcementReport,
 ) -> Result<()> {
     let unmet = unmet(plan, policy, report);
-    if unmet.is_empty() { Ok(()) } else { Err(Error::not_enforceable(backend, unmet)) }
+    if unmet.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::not_enforceable(backend, unmet))
+    }
 }
 
 /// The required demands that do not pass [`admit`].
@@ -28,9 +32,10 @@ pub fn unmet(plan: &Plan, policy: &CapabilityPolicy, report: &EnforcementReport)
         .iter()
         .filter(|demand| demand.level == Level::Required)
         .filter_map(|demand| {
-            let enforcement = report.get(demand.capability).cloned().unwrap_or_else(|| {
-                Enforcement::unenforced("the backend says nothing about it")
-            });
+            let enforcement = report
+                .get(demand.capability)
+                .cloned()
+                .unwrap_or_else(|| Enforcement::unenforced("the backend says nothing about it"));
             let unenforced_is_fine = policy.allow_unenforced.contains(&demand.capability);
             let passes = match enforcement {
                 Enforcement::Enforced { .. } => true,
@@ -39,7 +44,10 @@ pub fn unmet(plan: &Plan, policy: &CapabilityPolicy, report: &EnforcementReport)
                 }
                 Enforcement::Unenforced { .. } => unenforced_is_fine,
             };
-            (!passes).then(|| Unmet { demand: demand.clone(), enforcement })
+            (!passes).then(|| Unmet {
+                demand: demand.clone(),
+                enforcement,
+            })
         })
         .collect()
 }

@@ -32,7 +32,13 @@ impl Artifact {
         content_type: Option<String>,
         blake3: String,
     ) -> Self {
-        Self { path, source, size_bytes, content_type, blake3 }
+        Self {
+            path,
+            source,
+            size_bytes,
+            content_type,
+            blake3,
+        }
     }
 }
 
@@ -86,7 +92,11 @@ pub struct ArtifactLimits {
 impl Default for ArtifactLimits {
     /// 1,000 files, 256 MiB each, 1 GiB together.
     fn default() -> Self {
-        Self { count: 1000, file_size: ByteSize::mib(256), total_size: ByteSize::mib(1024) }
+        Self {
+            count: 1000,
+            file_size: ByteSize::mib(256),
+            total_size: ByteSize::mib(1024),
+        }
     }
 }
 

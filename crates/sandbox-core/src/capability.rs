@@ -87,13 +87,21 @@ impl FromStr for Capability {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL.iter().copied().find(|capability| capability.as_str() == name).ok_or_else(|| {
-            let known = Self::ALL.iter().map(|c| c.as_str()).collect::<Vec<_>>().join(", ");
-            Error::new(
-                ErrorKind::InvalidPolicy,
-                "read capability name",
-                format!("unknown capability {name:?}; known are {known}"),
-            )
-        })
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|capability| capability.as_str() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL
+                    .iter()
+                    .map(|c| c.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                Error::new(
+                    ErrorKind::InvalidPolicy,
+                    "read capability name",
+                    format!("unknown capability {name:?}; known are {known}"),
+                )
+            })
     }
 }

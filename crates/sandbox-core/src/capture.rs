@@ -28,22 +28,38 @@ struct Stream {
 
 impl Stream {
     fn new(cap: ByteSize) -> Self {
-        let ceiling = cap.as_u64().saturating_mul(DRAIN_FACTOR).max(DRAIN_FLOOR.as_u64());
-        Self { kept: Captured::default(), cap: cap.as_usize(), ceiling }
+        let ceiling = cap
+            .as_u64()
+            .saturating_mul(DRAIN_FACTOR)
+            .max(DRAIN_FLOOR.as_u64());
+        Self {
+            kept: Captured::default(),
+            cap: cap.as_usize(),
+            ceiling,
+        }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Flow {
         let room = self.cap - self.kept.bytes.len();
-        self.kept.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.kept
+            .bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.kept.total = self.kept.total.saturating_add(bytes.len() as u64);
-        if self.kept.total > self.ceiling { Flow::Stop } else { Flow::Continue }
+        if self.kept.total > self.ceiling {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
     }
 }
 
 impl Capture {
     /// Keeps this much of each stream.
     pub(crate) fn new(stdout: ByteSize, stderr: ByteSize) -> Self {
-        Self { stdout: Stream::new(stdout), stderr: Stream::new(stderr) }
+        Self {
+            stdout: Stream::new(stdout),
+            stderr: Stream::new(stderr),
+        }
     }
 
     /// What was kept.
@@ -78,15 +94,22 @@ mod tests {
         assert_eq!(capture.take(OutputStream::Stdout, b"def"), Flow::Continue);
         assert_eq!(capture.take(OutputStream::Stderr, b"x"), Flow::Continue);
         let (stdout, stderr) = capture.finish();
-        assert_eq!((stdout.bytes.as_slice(), stdout.total, stdout.truncated()), (&b"abcd"[..], 6, true));
-        assert_eq!((stderr.bytes.as_slice(), stderr.total, stderr.truncated()), (&b""[..], 1, true));
+        assert_eq!(
+            (stdout.bytes.as_slice(), stdout.total, stdout.truncated()),
+            (&b"abcd"[..], 6, true)
+        );
+        assert_eq!(
+            (stderr.bytes.as_slice(), stderr.total, stderr.truncated()),
+            (&b""[..], 1, true)
+        );
     }
 
     #[test]
     fn stops_a_program_that_writes_far_more_than_is_kept() {
         let mut capture = Capture::new(ByteSize::bytes(1), ByteSize::bytes(1));
         let piece = vec![0; 1 << 20];
-        let pieces = (0..).take_while(|_| capture.take(OutputStream::Stdout, &piece) == Flow::Continue);
+        let pieces =
+            (0..).take_while(|_| capture.take(OutputStream::Stdout, &piece) == Flow::Continue);
         assert_eq!(pieces.count() as u64, DRAIN_FLOOR.as_u64() / (1 << 20));
     }
 }

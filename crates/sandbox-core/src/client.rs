@@ -9,8 +9,8 @@ use crate::admission;
 use crate::registry;
 use crate::spi::{Backend, Finding};
 use crate::{
-    Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, ExecResult, Plan, Result,
-    SandboxHandle, SandboxSpec,
+    Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, ExecResult, Plan,
+    Result, SandboxHandle, SandboxSpec,
 };
 
 /// Creates sandboxes on one backend under one policy.
@@ -33,7 +33,9 @@ pub struct SandboxClient {
 
 impl std::fmt::Debug for SandboxClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SandboxClient").field("tier", &self.backend.name()).finish_non_exhaustive()
+        f.debug_struct("SandboxClient")
+            .field("tier", &self.backend.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,7 +51,10 @@ pub struct OneShot {
 
 impl Default for OneShot {
     fn default() -> Self {
-        Self { spec: SandboxSpec::new("one-shot"), timeout: None }
+        Self {
+            spec: SandboxSpec::new("one-shot"),
+            timeout: None,
+        }
     }
 }
 
@@ -57,7 +62,10 @@ impl OneShot {
     /// Runs in a sandbox like this one.
     #[must_use]
     pub fn new(spec: SandboxSpec) -> Self {
-        Self { spec, timeout: None }
+        Self {
+            spec,
+            timeout: None,
+        }
     }
 
     /// Sets a time limit.
@@ -92,7 +100,11 @@ impl SandboxClient {
     /// [`ErrorKind::InvalidPolicy`].
     pub fn with_backend(backend: Arc<dyn Backend>, policy: CapabilityPolicy) -> Result<Self> {
         policy.validate()?;
-        Ok(Self { backend, policy: Arc::new(policy), applies_policy: true })
+        Ok(Self {
+            backend,
+            policy: Arc::new(policy),
+            applies_policy: true,
+        })
     }
 
     /// The tier's name.
@@ -112,7 +124,10 @@ impl SandboxClient {
     /// # Errors
     ///
     /// As [`SandboxClient::create`], except for what is not enforced: that is the answer.
-    pub async fn check(&self, spec: &SandboxSpec) -> Result<(Plan, EnforcementReport, Vec<crate::Unmet>)> {
+    pub async fn check(
+        &self,
+        spec: &SandboxSpec,
+    ) -> Result<(Plan, EnforcementReport, Vec<crate::Unmet>)> {
         let plan = Plan::resolve(spec, &self.policy)?;
         let report = self.backend.assess(&plan).await?;
         let unmet = if self.applies_policy {
@@ -139,14 +154,19 @@ impl SandboxClient {
         }
         let instance = self.backend.create(&plan).await?;
         if self.applies_policy
-            && let Err(refused) = admission::admit(self.tier(), &plan, &self.policy, instance.enforcement())
+            && let Err(refused) =
+                admission::admit(self.tier(), &plan, &self.policy, instance.enforcement())
         {
             return Err(match instance.kill().await {
                 Ok(()) => refused,
                 Err(left) => refused.with_source(left),
             });
         }
-        Ok(SandboxHandle::new(self.tier().to_owned(), Arc::new(plan), instance))
+        Ok(SandboxHandle::new(
+            self.tier().to_owned(),
+            Arc::new(plan),
+            instance,
+        ))
     }
 
     /// A running sandbox by its name.
@@ -158,7 +178,11 @@ impl SandboxClient {
         let spec = SandboxSpec::new(name);
         let plan = Plan::resolve(&spec, &self.policy)?;
         let instance = self.backend.get(name).await?;
-        Ok(SandboxHandle::new(self.tier().to_owned(), Arc::new(plan), instance))
+        Ok(SandboxHandle::new(
+            self.tier().to_owned(),
+            Arc::new(plan),
+            instance,
+        ))
     }
 
     /// The names of the sandboxes that run, sorted.
@@ -185,7 +209,11 @@ impl SandboxClient {
     /// # Errors
     ///
     /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
-    pub async fn run_python(&self, code: impl Into<Vec<u8>>, options: OneShot) -> Result<ExecResult> {
+    pub async fn run_python(
+        &self,
+        code: impl Into<Vec<u8>>,
+        options: OneShot,
+    ) -> Result<ExecResult> {
         let code = code.into();
         let request = |program: &str| ExecRequest::new(program).arg("-c").arg(code.clone());
         let sandbox = self.create(&one_shot(&options, "py")).await?;
@@ -203,9 +231,15 @@ impl SandboxClient {
     /// # Errors
     ///
     /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
-    pub async fn run_shell(&self, script: impl Into<Vec<u8>>, options: OneShot) -> Result<ExecResult> {
+    pub async fn run_shell(
+        &self,
+        script: impl Into<Vec<u8>>,
+        options: OneShot,
+    ) -> Result<ExecResult> {
         let sandbox = self.create(&one_shot(&options, "sh")).await?;
-        let result = sandbox.exec(&limited(ExecRequest::shell(script), &options)).await;
+        let result = sandbox
+            .exec(&limited(ExecRequest::shell(script), &options))
+            .await;
         tear_down(&sandbox, result).await
     }
 
@@ -241,7 +275,8 @@ impl SandboxClient {
 #[must_use]
 pub fn unique_name(prefix: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+    static PROCESS: LazyLock<u64> =
+        LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}-{:012x}-{count}", *PROCESS >> 16)
 }
@@ -266,9 +301,14 @@ async fn tear_down(sandbox: &SandboxHandle, result: Result<ExecResult>) -> Resul
 
 fn warn_once(tier: &str) {
     static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let mut warned = WARNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut warned = WARNED
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     if !warned.iter().any(|name| name == tier) {
         warned.push(tier.to_owned());
-        tracing::warn!(tier, "no policy is applied on this tier: every capability is unenforced");
+        tracing::warn!(
+            tier,
+            "no policy is applied on this tier: every capability is unenforced"
+        );
     }
 }

@@ -33,17 +33,24 @@ pub enum Enforcement {
 impl Enforcement {
     /// [`Enforcement::Enforced`] by this mechanism.
     pub fn enforced(mechanism: impl Into<String>) -> Self {
-        Self::Enforced { mechanism: mechanism.into() }
+        Self::Enforced {
+            mechanism: mechanism.into(),
+        }
     }
 
     /// [`Enforcement::Partial`] by this mechanism, with this gap.
     pub fn partial(mechanism: impl Into<String>, gap: impl Into<String>) -> Self {
-        Self::Partial { mechanism: mechanism.into(), gap: gap.into() }
+        Self::Partial {
+            mechanism: mechanism.into(),
+            gap: gap.into(),
+        }
     }
 
     /// [`Enforcement::Unenforced`] for this reason.
     pub fn unenforced(reason: impl Into<String>) -> Self {
-        Self::Unenforced { reason: reason.into() }
+        Self::Unenforced {
+            reason: reason.into(),
+        }
     }
 
     /// `enforced`, `partial` or `unenforced`.
@@ -111,18 +118,26 @@ impl EnforcementReport {
 
     /// All entries in the order of the matrix.
     pub fn iter(&self) -> impl Iterator<Item = (Capability, &Enforcement)> {
-        self.entries.iter().map(|(capability, enforcement)| (*capability, enforcement))
+        self.entries
+            .iter()
+            .map(|(capability, enforcement)| (*capability, enforcement))
     }
 
     /// The capabilities that are enforced without a gap (the seed's `enforced_capabilities`).
     #[must_use]
     pub fn enforced_capabilities(&self) -> Vec<Capability> {
-        self.iter().filter(|(_, e)| e.is_enforced()).map(|(c, _)| c).collect()
+        self.iter()
+            .filter(|(_, e)| e.is_enforced())
+            .map(|(c, _)| c)
+            .collect()
     }
 
     /// The capabilities that are enforced with a gap or not at all (the seed's `unenforced_capabilities`).
     #[must_use]
     pub fn unenforced_capabilities(&self) -> Vec<Capability> {
-        self.iter().filter(|(_, e)| !e.is_enforced()).map(|(c, _)| c).collect()
+        self.iter()
+            .filter(|(_, e)| !e.is_enforced())
+            .map(|(c, _)| c)
+            .collect()
     }
 }

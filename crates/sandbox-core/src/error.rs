@@ -121,17 +121,23 @@ impl Error {
         reason: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self::new(ErrorKind::SandboxUnavailable, "reach the sandbox backend", reason)
-            .on(backend)
-            .with_fix(fix)
+        Self::new(
+            ErrorKind::SandboxUnavailable,
+            "reach the sandbox backend",
+            reason,
+        )
+        .on(backend)
+        .with_fix(fix)
     }
 
     /// [`ErrorKind::NotEnforceable`] for these demands.
     pub(crate) fn not_enforceable(backend: &str, unmet: Vec<Unmet>) -> Self {
-        let context =
-            unmet.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        let mut error =
-            Self::new(ErrorKind::NotEnforceable, "create sandbox", context).on(backend);
+        let context = unmet
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        let mut error = Self::new(ErrorKind::NotEnforceable, "create sandbox", context).on(backend);
         error.inner.unmet = unmet;
         error
     }

@@ -90,7 +90,9 @@ impl ExecRequest {
         }
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return bad(format!("environment variable {name:?}: no '=' in its name, no NUL anywhere"));
+                return bad(format!(
+                    "environment variable {name:?}: no '=' in its name, no NUL anywhere"
+                ));
             }
         }
         if let Some(workdir) = &self.workdir
@@ -99,7 +101,9 @@ impl ExecRequest {
             return Err(Error::new(
                 ErrorKind::BadWorkdir,
                 "execute",
-                format!("working folder {workdir:?} is not an absolute path inside of the sandbox without NUL"),
+                format!(
+                    "working folder {workdir:?} is not an absolute path inside of the sandbox without NUL"
+                ),
             ));
         }
         Ok(())
@@ -125,7 +129,13 @@ impl ExecEnd {
     /// An end of which only the outcome is known.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
-        Self { outcome, incomplete: None, stragglers: 0, cpu_time: None, max_rss: None }
+        Self {
+            outcome,
+            incomplete: None,
+            stragglers: 0,
+            cpu_time: None,
+            max_rss: None,
+        }
     }
 }
 
@@ -182,7 +192,12 @@ pub struct ExecResult {
 }
 
 impl ExecResult {
-    pub(crate) fn new(end: ExecEnd, stdout: Captured, stderr: Captured, duration: Duration) -> Self {
+    pub(crate) fn new(
+        end: ExecEnd,
+        stdout: Captured,
+        stderr: Captured,
+        duration: Duration,
+    ) -> Self {
         Self {
             outcome: end.outcome,
             stdout,

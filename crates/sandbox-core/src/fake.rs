@@ -9,7 +9,8 @@ use async_trait::async_trait;
 
 use crate::spi::{Backend, Finding, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, Enforcement, EnforcementReport, ExecEnd, ExecRequest, Export, Outcome, Plan, Result,
+    ArtifactLimits, Enforcement, EnforcementReport, ExecEnd, ExecRequest, Export, Outcome, Plan,
+    Result,
 };
 
 /// What a [`FakeBackend`] answers to an execution.
@@ -26,7 +27,11 @@ pub struct FakeAnswer {
 impl FakeAnswer {
     /// Exits with code 0 after writing this.
     pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
-        Self { outcome: Outcome::Exited { code: 0 }, stdout: text.into(), stderr: Vec::new() }
+        Self {
+            outcome: Outcome::Exited { code: 0 },
+            stdout: text.into(),
+            stderr: Vec::new(),
+        }
     }
 }
 
@@ -59,8 +64,14 @@ impl std::fmt::Debug for FakeBackend {
 
 impl FakeBackend {
     /// Answers every execution with `answer`, and says that every demand is enforced.
-    pub fn new(answer: impl Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync + 'static) -> Self {
-        Self { answer: Arc::new(answer), enforcement: None, seen: Arc::default() }
+    pub fn new(
+        answer: impl Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            answer: Arc::new(answer),
+            enforcement: None,
+            seen: Arc::default(),
+        }
     }
 
     /// Says this of every plan instead.
@@ -132,11 +143,15 @@ impl Instance for FakeInstance {
         _stdin: Option<Source>,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
-        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(request.clone());
+        self.seen
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(request.clone());
         let answer = (self.answer)(request)?;
-        for (stream, bytes) in
-            [(OutputStream::Stdout, &answer.stdout), (OutputStream::Stderr, &answer.stderr)]
-        {
+        for (stream, bytes) in [
+            (OutputStream::Stdout, &answer.stdout),
+            (OutputStream::Stderr, &answer.stderr),
+        ] {
             if sink.write(stream, bytes).await == crate::spi::Flow::Stop {
                 return Ok(ExecEnd::new(Outcome::OutputLimit));
             }
@@ -152,7 +167,12 @@ impl Instance for FakeInstance {
         Err(crate::spi::unsupported("read file", "fake"))
     }
 
-    async fn export(&self, _paths: &[String], _folder: &Path, _limits: ArtifactLimits) -> Result<Export> {
+    async fn export(
+        &self,
+        _paths: &[String],
+        _folder: &Path,
+        _limits: ArtifactLimits,
+    ) -> Result<Export> {
         Err(crate::spi::unsupported("export artifacts", "fake"))
     }
 

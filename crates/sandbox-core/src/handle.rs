@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::capture::Capture;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, ExecResult, Export, Outcome,
-    Plan, Result,
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, ExecResult, Export,
+    Outcome, Plan, Result,
 };
 
 /// How long a backend may take beyond an execution's time limit before the sandbox is destroyed: the agent's bound for
@@ -28,13 +28,21 @@ pub struct SandboxHandle {
 
 impl std::fmt::Debug for SandboxHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SandboxHandle").field("name", &self.name).field("tier", &self.tier).finish_non_exhaustive()
+        f.debug_struct("SandboxHandle")
+            .field("name", &self.name)
+            .field("tier", &self.tier)
+            .finish_non_exhaustive()
     }
 }
 
 impl SandboxHandle {
     pub(crate) fn new(tier: String, plan: Arc<Plan>, instance: Box<dyn Instance>) -> Self {
-        Self { name: plan.name.clone(), tier, plan, instance }
+        Self {
+            name: plan.name.clone(),
+            tier,
+            plan,
+            instance,
+        }
     }
 
     /// The sandbox's name.
@@ -59,6 +67,12 @@ impl SandboxHandle {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The sandbox's folder for temporary files, inside of the sandbox.
+    #[must_use]
+    pub fn temporary_folder(&self) -> &str {
+        self.instance.temporary_folder()
     }
 
     /// Runs a program and keeps its output, up to the policy's caps.
@@ -93,9 +107,14 @@ impl SandboxHandle {
     ) -> Result<ExecResult> {
         request.validate()?;
         let mut request = request.clone();
-        let timeout = request.timeout.map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
+        let timeout = request
+            .timeout
+            .map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
         request.timeout = Some(timeout);
-        let mut sink = Tee { capture: Capture::new(self.plan.stdout_max, self.plan.stderr_max), live };
+        let mut sink = Tee {
+            capture: Capture::new(self.plan.stdout_max, self.plan.stderr_max),
+            live,
+        };
         let start = Instant::now();
         let run = self.instance.exec(&request, stdin, &mut sink);
         let end = match tokio::time::timeout(timeout.saturating_add(OVERTIME), run).await {
@@ -103,7 +122,9 @@ impl SandboxHandle {
             Err(_) => {
                 self.instance.kill().await?;
                 let mut end = ExecEnd::new(Outcome::TimedOut);
-                end.incomplete = Some("the execution could not be ended alone: the sandbox was destroyed".into());
+                end.incomplete = Some(
+                    "the execution could not be ended alone: the sandbox was destroyed".into(),
+                );
                 end
             }
         };
@@ -128,10 +149,17 @@ impl SandboxHandle {
     /// [`ErrorKind::Path`] where the code in the sandbox may not read it, where it is a link or no file, or larger than `limit`.
     pub async fn fetch(&self, path: &str, limit: usize) -> Result<Vec<u8>> {
         absolute(path)?;
-        let mut sink = Bounded { bytes: Vec::new(), limit };
+        let mut sink = Bounded {
+            bytes: Vec::new(),
+            limit,
+        };
         self.instance.fetch(path, &mut sink).await?;
         if sink.bytes.len() > limit {
-            return Err(Error::new(ErrorKind::Path, "read file", format!("{path}: larger than {limit} bytes")));
+            return Err(Error::new(
+                ErrorKind::Path,
+                "read file",
+                format!("{path}: larger than {limit} bytes"),
+            ));
         }
         Ok(sink.bytes)
     }
@@ -145,7 +173,9 @@ impl SandboxHandle {
         if self.plan.export_paths.is_empty() {
             return Ok(Export::default());
         }
-        self.instance.export(&self.plan.export_paths, folder, limits).await
+        self.instance
+            .export(&self.plan.export_paths, folder, limits)
+            .await
     }
 
     /// The last `tail` bytes of what executions wrote.
@@ -213,7 +243,12 @@ struct Bounded {
 impl OutputSink for Bounded {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         let room = (self.limit + 1).saturating_sub(self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if self.bytes.len() > self.limit { Flow::Stop } else { Flow::Continue }
+        self.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if self.bytes.len() > self.limit {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
     }
 }

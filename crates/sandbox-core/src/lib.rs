@@ -31,9 +31,9 @@ pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use handle::SandboxHandle;
-pub use matrix::CompatibilityMatrix;
 #[doc(hidden)]
 pub use inventory;
+pub use matrix::CompatibilityMatrix;
 pub use outcome::Outcome;
 pub use plan::{Demand, Level, Plan, Unmet};
 pub use policy::CapabilityPolicy;

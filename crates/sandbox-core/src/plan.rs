@@ -96,12 +96,18 @@ pub struct Unmet {
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Demand { capability, value, .. } = &self.demand;
+        let Demand {
+            capability, value, ..
+        } = &self.demand;
         let flag = match self.enforcement {
             crate::Enforcement::Partial { .. } => "allow_partial",
             _ => "allow_unenforced",
         };
-        write!(f, "{capability} = {value} is {}; {flag} = [\"{capability}\"] accepts that", self.enforcement)
+        write!(
+            f,
+            "{capability} = {value} is {}; {flag} = [\"{capability}\"] accepts that",
+            self.enforcement
+        )
     }
 }
 
@@ -139,11 +145,16 @@ impl Plan {
         let cpus = ceiling("cpus", spec.cpus, policy.cpus)?;
         if policy.env_var_access == Some(false) && !spec.env.is_empty() {
             let names = spec.env.keys().cloned().collect::<Vec<_>>().join(", ");
-            return Err(exceeded(format!("env: asked for {names}, the policy has env_var_access = false")));
+            return Err(exceeded(format!(
+                "env: asked for {names}, the policy has env_var_access = false"
+            )));
         }
         for secret in &spec.secrets {
             if !policy.secrets.contains(secret) {
-                return Err(exceeded(format!("secrets: asked for {secret:?}, the policy allows {:?}", policy.secrets)));
+                return Err(exceeded(format!(
+                    "secrets: asked for {secret:?}, the policy allows {:?}",
+                    policy.secrets
+                )));
             }
         }
         let network = network(spec, policy)?;
@@ -180,7 +191,9 @@ impl Plan {
     /// The demand of a capability, where the plan has one.
     #[must_use]
     pub fn demand(&self, capability: Capability) -> Option<&Demand> {
-        self.demands.iter().find(|demand| demand.capability == capability)
+        self.demands
+            .iter()
+            .find(|demand| demand.capability == capability)
     }
 }
 
@@ -189,11 +202,15 @@ fn exceeded(context: String) -> Error {
         .with_fix("ask for less, or have the operator raise the policy")
 }
 
-fn ceiling<T: PartialOrd + Copy + fmt::Display>(field: &str, asked: Option<T>, allowed: Option<T>) -> Result<Option<T>> {
+fn ceiling<T: PartialOrd + Copy + fmt::Display>(
+    field: &str,
+    asked: Option<T>,
+    allowed: Option<T>,
+) -> Result<Option<T>> {
     match (asked, allowed) {
-        (Some(asked), Some(allowed)) if asked > allowed => {
-            Err(exceeded(format!("{field}: asked for {asked}, the policy allows {allowed}")))
-        }
+        (Some(asked), Some(allowed)) if asked > allowed => Err(exceeded(format!(
+            "{field}: asked for {asked}, the policy allows {allowed}"
+        ))),
         (asked, allowed) => Ok(asked.or(allowed)),
     }
 }
@@ -203,11 +220,20 @@ fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolic
     if spec.egress.is_empty() {
         return Ok(allowed);
     }
-    let asked = spec.egress.iter().map(|rule| rule.parse()).collect::<Result<Vec<_>>>()?;
+    let asked = spec
+        .egress
+        .iter()
+        .map(|rule| rule.parse())
+        .collect::<Result<Vec<_>>>()?;
     match allowed {
-        NetworkPolicy::None => Err(exceeded(format!("egress: asked for {:?}, the policy has no network", spec.egress))),
+        NetworkPolicy::None => Err(exceeded(format!(
+            "egress: asked for {:?}, the policy has no network",
+            spec.egress
+        ))),
         NetworkPolicy::Allow(rules) => match asked.iter().find(|rule| !rules.contains(rule)) {
-            Some(rule) => Err(exceeded(format!("egress: asked for {rule}, which no rule of the policy names"))),
+            Some(rule) => Err(exceeded(format!(
+                "egress: asked for {rule}, which no rule of the policy names"
+            ))),
             None => Ok(NetworkPolicy::Allow(asked)),
         },
         NetworkPolicy::Full => Ok(NetworkPolicy::Allow(asked)),
@@ -224,14 +250,26 @@ fn parse_user(user: &str) -> (u32, u32) {
 fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> Vec<Demand> {
     let mut demands = Vec::new();
     let mut push = |capability, required: bool, value: String| {
-        let level = if required || policy.require_all { Level::Required } else { Level::Wanted };
-        demands.push(Demand { capability, level, value });
+        let level = if required || policy.require_all {
+            Level::Required
+        } else {
+            Level::Wanted
+        };
+        demands.push(Demand {
+            capability,
+            level,
+            value,
+        });
     };
     let paths = |roots: &[PathBuf]| {
         if roots.is_empty() {
             "none".to_owned()
         } else {
-            roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
+            roots
+                .iter()
+                .map(|root| root.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
         }
     };
     let read = match plan.read_roots.as_slice() {
@@ -239,32 +277,72 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         roots => format!("platform, {}", paths(roots)),
     };
     push(Capability::FilesystemReadRoots, true, read);
-    push(Capability::FilesystemWriteRoots, true, paths(&plan.write_roots));
+    push(
+        Capability::FilesystemWriteRoots,
+        true,
+        paths(&plan.write_roots),
+    );
     match &plan.network {
         NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
         NetworkPolicy::Allow(rules) => {
-            let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let rules = rules
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
             push(Capability::NetworkAccess, true, rules.clone());
             push(Capability::Egress, true, rules);
         }
         NetworkPolicy::Full => {}
     }
-    push(Capability::EnvVarAccess, true, "only what the specification names".into());
+    push(
+        Capability::EnvVarAccess,
+        true,
+        "only what the specification names".into(),
+    );
     push(Capability::Processes, true, "own".into());
     push(Capability::Privileges, true, "none".into());
     if !plan.subprocess {
         push(Capability::SubprocessExecution, true, "false".into());
     }
-    push(Capability::Timeout, policy.timeout.is_some(), format!("{:?}", plan.timeout));
-    push(Capability::StdoutMaxBytes, policy.stdout_max_bytes.is_some(), plan.stdout_max.to_string());
-    push(Capability::StderrMaxBytes, policy.stderr_max_bytes.is_some(), plan.stderr_max.to_string());
+    push(
+        Capability::Timeout,
+        policy.timeout.is_some(),
+        format!("{:?}", plan.timeout),
+    );
+    push(
+        Capability::StdoutMaxBytes,
+        policy.stdout_max_bytes.is_some(),
+        plan.stdout_max.to_string(),
+    );
+    push(
+        Capability::StderrMaxBytes,
+        policy.stderr_max_bytes.is_some(),
+        plan.stderr_max.to_string(),
+    );
     push(Capability::Memory, memory, plan.memory.to_string());
     push(Capability::Cpus, cpus, plan.cpus.to_string());
-    push(Capability::Pids, policy.pids.is_some(), plan.pids.to_string());
-    push(Capability::Disk, policy.disk.is_some(), plan.disk.to_string());
-    push(Capability::OpenFiles, policy.open_files.is_some(), plan.open_files.to_string());
+    push(
+        Capability::Pids,
+        policy.pids.is_some(),
+        plan.pids.to_string(),
+    );
+    push(
+        Capability::Disk,
+        policy.disk.is_some(),
+        plan.disk.to_string(),
+    );
+    push(
+        Capability::OpenFiles,
+        policy.open_files.is_some(),
+        plan.open_files.to_string(),
+    );
     if !plan.export_paths.is_empty() {
-        push(Capability::ArtifactExportPaths, true, plan.export_paths.join(", "));
+        push(
+            Capability::ArtifactExportPaths,
+            true,
+            plan.export_paths.join(", "),
+        );
     }
     if !plan.packages.is_empty() {
         push(Capability::Packages, true, plan.packages.join(", "));

@@ -34,7 +34,14 @@ impl Registration {
         description: &'static str,
         open: fn() -> Result<Arc<dyn Backend>>,
     ) -> Self {
-        Self { tier, backend, description, applies_policy: true, open, profiles: &[] }
+        Self {
+            tier,
+            backend,
+            description,
+            applies_policy: true,
+            open,
+            profiles: &[],
+        }
     }
 
     /// The same without applying any policy.
@@ -112,7 +119,10 @@ fn sorted(mut tiers: Vec<&'static Registration>) -> Result<Vec<&'static Registra
 }
 
 fn unknown(name: &str, tiers: &[&Registration]) -> Error {
-    let linked = tiers.iter().map(|registration| registration.tier).collect::<Vec<_>>();
+    let linked = tiers
+        .iter()
+        .map(|registration| registration.tier)
+        .collect::<Vec<_>>();
     let context = if linked.is_empty() {
         format!("no backend {name:?}: none is linked")
     } else {
@@ -135,5 +145,29 @@ fn unknown(name: &str, tiers: &[&Registration]) -> Error {
                 error.with_fix(format!("features add {}", more.join(", ")))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> Result<Arc<dyn Backend>> {
+        Err(Error::new(ErrorKind::Unsupported, "open", "never opened"))
+    }
+
+    #[test]
+    fn two_crates_cannot_register_the_same_tier() {
+        static A: Registration = Registration::new("toy", "a", "", open);
+        static B: Registration = Registration::new("toy", "b", "", open);
+        static C: Registration = Registration::new("boat", "c", "", open);
+        let error = sorted(vec![&A, &C, &B]).unwrap_err();
+        assert!(error.to_string().contains("\"toy\""), "{error}");
+        let names = sorted(vec![&A, &C])
+            .unwrap()
+            .iter()
+            .map(|tier| tier.tier)
+            .collect::<Vec<_>>();
+        assert_eq!(names, ["boat", "toy"]);
     }
 }

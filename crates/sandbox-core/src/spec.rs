@@ -56,12 +56,18 @@ pub struct Workspace {
 impl Workspace {
     /// A folder that the code may read and write.
     pub fn read_write(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), read_only: false }
+        Self {
+            path: path.into(),
+            read_only: false,
+        }
     }
 
     /// A folder that the code may only read.
     pub fn read_only(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), read_only: true }
+        Self {
+            path: path.into(),
+            read_only: true,
+        }
     }
 }
 
@@ -153,9 +159,17 @@ impl SandboxSpec {
     ///
     /// [`ErrorKind::InvalidSpec`] with the field and the rule.
     pub fn validate(&self) -> Result<()> {
-        let bad = |context: String| Err(Error::new(ErrorKind::InvalidSpec, "read specification", context));
+        let bad = |context: String| {
+            Err(Error::new(
+                ErrorKind::InvalidSpec,
+                "read specification",
+                context,
+            ))
+        };
         let name = self.name.as_bytes();
-        let good_first = name.first().is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let good_first = name
+            .first()
+            .is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         let good_rest = name
             .iter()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(c));
@@ -167,7 +181,9 @@ impl SandboxSpec {
         }
         for (key, value) in &self.env {
             if key.is_empty() || key.contains(['=', '\0']) {
-                return bad(format!("environment variable {key:?}: a name is not empty and has no '=' and no NUL"));
+                return bad(format!(
+                    "environment variable {key:?}: a name is not empty and has no '=' and no NUL"
+                ));
             }
             if value.contains('\0') {
                 return bad(format!("environment variable {key:?}: its value has a NUL"));
@@ -176,12 +192,16 @@ impl SandboxSpec {
         if let Some(workdir) = &self.workdir
             && (!workdir.starts_with('/') || workdir.contains('\0'))
         {
-            return bad(format!("working folder {workdir:?}: an absolute path inside of the sandbox without NUL"));
+            return bad(format!(
+                "working folder {workdir:?}: an absolute path inside of the sandbox without NUL"
+            ));
         }
         if let Some(Workspace { path, .. }) = &self.workspace
             && (!path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&0))
         {
-            return bad(format!("workspace {path:?}: an absolute path of the host without NUL"));
+            return bad(format!(
+                "workspace {path:?}: an absolute path of the host without NUL"
+            ));
         }
         if self.image.as_deref() == Some("") {
             return bad("image: empty".into());

@@ -118,6 +118,11 @@ pub trait Instance: Send + Sync {
     /// What is enforced in this sandbox.
     fn enforcement(&self) -> &EnforcementReport;
 
+    /// The sandbox's folder for temporary files: an absolute path inside of it that the code can write to and execute from.
+    fn temporary_folder(&self) -> &str {
+        "/tmp"
+    }
+
     /// Runs a program to its end.
     ///
     /// # Behavior
@@ -148,7 +153,12 @@ pub trait Instance: Send + Sync {
     ///
     /// - Never writes outside of `folder`, never follows a link on either side, never waits for a FIFO.
     /// - What was not copied stands in [`Export::skipped`] with its reason.
-    async fn export(&self, paths: &[String], folder: &Path, limits: ArtifactLimits) -> Result<Export>;
+    async fn export(
+        &self,
+        paths: &[String],
+        folder: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Export>;
 
     /// The last `tail` bytes of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
@@ -163,5 +173,10 @@ pub trait Instance: Send + Sync {
 /// The error of an operation that a backend does not have.
 #[must_use]
 pub fn unsupported(operation: &'static str, backend: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, operation, "this backend does not do that").on(backend)
+    Error::new(
+        ErrorKind::Unsupported,
+        operation,
+        "this backend does not do that",
+    )
+    .on(backend)
 }

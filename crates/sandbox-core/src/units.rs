@@ -48,7 +48,7 @@ impl ByteSize {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-            if self.0 >= size && self.0 % size == 0 {
+            if self.0 >= size && self.0.is_multiple_of(size) {
                 return write!(f, "{}{unit}", self.0 / size);
             }
         }
@@ -117,7 +117,11 @@ impl FromStr for Cpus {
         if !(0.01..=4096.0).contains(&value) {
             return Err(bad());
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked above"
+        )]
         Ok(Self((value * 1000.0).round() as u32))
     }
 }
@@ -156,8 +160,12 @@ impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match NumberOrText::deserialize(deserializer)? {
             NumberOrText::Integer(bytes) => Ok(Self(bytes)),
-            NumberOrText::Text(text) => text.parse().map_err(|e: Error| de::Error::custom(e.context())),
-            NumberOrText::Float(_) => Err(de::Error::custom("a size is a whole number of bytes, or text like \"512MiB\"")),
+            NumberOrText::Text(text) => text
+                .parse()
+                .map_err(|e: Error| de::Error::custom(e.context())),
+            NumberOrText::Float(_) => Err(de::Error::custom(
+                "a size is a whole number of bytes, or text like \"512MiB\"",
+            )),
         }
     }
 }
@@ -169,6 +177,7 @@ impl<'de> Deserialize<'de> for Cpus {
             NumberOrText::Float(count) => count.to_string(),
             NumberOrText::Text(text) => text,
         };
-        text.parse().map_err(|e: Error| de::Error::custom(e.context()))
+        text.parse()
+            .map_err(|e: Error| de::Error::custom(e.context()))
     }
 }

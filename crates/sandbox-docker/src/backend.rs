@@ -1,7 +1,6 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use async_trait::async_trait;
-use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
@@ -13,14 +12,13 @@ use tokio::sync::Mutex;
 use crate::config::DockerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::error::{Operation, engine_error};
 use crate::image;
 use crate::isolator::DockerIsolator;
+use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
-use crate::removal::Guard;
 use crate::report;
-use crate::stream::AttachStream;
-use crate::volume::{self, AGENT, AgentVolume, Content};
+use crate::sweep;
+use crate::volume::AgentVolume;
 
 /// The tier that applies the policy.
 pub(crate) const TIER: &str = "docker";
@@ -30,6 +28,9 @@ pub(crate) const UNSAFE_TIER: &str = "docker_unsafe";
 
 /// As whom code runs, unless the specification says otherwise or a workspace belongs to somebody.
 const USER: (u32, u32) = (1000, 1000);
+
+/// What files of code without a policy get: the usual mask.
+const UMASK: u32 = 0o022;
 
 /// Sandboxes as containers of a Docker engine.
 ///
@@ -62,7 +63,12 @@ impl DockerBackend {
             Some(program) => AgentVolume::new(program.clone()),
             None => AgentVolume::ours().clone(),
         };
-        Self { config, applies_policy: true, volume, engine: Mutex::new(None) }
+        Self {
+            config,
+            applies_policy: true,
+            volume,
+            engine: Mutex::new(None),
+        }
     }
 
     /// The tier `docker_unsafe`: containers as the engine makes them by default. Connects to nothing yet.
@@ -89,6 +95,8 @@ impl DockerBackend {
         }
         let engine = Engine::find(self.tier(), &self.config).await?;
         self.usable(&engine.facts)?;
+        let (tier, swept) = (self.tier(), engine.clone());
+        tokio::spawn(async move { sweep::sweep(tier, &swept).await });
         Ok(found.insert(engine).clone())
     }
 
@@ -130,23 +138,20 @@ impl DockerBackend {
     }
 
     fn draft(&self, plan: &Plan, facts: &EngineFacts) -> Result<Draft> {
-        let tier = self.tier();
-        let kernel = kernel(tier, facts)?;
-        let mode = mode(plan);
         if !self.applies_policy {
-            let umask = 0o022;
             let confinement = Confinement {
-                umask,
+                umask: UMASK,
                 ..Confinement::default()
             };
             let report = EnforcementReport::nothing("docker_unsafe applies no policy");
             return Ok(Draft {
                 confinement,
                 report,
-                storage: None,
-                mode,
+                confined: None,
             });
         }
+        let kernel = kernel(self.tier(), facts)?;
+        let mode = mode(plan);
         let exports = confinement::export_folders(&plan.export_paths);
         let exports = exports
             .iter()
@@ -159,8 +164,7 @@ impl DockerBackend {
         Ok(Draft {
             confinement,
             report,
-            storage: Some(storage),
-            mode,
+            confined: Some((storage, mode)),
         })
     }
 
@@ -177,31 +181,29 @@ impl DockerBackend {
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
         };
-        let body = match &draft.storage {
-            Some(storage) => lower::confined(plan, &parts, storage, draft.mode)?,
-            None => lower::unconfined(plan, &parts)?,
-        };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
-        if let Some(storage) = &draft.storage {
-            // What is mounted exists, and the rest of the root is read-only.
-            sandbox
-                .settings
-                .make_dirs
-                .retain(|folder| storage.covers(folder));
-        } else {
-            sandbox.settings.make_dirs.push(WORK_FOLDER.into());
-        }
-
-        if !volume.is_verified(&engine) {
-            volume.create(tier, &engine).await?;
-        }
-        let guard = create(tier, &engine, lower::container_name(plan), body).await?;
-        provide_agent(tier, &engine, volume, reference, guard.container()).await?;
-        let stream = attach(tier, &engine, guard.container()).await?;
-        start(tier, &engine, volume, reference, guard.container()).await?;
+        let folders = &mut sandbox.settings.make_dirs;
+        let body = match &draft.confined {
+            Some((storage, mode)) => {
+                // What is mounted exists, and the rest of the root is read-only.
+                folders.retain(|folder| storage.covers(folder));
+                lower::confined(plan, &parts, storage, *mode)?
+            }
+            None => {
+                folders.push(WORK_FOLDER.into());
+                lower::unconfined(plan, &parts)?
+            }
+        };
+        let launch = Launch {
+            tier,
+            engine: &engine,
+            volume,
+            name: lower::container_name(plan),
+            body,
+        };
+        let (guard, stream) = launch.run().await?;
         let words = stream.last_words();
-        let isolator =
-            DockerIsolator::new(tier, engine.clone(), guard.keep(), words, plan.lifetime);
+        let isolator = DockerIsolator::new(tier, engine.clone(), guard, words, plan.lifetime);
         isolator.look_up().await;
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
@@ -212,8 +214,7 @@ struct Draft {
     confinement: Confinement,
     report: EnforcementReport,
     /// `None` where no policy applies.
-    storage: Option<Storage>,
-    mode: Mode,
+    confined: Option<(Storage, Mode)>,
 }
 
 /// As whom code runs: a root user of the container is the agent's own.
@@ -260,96 +261,6 @@ pub(crate) fn kernel(tier: &str, facts: &EngineFacts) -> Result<Kernel> {
         seccomp: facts.seccomp,
         seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
     })
-}
-
-/// Creates the container in a task of its own: when this future is dropped in the middle, the task still learns the id, and
-/// its guard removes what was made.
-async fn create(
-    tier: &'static str,
-    engine: &Engine,
-    name: String,
-    body: bollard::models::ContainerCreateBody,
-) -> Result<Guard> {
-    let engine = engine.clone();
-    let creation = tokio::spawn(async move {
-        let options = CreateContainerOptions {
-            name: Some(name),
-            ..Default::default()
-        };
-        match engine.client.create_container(Some(options), body).await {
-            Ok(created) => {
-                for warning in &created.warnings {
-                    tracing::warn!(tier, warning, "the engine warns");
-                }
-                Ok(Guard::new(tier, &engine.endpoint, created.id))
-            }
-            Err(error) => Err(engine_error(tier, Operation::Create, error)),
-        }
-    });
-    creation.await.unwrap_or_else(|stopped| {
-        let context = format!("the task that asks the engine was stopped: {stopped}");
-        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
-    })
-}
-
-/// Compares the agent that the container would start with ours, the first time in a process, and fills its volume where it
-/// must be.
-async fn provide_agent(
-    tier: &'static str,
-    engine: &Engine,
-    volume: &AgentVolume,
-    image: &str,
-    container: &str,
-) -> Result<()> {
-    if volume.is_verified(engine) {
-        return Ok(());
-    }
-    if volume.inspect(tier, &engine.client, container).await? != Content::Agent {
-        volume::fill(tier, engine, volume, image).await?;
-    }
-    volume.set_verified(engine);
-    Ok(())
-}
-
-async fn attach(tier: &str, engine: &Engine, container: &str) -> Result<AttachStream> {
-    let options = AttachContainerOptions {
-        stream: true,
-        stdin: true,
-        stdout: true,
-        stderr: true,
-        ..AttachContainerOptions::default()
-    };
-    let attached = engine
-        .client
-        .attach_container(container, Some(options))
-        .await;
-    let attached = attached.map_err(|error| engine_error(tier, Operation::Attach, error))?;
-    Ok(AttachStream::new(attached.output, attached.input))
-}
-
-async fn start(
-    tier: &'static str,
-    engine: &Engine,
-    volume: &AgentVolume,
-    image: &str,
-    container: &str,
-) -> Result<()> {
-    let failed = |error| engine_error(tier, Operation::Start, error);
-    let Err(error) = engine.client.start_container(container, None).await else {
-        return Ok(());
-    };
-    let error = failed(error);
-    // Somebody removed the volume since this process has verified it, and the engine made an empty one.
-    if error.kind() == ErrorKind::SetupFailed && error.context().contains(AGENT) {
-        volume.forget(engine);
-        provide_agent(tier, engine, volume, image, container).await?;
-        return engine
-            .client
-            .start_container(container, None)
-            .await
-            .map_err(failed);
-    }
-    Err(error)
 }
 
 #[async_trait]

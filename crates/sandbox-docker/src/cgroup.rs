@@ -2,9 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-/// The file that counts a container's kills for memory.
+/// The file that counts a container's kills for memory, at the places where engines usually put it; the container's id makes
+/// a mistake impossible. `None` where it is elsewhere.
+pub(crate) fn usual_memory_events(container: &str) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    [
+        format!("/docker/{container}"),
+        format!("/system.slice/docker-{container}.scope"),
+    ]
+    .iter()
+    .flat_map(|path| [format!("1:memory:{path}"), format!("0::{path}")])
+    .filter_map(|cgroups| locate(&mounts, &cgroups, container))
+    .find(|path| path.exists())
+}
+
+/// The file that counts the kills for memory of the container whose first process is `pid`.
 ///
-/// `None` where the process `pid` is not the container's: the engine then counts processes in another namespace than this one.
+/// `None` where that process is not the container's: the engine then counts processes in another namespace than this one.
 pub(crate) fn memory_events(container: &str, pid: i64) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

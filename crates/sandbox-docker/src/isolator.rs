@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -12,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::cgroup;
 use crate::engine::Engine;
-use crate::removal;
+use crate::removal::{self, Guard};
 use crate::stream::LastWords;
 
 /// The container around an agent.
@@ -21,23 +23,27 @@ pub(crate) struct DockerIsolator {
     tier: &'static str,
     engine: Engine,
     container: String,
+    /// Whether the container is known to be gone.
+    gone: AtomicBool,
+    /// Removes the container with the isolator.
+    guard: Mutex<Option<Guard>>,
     last_words: LastWords,
     /// Where the kernel counts kills for memory, looked up once.
     memory_events: OnceCell<Option<PathBuf>>,
-    /// Whether the container is known to be gone.
-    gone: AtomicBool,
     /// Ends the sandbox at its time to live.
     reaper: Option<JoinHandle<()>>,
 }
 
 impl DockerIsolator {
+    /// Takes over a container that runs.
     pub(crate) fn new(
         tier: &'static str,
         engine: Engine,
-        container: String,
+        guard: Guard,
         last_words: LastWords,
-        lifetime: Option<std::time::Duration>,
+        lifetime: Option<Duration>,
     ) -> Self {
+        let container = guard.container().to_owned();
         let reaper = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), container.clone());
             tokio::spawn(async move {
@@ -49,11 +55,16 @@ impl DockerIsolator {
             tier,
             engine,
             container,
+            gone: AtomicBool::new(false),
+            guard: Mutex::new(Some(guard)),
             last_words,
             memory_events: OnceCell::new(),
-            gone: AtomicBool::new(false),
             reaper,
         }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Option<Guard>> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks up what later questions need, while the sandbox is still being made.
@@ -65,6 +76,9 @@ impl DockerIsolator {
         let path = self.memory_events.get_or_init(|| async {
             if !self.engine.facts.local {
                 return None;
+            }
+            if let Some(path) = cgroup::usual_memory_events(&self.container) {
+                return Some(path);
             }
             let pid = process(&self.engine.client, &self.container).await?;
             cgroup::memory_events(&self.container, pid)
@@ -90,13 +104,15 @@ impl Isolator for DockerIsolator {
         }
         removal::remove(self.tier, &self.engine.client, &self.container).await?;
         self.gone.store(true, Ordering::Relaxed);
+        if let Some(guard) = self.guard().take() {
+            guard.release();
+        }
         Ok(())
     }
 
     fn destroy_soon(&self) {
-        if !self.gone.load(Ordering::Relaxed) {
-            removal::remove_soon(self.tier, &self.engine.endpoint, &self.container);
-        }
+        // Dropping the guard removes the container in the background.
+        drop(self.guard().take());
     }
 
     async fn oom_kills(&self) -> Option<u64> {

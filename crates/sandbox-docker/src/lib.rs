@@ -14,10 +14,12 @@ mod error;
 mod image;
 mod isolator;
 mod labels;
+mod launch;
 mod lower;
 mod removal;
 mod report;
 mod stream;
+mod sweep;
 mod volume;
 
 pub use backend::DockerBackend;

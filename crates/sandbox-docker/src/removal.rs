@@ -138,7 +138,7 @@ async fn run(
     }
 }
 
-/// Removes a container unless it is told to keep it: for the time between creation and the first answer of the agent.
+/// Owns a container: removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     tier: &'static str,
@@ -160,9 +160,9 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// Somebody else looks after the container now.
-    pub(crate) fn keep(mut self) -> String {
-        self.container.take().unwrap_or_default()
+    /// The container is gone.
+    pub(crate) fn release(mut self) {
+        self.container = None;
     }
 
     /// Removes the container and waits for it.

@@ -1,12 +1,63 @@
 //! The local Linux kernel as a sandbox backend.
+//!
+//! A sandbox is a tree of processes in namespaces of its own, with a root that holds only what its policy grants. The first of
+//! them is the agent ([`sandbox_agent::program`]), executed from a file in memory; everything after that is the same as on
+//! every other backend ([`sandbox_host`]).
+//!
+//! How far the host takes part is found out by trying ([`LocalBackend`] says in which three ways it can go), and what is not
+//! enforced is reported, capability by capability.
+//!
+//! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
+//! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
+//! - `isolator`, `remains`: its end, after which nothing is left.
 
+mod backend;
 mod cgroup;
 mod config;
 mod error;
 mod host;
+mod isolator;
+mod lower;
 mod remains;
+mod sampler;
+mod setup;
 mod spawn;
+mod start;
 mod state;
 mod subordinate;
+mod unsafe_tier;
 
+use std::sync::Arc;
+
+use sandbox_core::Result;
+use sandbox_core::registry::Registration;
+use sandbox_core::spi::Backend;
+
+pub use backend::LocalBackend;
 pub use config::LocalConfig;
+pub use unsafe_tier::UnsafeLocalBackend;
+
+fn open() -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(LocalBackend::default()))
+}
+
+fn open_unsafe() -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(UnsafeLocalBackend::default()))
+}
+
+sandbox_core::register!(Registration::new(
+    backend::TIER,
+    "local",
+    "namespaces, Landlock, seccomp and control groups of this machine's kernel",
+    open
+));
+
+sandbox_core::register!(
+    Registration::new(
+        unsafe_tier::TIER,
+        "local",
+        "programs of this machine as the caller, without isolation or policy",
+        open_unsafe
+    )
+    .without_policy()
+);

@@ -12,7 +12,6 @@ use clap::ValueEnum;
 use crate::cargo::Workspace;
 use crate::failure::Result;
 
-mod artifacts;
 mod checks;
 mod descendants;
 mod ordinary_user;
@@ -159,6 +158,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             stopped = !good && !arguments.keep_going;
         }
     }
+    summary.write(&workspace)?;
     print!("{summary}");
     Ok(if summary.failed() {
         ExitCode::FAILURE

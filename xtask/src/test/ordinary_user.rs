@@ -8,10 +8,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::artifacts::{self, Executable};
 use super::tally::{Reader, Tally};
 use super::user_folder::UserFolder;
 use super::{Counted, FEATURES, Outcome, Run, descendants, supervise};
+use crate::cargo::{self, Executable};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
@@ -43,8 +43,8 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     // The same packages and features as in the step before, so that nothing is built again.
     let mut command = run.workspace.cargo();
-    command.args(["test", "--workspace", "--features", FEATURES]);
-    let built = artifacts::build(&mut command)?;
+    command.args(["test", "--workspace", "--features", FEATURES, "--no-run"]);
+    let built = cargo::build(&mut command)?;
     let user = free_user()?;
     let folder = UserFolder::create(user)?;
     let stage = Stage::set(run, &folder, user, &built)?;
@@ -52,10 +52,11 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut trouble = Vec::new();
     for package in PACKAGES {
         let manifest = run.workspace.root.join("crates").join(package);
-        let tests: Vec<_> = built
+        let mut tests: Vec<_> = built
             .iter()
             .filter(|built| built.test && built.package == manifest)
             .collect();
+        tests.sort_by(|one, other| one.name.cmp(&other.name));
         if tests.is_empty() {
             return Err(Failure::new(format!("{package} has no test binary")));
         }
@@ -127,7 +128,7 @@ impl<'a> Stage<'a> {
         }
         tally.add(result);
         trouble.extend(self.end_processes(&name)?);
-        Ok(fs::remove_file(&binary).context(|| format!("cannot remove {}", binary.display()))?)
+        fs::remove_file(&binary).context(|| format!("cannot remove {}", binary.display()))
     }
 
     fn command(&self, package: &str, binary: &Path) -> Command {
@@ -149,6 +150,7 @@ impl<'a> Stage<'a> {
             .env("HOME", self.folder.path.join("home"))
             .env("TMPDIR", self.folder.path.join("tmp"))
             .env("CARGO_MANIFEST_DIR", &manifest)
+            .env("CARGO_TARGET_TMPDIR", self.folder.path.join("tmp"))
             .env("INSTA_WORKSPACE_ROOT", &self.checkout)
             .env("INSTA_UPDATE", "no");
         for (name, path) in &self.programs {

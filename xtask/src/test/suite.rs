@@ -26,6 +26,8 @@ pub fn run(run: &Run<'_>) -> Result<Counted> {
     command
         .args(arguments)
         .args(["--no-fail-fast", "--", "--show-output"]);
+    // A snapshot that differs is a failure, never a new file in the checkout.
+    command.env("INSTA_UPDATE", "no");
     run.requirements.tell(&mut command);
     let mut reader = Reader::new("tests", "");
     let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {

@@ -1,14 +1,20 @@
 //! What is printed at the very end.
 
 use std::fmt;
+use std::fs;
 use std::time::Duration;
 
 use super::tally::Tally;
 use super::{Counted, Outcome};
-use crate::failure::Result;
+use crate::cargo::Workspace;
+use crate::failure::{Context, Result};
 
 /// Most lines of tests that could not run; the rest is a count.
 const MOST_NOT_RUN: usize = 40;
+/// Most tests that are named as failed; the rest is in their binary's counts.
+const MOST_FAILURES: usize = 100;
+/// Where [`Summary::write`] writes, within the target folder.
+const FILE: &str = "xtask/test-summary.txt";
 
 /// The steps so far.
 #[derive(Debug, Default)]
@@ -32,16 +38,18 @@ impl Summary {
             }
             Ok(Outcome::Counted(Counted { tally, trouble })) => {
                 let counts = tally.to_string();
-                let trouble = match (trouble, tally.failed) {
+                let failed = tally.failed;
+                self.tally.add(tally);
+                let trouble = match (trouble, failed) {
                     (None, 0) => None,
                     (None, _) => Some(counts.clone()),
-                    (Some(failure), failed) => {
+                    (Some(failure), 0) => {
                         // What went wrong besides the tests must not stand beside "0 failed".
-                        self.tally.failed += u64::from(failed == 0);
-                        Some(format!("{failure}; {counts}"))
+                        self.tally.failed += 1;
+                        Some(failure.to_string())
                     }
+                    (Some(failure), _) => Some(format!("{failure}; {counts}")),
                 };
-                self.tally.add(tally);
                 if trouble.is_none() {
                     eprintln!("==> {name}: {counts}");
                 }
@@ -70,6 +78,19 @@ impl Summary {
         self.not_run.push(format!("{what}: {reason}"));
     }
 
+    /// Keeps it in the target folder, for who wants to show it once more after other output.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, workspace: &Workspace) -> Result<()> {
+        let path = workspace.target.join(FILE);
+        let doing = || format!("cannot write {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).context(doing)?;
+        }
+        fs::write(&path, self.to_string()).context(doing)
+    }
+
     /// Whether a step has failed.
     pub fn failed(&self) -> bool {
         !self.failures.is_empty() || self.tally.failed > 0
@@ -92,6 +113,9 @@ impl fmt::Display for Summary {
             .filter(|more| *more > 0)
         {
             writeln!(formatter, "NOT RUN: and {more} more, each named above")?;
+        }
+        for test in self.tally.failures.iter().take(MOST_FAILURES) {
+            writeln!(formatter, "FAILED: test {test}")?;
         }
         for failure in &self.failures {
             writeln!(formatter, "FAILED: {failure}")?;

@@ -21,7 +21,7 @@ use crate::failure::{Context, Failure, Result};
 const PERIOD: Duration = Duration::from_millis(10);
 /// What a program started may need this long to notice that its owner is gone: sandboxes promise
 /// 5 s.
-const GRACE: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 8 });
 /// Most time for killed processes to disappear.
 const PATIENCE_AFTER_KILL: Duration = Duration::from_secs(5);
 

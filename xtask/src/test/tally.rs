@@ -8,6 +8,8 @@ use std::fmt;
 
 /// What a test prints that could not run here.
 pub const NOT_RUN: &str = "NOT RUN: ";
+/// Most characters of a reason in the summary; the whole stands in the test's output.
+const LONGEST_REASON: usize = 300;
 
 /// The sum over test binaries.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct Tally {
     pub skipped: u64,
     /// Each binary's own last line, and where it came from.
     pub results: Vec<String>,
+    /// The names of tests that failed, with their binary.
+    pub failures: Vec<String>,
     /// What did not run, each line once.
     pub not_run: BTreeSet<String>,
 }
@@ -31,6 +35,7 @@ impl Tally {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.results.extend(other.results);
+        self.failures.extend(other.failures);
         self.not_run.extend(other.not_run);
     }
 }
@@ -94,12 +99,16 @@ impl Reader {
             self.count(line, counts);
             return true;
         }
+        if let (Some(name), Place::Running) = (failed_test(line), self.place) {
+            let name = format!("{name} [{}: {}]", self.label, self.binary);
+            self.tally.failures.push(name);
+        }
         if let Some(reason) = line.strip_prefix(NOT_RUN) {
             if let Place::Passed(said) = &mut self.place {
                 self.contradicted += u64::from(!*said);
                 *said = true;
             }
-            return self.tally.not_run.insert(reason.trim().to_owned());
+            return self.tally.not_run.insert(shortened(reason.trim()));
         }
         match (self.place, line) {
             (Place::Running, "successes:") => self.place = Place::Passed(false),
@@ -161,6 +170,22 @@ fn is_start(line: &str) -> bool {
         .is_some_and(|(count, word)| {
             count.parse::<u64>().is_ok() && matches!(word, "test" | "tests")
         })
+}
+
+/// The name out of `test NAME ... FAILED`.
+fn failed_test(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("test ")?;
+    let (name, end) = rest.rsplit_once(" ... ")?;
+    (end.trim() == "FAILED").then_some(name.trim())
+}
+
+/// A reason that a reader of a summary gets through.
+fn shortened(reason: &str) -> String {
+    let mut text: String = reason.chars().take(LONGEST_REASON).collect();
+    if text.len() < reason.len() {
+        text.push('…');
+    }
+    text
 }
 
 /// Passed, failed and ignored out of a line such as `test result: ok. 3 passed; 0 failed; …`.

@@ -71,10 +71,11 @@ fn a_binary_that_dies_is_a_failure() {
 
 #[test]
 fn failures_are_shown_after_quiet_successes() {
-    let text = "running 2 tests\nsuccesses:\n---- a stdout ----\nnoise\nfailures:\n---- b stdout ----\nwhy\n\
+    let text = "running 2 tests\ntest a ... ok\ntest b ... FAILED\nsuccesses:\n---- a stdout ----\nnoise\nfailures:\n---- b stdout ----\nwhy\n\
         test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
     let (tally, shown) = read(text);
     assert_eq!((tally.passed, tally.failed), (1, 1));
+    assert_eq!(tally.failures, ["b [root: one]"]);
     assert!(shown.iter().any(|line| line == "why"));
     assert!(!shown.iter().any(|line| line == "noise"));
 }

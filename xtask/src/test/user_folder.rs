@@ -150,6 +150,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let inner = folder.path().join("inner");
         create_folder(&inner).expect("folder");
+        let close = Permissions::from_mode(0o700);
+        fs::set_permissions(folder.path(), close).expect("mode");
         assert!(!is_open_to_all(&inner), "its parent is 0700");
         assert!(is_open_to_all(Path::new("/")));
         assert!(!is_open_to_all(Path::new("/proc/self/exe")));

@@ -198,10 +198,15 @@ impl Client {
         self.socket.write_all(&bytes).unwrap();
     }
 
+    /// A number that no stream has had.
+    pub fn open_stream(&mut self) -> u32 {
+        self.next_stream += 1;
+        self.next_stream - 1
+    }
+
     /// Opens a stream.
     pub fn exec(&mut self, request: &ExecRequest) -> u32 {
-        let stream = self.next_stream;
-        self.next_stream += 1;
+        let stream = self.open_stream();
         self.send(stream, Kind::Exec, &request.encode());
         stream
     }
@@ -292,6 +297,18 @@ impl Client {
             assert_eq!(report.stderr_total, stderr.len() as u64);
         }
         Outcome { pid, stdout, stderr, end }
+    }
+
+    /// Waits for the report at the end of a stream, without a look at what comes before.
+    #[track_caller]
+    pub fn wait_end(&mut self, stream: u32) -> ExitReport {
+        loop {
+            let message = self.wait(stream);
+            if message.kind == Kind::Exited {
+                return ExitReport::decode(&message.bytes).unwrap();
+            }
+            assert_ne!(message.kind, Kind::Failed);
+        }
     }
 
     /// Runs a request to its end.

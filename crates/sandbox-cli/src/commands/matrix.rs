@@ -1,6 +1,9 @@
 //! `sandbox matrix`: what every linked tier enforces.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
+use sandbox::matrix::{Cell, CompatibilityMatrix};
 use sandbox::registry::{self, Registration};
 use sandbox::{
     Capability, CapabilityPolicy, Enforcement, EnforcementReport, SandboxClient, SandboxSpec,
@@ -12,12 +15,13 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Format, print, print_json};
 use crate::table::table;
 
-/// What stands above the matrix: a declaration is no measurement.
-const SOURCE: &str = "declared on this host, not measured";
-
 /// The options of `matrix`.
 #[derive(Debug, Args)]
 pub struct MatrixArguments {
+    /// What the tiers declare on this host, instead of what was measured on the hosts of the project
+    #[arg(long)]
+    here: bool,
+
     /// How the answer is written
     #[arg(
         short = 'o',
@@ -29,95 +33,145 @@ pub struct MatrixArguments {
     pub format: Format,
 }
 
+/// Runs the subcommand.
+pub fn run(arguments: &MatrixArguments) -> Outcome {
+    let measured = CompatibilityMatrix::linked()?;
+    if arguments.here || measured.profiles().is_empty() {
+        let tiers = registry::tiers()?;
+        let document = super::block_on(Declared::on_this_host(&tiers))?;
+        match arguments.format {
+            Format::Json => print_json(&document)?,
+            Format::Text => print(&document.text())?,
+        }
+    } else {
+        match arguments.format {
+            Format::Json => print_json(&Measured::new(&measured))?,
+            Format::Text => print(&measured.markdown())?,
+        }
+    }
+    Ok(Exit::SUCCESS)
+}
+
+/// What the conformance suite measured.
 #[derive(Serialize)]
-struct Document {
+struct Measured {
     source: &'static str,
-    tiers: Vec<Row>,
+    profiles: Vec<MeasuredProfile>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct MeasuredProfile {
+    profile: String,
+    tier: String,
+    suite: String,
+    host: BTreeMap<String, String>,
+    cells: BTreeMap<&'static str, Cell>,
+}
+
+impl Measured {
+    fn new(matrix: &CompatibilityMatrix) -> Self {
+        let profile = |(name, profile): &(String, sandbox::matrix::Profile)| MeasuredProfile {
+            profile: name.clone(),
+            tier: profile.tier.clone(),
+            suite: profile.suite.clone(),
+            host: profile.key.iter().cloned().collect(),
+            cells: matrix
+                .subjects()
+                .into_iter()
+                .filter_map(|subject| Some((subject.as_str(), matrix.cell(name, subject)?)))
+                .collect(),
+        };
+        Self {
+            source: "measured",
+            profiles: matrix.profiles().iter().map(profile).collect(),
+        }
+    }
+}
+
+/// What the linked tiers say of themselves.
+#[derive(Serialize)]
+struct Declared {
+    source: &'static str,
+    tiers: Vec<DeclaredTier>,
+}
+
+#[derive(Serialize)]
+struct DeclaredTier {
     tier: &'static str,
     description: &'static str,
     enforcement: Option<EnforcementReport>,
     problem: Option<String>,
 }
 
-/// Runs the subcommand.
-pub fn run(arguments: &MatrixArguments) -> Outcome {
-    let tiers = registry::tiers()?;
-    let tiers = super::block_on(async {
-        let mut rows = Vec::new();
+impl Declared {
+    async fn on_this_host(tiers: &[&'static Registration]) -> Self {
+        let mut declared = Vec::new();
         for tier in tiers {
-            rows.push(declared(tier).await);
+            declared.push(DeclaredTier::ask(tier).await);
         }
-        rows
-    })?;
-    let document = Document {
-        source: SOURCE,
-        tiers,
-    };
-    match arguments.format {
-        Format::Json => print_json(&document)?,
-        Format::Text => print(&text(&document))?,
-    }
-    Ok(Exit::SUCCESS)
-}
-
-/// What a tier says of the default policy, and of a sandbox without child processes.
-async fn declared(tier: &'static Registration) -> Row {
-    let mut policy = CapabilityPolicy::new();
-    policy.subprocess_execution = Some(false);
-    policy.artifact_export_paths = vec!["/output/**".into()];
-    let report = match SandboxClient::open(tier.tier, policy) {
-        Ok(client) => client
-            .check(&SandboxSpec::new("matrix"))
-            .await
-            .map(|(_, report, _)| report),
-        Err(error) => Err(error),
-    };
-    let (enforcement, problem) = match report {
-        Ok(report) => (Some(report), None),
-        Err(error) => (None, Some(Failure::from(error).to_string())),
-    };
-    Row {
-        tier: tier.tier,
-        description: tier.description,
-        enforcement,
-        problem,
-    }
-}
-
-fn text(document: &Document) -> String {
-    let tiers = document.tiers.iter().map(|row| row.tier.to_owned());
-    let mut lines = vec![
-        std::iter::once(String::new())
-            .chain(tiers)
-            .collect::<Vec<_>>(),
-    ];
-    for capability in Capability::ALL {
-        let cells = document
-            .tiers
-            .iter()
-            .map(|row| cell(row, *capability).to_owned());
-        lines.push(
-            std::iter::once(capability.to_string())
-                .chain(cells)
-                .collect(),
-        );
-    }
-    let mut text = format!("{}:\n\n{}", document.source, table(&lines));
-    for row in &document.tiers {
-        if let Some(problem) = &row.problem {
-            text += &format!("\n{}: {problem}\n", row.tier);
+        Self {
+            source: "declared on this host, not measured",
+            tiers: declared,
         }
     }
-    text
+
+    fn text(&self) -> String {
+        let tiers = self.tiers.iter().map(|row| row.tier.to_owned());
+        let mut lines = vec![
+            std::iter::once(String::new())
+                .chain(tiers)
+                .collect::<Vec<_>>(),
+        ];
+        for capability in Capability::ALL {
+            let cells = self
+                .tiers
+                .iter()
+                .map(|tier| tier.cell(*capability).to_owned());
+            lines.push(
+                std::iter::once(capability.to_string())
+                    .chain(cells)
+                    .collect(),
+            );
+        }
+        let mut text = format!("{}:\n\n{}", self.source, table(&lines));
+        for tier in &self.tiers {
+            if let Some(problem) = &tier.problem {
+                text += &format!("\n{}: {problem}\n", tier.tier);
+            }
+        }
+        text
+    }
 }
 
-fn cell(row: &Row, capability: Capability) -> &'static str {
-    match &row.enforcement {
-        None => "?",
-        Some(report) => report.get(capability).map_or("-", Enforcement::status),
+impl DeclaredTier {
+    /// Asks for the default policy, without child processes and with artifacts, so that both have an entry.
+    async fn ask(tier: &'static Registration) -> Self {
+        let mut policy = CapabilityPolicy::new();
+        policy.subprocess_execution = Some(false);
+        policy.artifact_export_paths = vec!["/output/**".into()];
+        let report = match SandboxClient::open(tier.tier, policy) {
+            Ok(client) => {
+                let spec = SandboxSpec::new("matrix");
+                client.check(&spec).await.map(|(_, report, _)| report)
+            }
+            Err(error) => Err(error),
+        };
+        let (enforcement, problem) = match report {
+            Ok(report) => (Some(report), None),
+            Err(error) => (None, Some(Failure::from(error).to_string())),
+        };
+        Self {
+            tier: tier.tier,
+            description: tier.description,
+            enforcement,
+            problem,
+        }
+    }
+
+    fn cell(&self, capability: Capability) -> &'static str {
+        match &self.enforcement {
+            None => "?",
+            Some(report) => report.get(capability).map_or("-", Enforcement::status),
+        }
     }
 }

@@ -169,7 +169,7 @@ impl PolicyOptions {
             policy.subprocess_execution = Some(false);
         }
         policy.validate()?;
-        let mounts = Mounts::new(&policy, workspace.as_ref());
+        let mounts = Mounts::new(&policy, workspace.as_ref(), self.workdir.is_some());
         Ok(Request {
             spec: self.spec(workspace)?,
             policy,

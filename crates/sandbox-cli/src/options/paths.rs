@@ -8,9 +8,6 @@ use sandbox::{CapabilityPolicy, Workspace};
 
 use crate::failure::Failure;
 
-/// Where the workspace is inside of the sandbox.
-const WORKSPACE: &str = "/workspace";
-
 /// An existing path of the host, absolute and without `..`.
 pub fn existing(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     let failed =
@@ -58,12 +55,19 @@ pub fn workspace(text: &OsStr) -> (PathBuf, bool) {
 #[derive(Debug, Default)]
 pub struct Mounts {
     workspace: Option<PathBuf>,
+    /// The workspace as code that starts in its folder may call it.
+    start: PathBuf,
     roots: Vec<PathBuf>,
 }
 
 impl Mounts {
-    /// What this policy and this workspace let the sandbox see.
-    pub fn new(policy: &CapabilityPolicy, workspace: Option<&Workspace>) -> Self {
+    /// What this policy and this workspace let the sandbox see. Code that starts elsewhere calls the workspace by its full
+    /// path.
+    pub fn new(
+        policy: &CapabilityPolicy,
+        workspace: Option<&Workspace>,
+        starts_elsewhere: bool,
+    ) -> Self {
         let roots = policy
             .filesystem_read_roots
             .iter()
@@ -71,16 +75,18 @@ impl Mounts {
             .flatten();
         Self {
             workspace: workspace.map(|workspace| workspace.path.clone()),
+            start: PathBuf::from(if starts_elsewhere { "/workspace" } else { "." }),
             roots: roots.cloned().collect(),
         }
     }
 
-    /// The path inside of the sandbox of a path of the host, where the sandbox sees it: in the workspace, or below a root.
+    /// The path inside of the sandbox of a path of the host, where the sandbox sees it: in the workspace, which is where
+    /// code starts, or below a root.
     pub fn inside(&self, path: &Path) -> Option<PathBuf> {
         if let Some(workspace) = &self.workspace
             && let Some(rest) = beneath(path, workspace)
         {
-            return Some(Path::new(WORKSPACE).join(rest));
+            return Some(self.start.join(rest));
         }
         self.roots
             .iter()
@@ -128,12 +134,13 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let mounts = |workspace: Option<&Path>, root: &Path| Mounts {
             workspace: workspace.map(Path::to_owned),
+            start: ".".into(),
             roots: vec![root.to_owned()],
         };
         let inside = |mounts: Mounts| mounts.inside(&file);
         assert_eq!(
             inside(mounts(Some(folder.path()), folder.path())),
-            Some("/workspace/sub/code.py".into())
+            Some("./sub/code.py".into())
         );
         assert_eq!(inside(mounts(None, folder.path())), Some(file.clone()));
         assert_eq!(inside(mounts(None, &file)), Some(file.clone()));

@@ -57,10 +57,13 @@ pub fn behavior(action: &str, deviation: Result<Option<String>, Attempt>) -> Ste
 /// What a control shows: `failure` says what was wrong.
 #[must_use]
 pub fn control(action: &str, failure: Option<String>) -> Step {
-    Step::new(action, match failure {
-        None => Attempt::succeeded(),
-        Some(detail) => Attempt::unclear(detail),
-    })
+    Step::new(
+        action,
+        match failure {
+            None => Attempt::succeeded(),
+            Some(detail) => Attempt::unclear(detail),
+        },
+    )
 }
 
 /// How long what an attack leaves behind may be seen before it counts as a survivor.

@@ -9,17 +9,26 @@ const fn sign(sign: &'static str, means: &'static str) -> Denial {
 /// Reading a file that is not granted.
 pub const UNREADABLE: &[Denial] = &[
     sign("ENOENT", "the sandbox's file system does not hold it"),
-    sign("ENOTDIR", "the sandbox's file system holds something else on the way"),
+    sign(
+        "ENOTDIR",
+        "the sandbox's file system holds something else on the way",
+    ),
     sign("EACCES", "Landlock, or permissions of another user's file"),
     sign("EPERM", "user namespace"),
-    sign("other_content", "the sandbox's file system holds another file there"),
+    sign(
+        "other_content",
+        "the sandbox's file system holds another file there",
+    ),
 ];
 
 /// Writing a file that may only be read, or not at all.
 pub const UNWRITABLE: &[Denial] = &[
     sign("EROFS", "read-only mount"),
     sign("ENOENT", "the sandbox's file system does not hold it"),
-    sign("ENOTDIR", "the sandbox's file system holds something else on the way"),
+    sign(
+        "ENOTDIR",
+        "the sandbox's file system holds something else on the way",
+    ),
     sign("EACCES", "Landlock, or permissions of another user's file"),
     sign("EPERM", "file of another user"),
     sign("EXDEV", "another mount"),
@@ -53,18 +62,27 @@ pub const NO_SUCH_SOCKET: &[Denial] = &[
 
 /// Reaching a network address of the host.
 pub const UNREACHABLE: &[Denial] = &[
-    sign("ECONNREFUSED", "network namespace: the loopback is the sandbox's own"),
+    sign(
+        "ECONNREFUSED",
+        "network namespace: the loopback is the sandbox's own",
+    ),
     sign("ENETUNREACH", "network namespace without routes"),
     sign("EADDRNOTAVAIL", "network namespace without this family"),
     sign("EAFNOSUPPORT", "seccomp"),
     sign("EPERM", "seccomp"),
     sign("EACCES", "seccomp, or Landlock"),
-    sign("ETIMEDOUT", "nobody answers in the sandbox's own network namespace"),
+    sign(
+        "ETIMEDOUT",
+        "nobody answers in the sandbox's own network namespace",
+    ),
 ];
 
 /// Reaching a socket of the host by its name.
 pub const NO_SUCH_PEER: &[Denial] = &[
-    sign("ECONNREFUSED", "network namespace: the abstract names are the sandbox's own"),
+    sign(
+        "ECONNREFUSED",
+        "network namespace: the abstract names are the sandbox's own",
+    ),
     sign("ENOENT", "the sandbox's file system does not hold it"),
     sign("EPERM", "Landlock scope, or seccomp"),
     sign("EACCES", "Landlock, or seccomp"),
@@ -82,7 +100,10 @@ pub const NO_SUCH_PROCESS: &[Denial] = &[
 ];
 
 /// What the suite expects of a behaviour.
-pub const AS_DOCUMENTED: &[Denial] = &[sign("held", "the behaviour that the documentation promises")];
+pub const AS_DOCUMENTED: &[Denial] = &[sign(
+    "held",
+    "the behaviour that the documentation promises",
+)];
 
 /// The execution was ended at its time limit.
 pub const TIME: &[Denial] = &[sign("timed_out", "ended at the time limit")];
@@ -91,7 +112,10 @@ pub const TIME: &[Denial] = &[sign("timed_out", "ended at the time limit")];
 pub const MEMORY: &[Denial] = &[
     sign("out_of_memory", "memory limit of the sandbox"),
     sign("ENOMEM", "memory limit of the process"),
-    sign("children_killed", "memory limit of the sandbox: children were killed"),
+    sign(
+        "children_killed",
+        "memory limit of the sandbox: children were killed",
+    ),
 ];
 
 /// More processes than the limit.

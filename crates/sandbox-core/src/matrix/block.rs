@@ -49,7 +49,10 @@ mod tests {
     #[test]
     fn needs_each_line_once_and_in_order() {
         assert_eq!(replace_block("nothing", "x"), Err(BlockError::Missing));
-        assert_eq!(replace_block(&format!("{END} {BEGIN}"), "x"), Err(BlockError::Missing));
+        assert_eq!(
+            replace_block(&format!("{END} {BEGIN}"), "x"),
+            Err(BlockError::Missing)
+        );
         let twice = format!("{BEGIN} {BEGIN} {END}");
         assert_eq!(replace_block(&twice, "x"), Err(BlockError::Repeated));
     }

@@ -59,7 +59,8 @@ impl Cell {
     /// Derives a cell from everything that was observed of its subject.
     #[must_use]
     pub fn derive(observations: &[&Observation]) -> Self {
-        let count = |test: fn(&Observation) -> bool| observations.iter().filter(|o| test(o)).count();
+        let count =
+            |test: fn(&Observation) -> bool| observations.iter().filter(|o| test(o)).count();
         let enforced = count(|o| o.verdict == Verdict::Enforced);
         let measured = count(|o| o.verdict.is_measured());
         Self {
@@ -84,7 +85,11 @@ fn state(observations: &[&Observation], enforced: usize, measured: usize) -> Cel
         .filter(|o| o.verdict.is_measured())
         .all(|o| o.declared.as_ref().is_none_or(Enforcement::is_enforced));
     if enforced == measured {
-        return if declares_all { CellState::Enforced } else { CellState::Partial };
+        return if declares_all {
+            CellState::Enforced
+        } else {
+            CellState::Partial
+        };
     }
     if enforced > 0 {
         return CellState::Partial;
@@ -98,9 +103,10 @@ fn state(observations: &[&Observation], enforced: usize, measured: usize) -> Cel
 fn is_broken(observation: &Observation) -> bool {
     match observation.verdict {
         Verdict::Overblocked | Verdict::Unexplained | Verdict::Flaky => true,
-        Verdict::Leaked => {
-            observation.declared.as_ref().is_none_or(Enforcement::is_enforced)
-        }
+        Verdict::Leaked => observation
+            .declared
+            .as_ref()
+            .is_none_or(Enforcement::is_enforced),
         Verdict::Enforced | Verdict::Inconclusive | Verdict::Refused | Verdict::NotRun => false,
     }
 }
@@ -125,11 +131,23 @@ impl fmt::Display for Cell {
         match self.state {
             CellState::Unmeasured => f.write_str(self.state.as_str()),
             _ if self.measured == self.probes => {
-                write!(f, "{} {}/{}", self.state.as_str(), self.enforced, self.measured)
+                write!(
+                    f,
+                    "{} {}/{}",
+                    self.state.as_str(),
+                    self.enforced,
+                    self.measured
+                )
             }
             _ => {
                 let open = self.probes - self.measured;
-                write!(f, "{} {}/{} ({open} open)", self.state.as_str(), self.enforced, self.measured)
+                write!(
+                    f,
+                    "{} {}/{} ({open} open)",
+                    self.state.as_str(),
+                    self.enforced,
+                    self.measured
+                )
             }
         }
     }
@@ -142,7 +160,11 @@ mod tests {
     use crate::matrix::Subject;
 
     fn seen(verdict: Verdict, declared: Option<Enforcement>) -> Observation {
-        Observation { subject: Subject::Capability(Capability::Memory), verdict, declared }
+        Observation {
+            subject: Subject::Capability(Capability::Memory),
+            verdict,
+            declared,
+        }
     }
 
     fn derived(observations: &[Observation]) -> Cell {
@@ -152,30 +174,54 @@ mod tests {
     #[test]
     fn a_claim_that_leaks_is_broken_whatever_else_holds() {
         let claimed = Some(Enforcement::enforced("cgroup"));
-        let cell = derived(&[seen(Verdict::Enforced, claimed.clone()), seen(Verdict::Leaked, claimed)]);
-        assert_eq!((cell.state, cell.enforced, cell.measured), (CellState::Broken, 1, 2));
+        let cell = derived(&[
+            seen(Verdict::Enforced, claimed.clone()),
+            seen(Verdict::Leaked, claimed),
+        ]);
+        assert_eq!(
+            (cell.state, cell.enforced, cell.measured),
+            (CellState::Broken, 1, 2)
+        );
     }
 
     #[test]
     fn a_declared_gap_is_partial_and_named() {
         let gap = Some(Enforcement::partial("rlimit", "sampled"));
-        let cell = derived(&[seen(Verdict::Enforced, gap.clone()), seen(Verdict::Leaked, gap)]);
-        assert_eq!((cell.state, cell.gaps), (CellState::Partial, vec!["sampled".to_owned()]));
+        let cell = derived(&[
+            seen(Verdict::Enforced, gap.clone()),
+            seen(Verdict::Leaked, gap),
+        ]);
+        assert_eq!(
+            (cell.state, cell.gaps),
+            (CellState::Partial, vec!["sampled".to_owned()])
+        );
     }
 
     #[test]
     fn nothing_declared_and_nothing_enforced() {
         let none = Some(Enforcement::unenforced("no cgroup"));
-        assert_eq!(derived(&[seen(Verdict::Leaked, none.clone())]).state, CellState::NotEnforced);
-        assert_eq!(derived(&[seen(Verdict::Refused, none)]).state, CellState::Refused);
+        assert_eq!(
+            derived(&[seen(Verdict::Leaked, none.clone())]).state,
+            CellState::NotEnforced
+        );
+        assert_eq!(
+            derived(&[seen(Verdict::Refused, none)]).state,
+            CellState::Refused
+        );
     }
 
     #[test]
     fn only_what_was_measured_counts() {
         assert_eq!(derived(&[]).state, CellState::Unmeasured);
-        assert_eq!(derived(&[seen(Verdict::Inconclusive, None)]).state, CellState::Unmeasured);
+        assert_eq!(
+            derived(&[seen(Verdict::Inconclusive, None)]).state,
+            CellState::Unmeasured
+        );
         let claimed = Some(Enforcement::enforced("cgroup"));
-        let cell = derived(&[seen(Verdict::Enforced, claimed), seen(Verdict::NotRun, None)]);
+        let cell = derived(&[
+            seen(Verdict::Enforced, claimed),
+            seen(Verdict::NotRun, None),
+        ]);
         assert_eq!(cell.to_string(), "enforced 1/1 (1 open)");
     }
 

@@ -47,8 +47,12 @@ impl Profile {
     /// [`ErrorKind::Io`] with line and field where the text is no profile.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::Io, "read matrix profile", format!("{name}: {error}"))
-                .with_fix("write it again with cargo xtask matrix --write")
+            Error::new(
+                ErrorKind::Io,
+                "read matrix profile",
+                format!("{name}: {error}"),
+            )
+            .with_fix("write it again with cargo xtask matrix --write")
         })
     }
 
@@ -58,21 +62,27 @@ impl Profile {
     ///
     /// [`ErrorKind::Io`] where it cannot be serialised.
     pub fn to_json(&self) -> Result<String> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| {
-            Error::new(ErrorKind::Io, "write matrix profile", error.to_string())
-        })
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|error| Error::new(ErrorKind::Io, "write matrix profile", error.to_string()))
     }
 
     /// The value of a part of the key.
     #[must_use]
     pub fn key_value(&self, name: &str) -> Option<&str> {
-        self.key.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.key
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The names of the probes with this verdict.
     pub fn with_verdict(&self, verdict: Verdict) -> impl Iterator<Item = &str> {
         let found = move |(_, seen): &(&String, &Observation)| seen.verdict == verdict;
-        self.probes.iter().filter(found).map(|(name, _)| name.as_str())
+        self.probes
+            .iter()
+            .filter(found)
+            .map(|(name, _)| name.as_str())
     }
 }
 
@@ -91,6 +101,11 @@ mod tests {
         let text = profile.to_json().unwrap();
         assert_eq!(Profile::from_json("p", &text).unwrap(), profile);
         let more = text.replacen('{', "{\"date\": 1,", 1);
-        assert!(Profile::from_json("p", &more).unwrap_err().to_string().contains("date"));
+        assert!(
+            Profile::from_json("p", &more)
+                .unwrap_err()
+                .to_string()
+                .contains("date")
+        );
     }
 }

@@ -97,7 +97,8 @@ impl TryFrom<String> for Subject {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        name.parse().map_err(|error: crate::Error| error.context().to_owned())
+        name.parse()
+            .map_err(|error: crate::Error| error.context().to_owned())
     }
 }
 

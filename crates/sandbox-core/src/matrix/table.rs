@@ -52,7 +52,10 @@ impl CompatibilityMatrix {
     #[must_use]
     pub fn subjects(&self) -> Vec<Subject> {
         let probed = |subject: &Subject| {
-            let mut seen = self.profiles.iter().flat_map(|(_, profile)| profile.probes.values());
+            let mut seen = self
+                .profiles
+                .iter()
+                .flat_map(|(_, profile)| profile.probes.values());
             seen.any(|observation| observation.subject == *subject)
         };
         Subject::all().filter(probed).collect()
@@ -81,7 +84,10 @@ impl CompatibilityMatrix {
         }
         text.push_str(LEGEND);
         for (name, profile) in &self.profiles {
-            let key = profile.key.iter().map(|(key, value)| format!("{key} {value}"));
+            let key = profile
+                .key
+                .iter()
+                .map(|(key, value)| format!("{key} {value}"));
             let _ = writeln!(
                 text,
                 "- **{}**: {}",
@@ -92,7 +98,12 @@ impl CompatibilityMatrix {
         if !gaps.is_empty() {
             text.push_str("\nGaps that the backends declare themselves:\n\n");
             for (subject, name, gap) in gaps {
-                let _ = writeln!(text, "- `{subject}` on {}: {}", escaped(name), escaped(&gap));
+                let _ = writeln!(
+                    text,
+                    "- `{subject}` on {}: {}",
+                    escaped(name),
+                    escaped(&gap)
+                );
             }
         }
         text
@@ -106,7 +117,10 @@ Measured by `cargo xtask conformance` on:
 ";
 
 fn derive(profile: &Profile, subject: Subject) -> Cell {
-    let seen = profile.probes.values().filter(|observation| observation.subject == subject);
+    let seen = profile
+        .probes
+        .values()
+        .filter(|observation| observation.subject == subject);
     Cell::derive(&seen.collect::<Vec<&Observation>>())
 }
 
@@ -136,20 +150,38 @@ mod tests {
 
     fn matrix() -> CompatibilityMatrix {
         let subject = Subject::Capability(Capability::Memory);
-        let observation = |verdict, declared| Observation { subject, verdict, declared };
+        let observation = |verdict, declared| Observation {
+            subject,
+            verdict,
+            declared,
+        };
         let probes = BTreeMap::from([
-            ("memory::a".to_owned(), observation(Verdict::Enforced, Some(Enforcement::partial("m", "a|b")))),
-            ("memory::b".to_owned(), observation(Verdict::Inconclusive, None)),
+            (
+                "memory::a".to_owned(),
+                observation(Verdict::Enforced, Some(Enforcement::partial("m", "a|b"))),
+            ),
+            (
+                "memory::b".to_owned(),
+                observation(Verdict::Inconclusive, None),
+            ),
         ]);
         let key = vec![("user".to_owned(), "root".to_owned())];
-        let profile = Profile { tier: "local".into(), suite: "s".into(), key, probes };
+        let profile = Profile {
+            tier: "local".into(),
+            suite: "s".into(),
+            key,
+            probes,
+        };
         CompatibilityMatrix::new(vec![("local-root".into(), profile)])
     }
 
     #[test]
     fn renders_a_line_a_key_and_a_gap() {
         let text = matrix().markdown();
-        assert!(text.contains("| `memory` | partial 1/1 (1 open) |"), "{text}");
+        assert!(
+            text.contains("| `memory` | partial 1/1 (1 open) |"),
+            "{text}"
+        );
         assert!(text.contains("- **local-root**: user root"), "{text}");
         assert!(text.contains("- `memory` on local-root: a\\|b"), "{text}");
     }
@@ -157,13 +189,21 @@ mod tests {
     #[test]
     fn cells_are_asked_by_profile_and_subject() {
         let subject = Subject::Capability(Capability::Memory);
-        assert_eq!(matrix().cell("local-root", subject).map(|cell| cell.enforced), Some(1));
+        assert_eq!(
+            matrix()
+                .cell("local-root", subject)
+                .map(|cell| cell.enforced),
+            Some(1)
+        );
         assert_eq!(matrix().cell("nowhere", subject), None);
         assert_eq!(matrix().subjects(), vec![subject]);
     }
 
     #[test]
     fn an_empty_matrix_says_so() {
-        assert_eq!(CompatibilityMatrix::default().markdown(), "Nothing has been measured yet.\n");
+        assert_eq!(
+            CompatibilityMatrix::default().markdown(),
+            "Nothing has been measured yet.\n"
+        );
     }
 }

@@ -116,7 +116,9 @@ pub enum DurationField {
 impl DurationField {
     fn resolve(&self) -> Result<Duration> {
         let bad = |text: &str| {
-            invalid(format!("timeout: {text:?} is not a length of time; write 30 or \"1m 30s\""))
+            invalid(format!(
+                "timeout: {text:?} is not a length of time; write 30 or \"1m 30s\""
+            ))
         };
         match self {
             Self::Seconds(seconds) => {
@@ -147,14 +149,19 @@ impl PolicyFile {
     ///
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_json(text: &str) -> Result<Self> {
-        Self::checked(serde_json::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?)
+        Self::checked(
+            serde_json::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?,
+        )
     }
 
     fn checked(file: Self) -> Result<Self> {
         if file.version == VERSION {
             return Ok(file);
         }
-        Err(invalid(format!("version = {}: this program reads version {VERSION}", file.version)))
+        Err(invalid(format!(
+            "version = {}: this program reads version {VERSION}",
+            file.version
+        )))
     }
 
     /// The policy that the file stands for.
@@ -168,8 +175,14 @@ impl PolicyFile {
             None => CapabilityPolicy::default(),
         };
         let policy = CapabilityPolicy {
-            filesystem_read_roots: self.filesystem_read_roots.clone().or(base.filesystem_read_roots),
-            filesystem_write_roots: self.filesystem_write_roots.clone().or(base.filesystem_write_roots),
+            filesystem_read_roots: self
+                .filesystem_read_roots
+                .clone()
+                .or(base.filesystem_read_roots),
+            filesystem_write_roots: self
+                .filesystem_write_roots
+                .clone()
+                .or(base.filesystem_write_roots),
             network: self.network()?.or(base.network),
             package_installation: self.package_installation.or(base.package_installation),
             subprocess_execution: self.subprocess_execution.or(base.subprocess_execution),
@@ -180,7 +193,10 @@ impl PolicyFile {
             },
             stdout_max_bytes: self.stdout_max_bytes.or(base.stdout_max_bytes),
             stderr_max_bytes: self.stderr_max_bytes.or(base.stderr_max_bytes),
-            artifact_export_paths: self.artifact_export_paths.clone().unwrap_or(base.artifact_export_paths),
+            artifact_export_paths: self
+                .artifact_export_paths
+                .clone()
+                .unwrap_or(base.artifact_export_paths),
             packages: self.packages.clone().unwrap_or(base.packages),
             memory: self.memory.or(base.memory),
             cpus: self.cpus.or(base.cpus),
@@ -190,7 +206,10 @@ impl PolicyFile {
             secrets: self.secrets.clone().unwrap_or(base.secrets),
             require_all: self.require_all.unwrap_or(base.require_all),
             allow_partial: self.allow_partial.clone().unwrap_or(base.allow_partial),
-            allow_unenforced: self.allow_unenforced.clone().unwrap_or(base.allow_unenforced),
+            allow_unenforced: self
+                .allow_unenforced
+                .clone()
+                .unwrap_or(base.allow_unenforced),
         };
         policy.validate()?;
         Ok(policy)
@@ -202,15 +221,26 @@ impl PolicyFile {
             ("network_access", self.network_access.is_some()),
             ("egress", self.egress.is_some()),
         ];
-        let used = spellings.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect::<Vec<_>>();
+        let used = spellings
+            .iter()
+            .filter(|(_, used)| *used)
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>();
         if used.len() > 1 {
-            return Err(invalid(format!("{} say the same thing: keep one of them", used.join(" and "))));
+            return Err(invalid(format!(
+                "{} say the same thing: keep one of them",
+                used.join(" and ")
+            )));
         }
         let network = match (&self.network, self.network_access, &self.egress) {
             (Some(NetworkField::None), ..) | (_, Some(false), _) => NetworkPolicy::None,
             (Some(NetworkField::Full), ..) | (_, Some(true), _) => NetworkPolicy::Full,
-            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) if rules.is_empty() => NetworkPolicy::None,
-            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) => NetworkPolicy::Allow(rules.clone()),
+            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) if rules.is_empty() => {
+                NetworkPolicy::None
+            }
+            (Some(NetworkField::Allow(rules)), ..) | (.., Some(rules)) => {
+                NetworkPolicy::Allow(rules.clone())
+            }
             (None, None, None) => return Ok(None),
         };
         Ok(Some(network))
@@ -237,9 +267,9 @@ impl From<&CapabilityPolicy> for PolicyFile {
             package_installation: policy.package_installation,
             subprocess_execution: policy.subprocess_execution,
             env_var_access: policy.env_var_access,
-            timeout: policy
-                .timeout
-                .map(|timeout| DurationField::Text(humantime::format_duration(timeout).to_string())),
+            timeout: policy.timeout.map(|timeout| {
+                DurationField::Text(humantime::format_duration(timeout).to_string())
+            }),
             stdout_max_bytes: policy.stdout_max_bytes,
             stderr_max_bytes: policy.stderr_max_bytes,
             artifact_export_paths: list(&policy.artifact_export_paths),
@@ -266,5 +296,10 @@ pub fn json_schema() -> serde_json::Value {
 }
 
 fn one_line(message: &str) -> String {
-    message.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    message
+        .split('\n')
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -77,14 +77,22 @@ impl CapabilityPolicy {
     ///
     /// [`ErrorKind::InvalidPolicy`] with the fields and the rule.
     pub fn validate(&self) -> Result<()> {
-        let bad = |context: String| Err(Error::new(ErrorKind::InvalidPolicy, "read policy", context));
+        let bad =
+            |context: String| Err(Error::new(ErrorKind::InvalidPolicy, "read policy", context));
         for (field, roots) in [
             ("filesystem_read_roots", &self.filesystem_read_roots),
             ("filesystem_write_roots", &self.filesystem_write_roots),
         ] {
             for root in roots.iter().flatten() {
-                if !root.is_absolute() || root.components().any(|c| c == std::path::Component::ParentDir) {
-                    return bad(format!("{field}: {} is not an absolute path without '..'", root.display()));
+                if !root.is_absolute()
+                    || root
+                        .components()
+                        .any(|c| c == std::path::Component::ParentDir)
+                {
+                    return bad(format!(
+                        "{field}: {} is not an absolute path without '..'",
+                        root.display()
+                    ));
                 }
                 if root.as_os_str().as_encoded_bytes().contains(&0) {
                     return bad(format!("{field}: {root:?} has a NUL inside"));
@@ -92,7 +100,10 @@ impl CapabilityPolicy {
             }
         }
         for path in &self.artifact_export_paths {
-            if !path.starts_with('/') || path.split('/').any(|part| part == "..") || path.contains('\0') {
+            if !path.starts_with('/')
+                || path.split('/').any(|part| part == "..")
+                || path.contains('\0')
+            {
                 return bad(format!(
                     "artifact_export_paths: {path:?} is not an absolute path inside of the sandbox without '..'"
                 ));
@@ -114,8 +125,13 @@ impl CapabilityPolicy {
             ));
         }
         for capability in &self.allow_unenforced {
-            if matches!(capability, Capability::StdoutMaxBytes | Capability::StderrMaxBytes) {
-                return bad(format!("allow_unenforced: {capability} is enforced by every backend"));
+            if matches!(
+                capability,
+                Capability::StdoutMaxBytes | Capability::StderrMaxBytes
+            ) {
+                return bad(format!(
+                    "allow_unenforced: {capability} is enforced by every backend"
+                ));
             }
         }
         Ok(())

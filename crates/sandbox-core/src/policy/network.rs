@@ -48,12 +48,22 @@ impl FromStr for NetworkRule {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: &str| {
-            Error::new(ErrorKind::InvalidPolicy, "read network rule", format!("{text:?}: {why}"))
+            Error::new(
+                ErrorKind::InvalidPolicy,
+                "read network rule",
+                format!("{text:?}: {why}"),
+            )
         };
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => {
-                (host, Some(port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad("the port is 1 to 65535"))?))
-            }
+            Some((host, port)) => (
+                host,
+                Some(
+                    port.parse()
+                        .ok()
+                        .filter(|p| *p != 0)
+                        .ok_or_else(|| bad("the port is 1 to 65535"))?,
+                ),
+            ),
             None => (text, None),
         };
         let name = host.strip_prefix("*.").unwrap_or(host);
@@ -61,12 +71,19 @@ impl FromStr for NetworkRule {
             && name.len() <= 253
             && name.split('.').all(|label| {
                 (1..=63).contains(&label.len())
-                    && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
+                    && label
+                        .bytes()
+                        .all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
             });
         if !labels_are_good {
-            return Err(bad("write a host name like example.org, *.example.org or example.org:8443"));
+            return Err(bad(
+                "write a host name like example.org, *.example.org or example.org:8443",
+            ));
         }
-        Ok(Self { host: host.to_ascii_lowercase(), port })
+        Ok(Self {
+            host: host.to_ascii_lowercase(),
+            port,
+        })
     }
 }
 
@@ -74,7 +91,8 @@ impl TryFrom<String> for NetworkRule {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map_err(|error: Error| error.context().to_owned())
+        text.parse()
+            .map_err(|error: Error| error.context().to_owned())
     }
 }
 

@@ -21,7 +21,8 @@ pub enum Preset {
 
 impl Preset {
     /// Every preset.
-    pub const ALL: &'static [Self] = &[Self::Strict, Self::Workspace, Self::DangerouslyUnrestricted];
+    pub const ALL: &'static [Self] =
+        &[Self::Strict, Self::Workspace, Self::DangerouslyUnrestricted];
 
     /// The name in a policy file's `extends`.
     #[must_use]
@@ -67,7 +68,9 @@ impl Preset {
                 allow_unenforced: Capability::ALL
                     .iter()
                     .copied()
-                    .filter(|c| !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
+                    .filter(|c| {
+                        !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes)
+                    })
                     .collect(),
                 ..CapabilityPolicy::default()
             },
@@ -79,9 +82,21 @@ impl FromStr for Preset {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL.iter().copied().find(|preset| preset.as_str() == name).ok_or_else(|| {
-            let known = Self::ALL.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
-            Error::new(ErrorKind::InvalidPolicy, "read preset", format!("unknown preset {name:?}; known are {known}"))
-        })
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|preset| preset.as_str() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL
+                    .iter()
+                    .map(|p| p.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                Error::new(
+                    ErrorKind::InvalidPolicy,
+                    "read preset",
+                    format!("unknown preset {name:?}; known are {known}"),
+                )
+            })
     }
 }

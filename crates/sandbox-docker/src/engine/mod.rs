@@ -62,11 +62,11 @@ impl Engine {
                 .map_err(Unreachable::Connect)?;
         }
         let client = client(endpoint).map_err(Unreachable::Answer)?;
-        let client = client
-            .negotiate_version()
-            .await
-            .map_err(Unreachable::Answer)?;
-        let info = client.info().await.map_err(Unreachable::Answer)?;
+        let (client, info) = tokio::join!(client.clone().negotiate_version(), client.info());
+        let (client, info) = (
+            client.map_err(Unreachable::Answer)?,
+            info.map_err(Unreachable::Answer)?,
+        );
         let local = matches!(endpoint, Endpoint::Unix(_));
         let facts = EngineFacts::new(
             &info,

@@ -65,8 +65,8 @@ pub(crate) fn confined(
     };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
-    let tmpfs = storage.mount_options(identity);
-    mounts.extend(image_volumes(parts.image, &tmpfs, &mounts));
+    let mut tmpfs = storage.mount_options(identity);
+    hide_volumes(parts.image, &mut tmpfs, &mounts);
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -188,30 +188,23 @@ fn agent_mount(volume: &str) -> Mount {
     }
 }
 
-/// An image's own volumes would be writable and without a bound: they are mounted with their content, read-only.
-fn image_volumes(
-    image: &ImageFacts,
-    tmpfs: &HashMap<String, String>,
-    mounts: &[Mount],
-) -> Vec<Mount> {
-    let taken = |path: &String| {
-        tmpfs.contains_key(path)
-            || mounts
-                .iter()
-                .any(|mount| mount.target.as_ref() == Some(path))
-    };
-    let free = image
-        .volumes
-        .iter()
-        .map(|path| path.trim_end_matches('/').to_owned());
-    free.filter(|path| !path.is_empty() && !taken(path))
-        .map(|path| Mount {
-            target: Some(path),
-            typ: Some(MountType::VOLUME),
-            read_only: Some(true),
-            ..Mount::default()
-        })
-        .collect()
+/// What hides an image's own volumes, which the engine would otherwise make writable and without a bound. A volume cannot be
+/// made read-only with its content unless it has a name, and then nobody removes it.
+const HIDDEN_VOLUME: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=1,mode=0555";
+
+/// Puts an empty read-only folder over each of an image's own volumes that nothing else covers.
+fn hide_volumes(image: &ImageFacts, tmpfs: &mut HashMap<String, String>, mounts: &[Mount]) {
+    for path in &image.volumes {
+        let path = path.trim_end_matches('/');
+        let mounted = mounts
+            .iter()
+            .any(|mount| mount.target.as_deref() == Some(path));
+        if !path.is_empty() && !mounted {
+            tmpfs
+                .entry(path.to_owned())
+                .or_insert_with(|| HIDDEN_VOLUME.to_owned());
+        }
+    }
 }
 
 /// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.

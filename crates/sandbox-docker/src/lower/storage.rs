@@ -43,10 +43,7 @@ impl Storage {
             .as_ref()
             .is_some_and(|folder| !folder.read_only);
         let from_host = |folder: &str| {
-            let roots = plan
-                .write_roots
-                .iter()
-                .chain(plan.read_roots.iter());
+            let roots = plan.write_roots.iter().chain(plan.read_roots.iter());
             (plan.workspace.is_some() && is_below(folder, WORK_FOLDER))
                 || roots
                     .filter_map(|root| root.to_str())

@@ -90,7 +90,7 @@ async fn acquire(
     let mut holder: Option<(String, Instant)> = None;
     let deadline = Instant::now() + 3 * PATIENCE;
     while Instant::now() < deadline {
-        let body = lock_container(tier, volume, image);
+        let body = carrier(tier, volume, image, false);
         let created = engine
             .client
             .create_container(Some(options.clone()), body)
@@ -123,11 +123,17 @@ async fn acquire(
     .with_fix(format!("docker rm --force {name}")))
 }
 
-fn lock_container(tier: &str, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
+/// A container that is never started, to read the volume through.
+pub(crate) fn reader(tier: &str, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
+    carrier(tier, volume, image, true)
+}
+
+fn carrier(tier: &str, volume: &AgentVolume, image: &str, read_only: bool) -> ContainerCreateBody {
     let mount = Mount {
         target: Some(FOLDER.to_owned()),
         source: Some(volume.name.clone()),
         typ: Some(MountType::VOLUME),
+        read_only: Some(read_only),
         volume_options: Some(MountVolumeOptions {
             no_copy: Some(true),
             ..Default::default()

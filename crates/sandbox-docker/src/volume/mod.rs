@@ -14,7 +14,7 @@ use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
-pub(crate) use fill::fill;
+pub(crate) use fill::{fill, reader};
 
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};

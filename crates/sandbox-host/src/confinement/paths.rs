@@ -102,7 +102,10 @@ impl Paths {
 }
 
 fn read_roots(plan: &Plan) -> Vec<PathBuf> {
-    let platform = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC).map(PathBuf::from);
+    let platform = PLATFORM_READ_ROOTS
+        .iter()
+        .chain(PLATFORM_ETC)
+        .map(PathBuf::from);
     platform.chain(plan.read_roots.iter().cloned()).collect()
 }
 

@@ -187,7 +187,10 @@ fn landlock_handles_what_the_running_abi_knows() {
     if abi < 1 {
         // A kernel that has none must say so; anything else would be a mistake of this test.
         let error = std::io::Error::last_os_error().raw_os_error();
-        assert!([Some(ENOSYS), Some(libc::EOPNOTSUPP)].contains(&error), "{error:?}");
+        assert!(
+            [Some(ENOSYS), Some(libc::EOPNOTSUPP)].contains(&error),
+            "{error:?}"
+        );
         return;
     }
     let abi = abi as u32;

@@ -92,31 +92,34 @@ impl Group {
 
     /// Removes the groups. A process that has just ended can keep one for a moment, hence the retries: up to half a second.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
+        const ATTEMPTS: usize = 10;
+        let mut pause = Duration::from_micros(200);
+        for _ in 1..ATTEMPTS {
+            if self.try_remove().is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+        self.try_remove()
+    }
+
+    /// Removes the groups, if no process keeps one.
+    pub(crate) fn try_remove(&mut self) -> io::Result<()> {
         self.join.clear();
         self.events = None;
         self.folder = None;
-        let mut pause = Duration::from_micros(200);
-        for attempt in 0.. {
-            let mut failed = None;
-            self.folders.retain(|folder| match std::fs::remove_dir(folder) {
-                Ok(()) => false,
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
-                Err(cause) => {
-                    let named = format!("{}: {cause}", folder.display());
-                    failed = Some(io::Error::new(cause.kind(), named));
-                    true
-                }
-            });
-            match failed {
-                None => break,
-                Some(cause) if attempt == 10 => return Err(cause),
-                Some(_) => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(100));
-                }
+        let mut result = Ok(());
+        self.folders.retain(|folder| match std::fs::remove_dir(folder) {
+            Ok(()) => false,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
+            Err(cause) => {
+                let named = format!("{}: {cause}", folder.display());
+                result = Err(io::Error::new(cause.kind(), named));
+                true
             }
-        }
-        Ok(())
+        });
+        result
     }
 }
 

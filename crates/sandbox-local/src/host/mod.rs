@@ -2,12 +2,14 @@
 //! and it is done once per process, at the first question.
 
 pub(crate) mod cgroup;
-//mod findings;
+mod findings;
 mod landlock;
+mod material;
 mod mounts;
 mod paths;
-//mod profile;
+mod profile;
 mod seccomp;
+mod tasks;
 mod trial;
 mod user;
 
@@ -16,10 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::LocalConfig;
 
 pub(crate) use cgroup::Cgroups;
-//pub(crate) use findings::findings;
-pub(crate) use paths::{Kind, PathRole, Root, platform_roots, resolve};
-//pub(crate) use profile::profile;
+pub(crate) use findings::findings;
+pub(crate) use material::Material;
+pub(crate) use paths::{Kind, PathRole, Root};
+use paths::{platform_roots, resolve};
+pub(crate) use profile::profile;
 pub(crate) use seccomp::Seccomp;
+pub(crate) use tasks::user_tasks;
 pub(crate) use user::User;
 
 /// Whether something is there.

@@ -60,6 +60,9 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
     if root.path != Path::new("/") {
         return Ok(vec![root]);
     }
+    if role == PathRole::Workspace {
+        return Err(error::invalid_spec(tier, "the workspace is the root folder", "name a folder in it"));
+    }
     const OWN: [&str; 4] = ["dev", "proc", "tmp", "workspace"];
     let mut roots = Vec::new();
     for entry in std::fs::read_dir("/").map_err(failed)? {

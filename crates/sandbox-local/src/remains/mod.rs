@@ -153,7 +153,28 @@ impl Remains {
         if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether one signal ends every process.
+    pub(crate) fn is_one_tree(&self) -> bool {
+        self.own_processes
+    }
+
+    /// Removes what is left without waiting for anything; `false` where it is too early for that.
+    pub(crate) fn finish(&mut self) -> bool {
+        if !self.reap() {
+            return false;
+        }
+        if let Some(group) = self.group.as_mut() {
+            let removed = Arc::get_mut(group).is_some_and(|group| group.try_remove().is_ok());
+            if !removed {
+                return false;
+            }
+            self.group = None;
+        }
+        self.remove().is_ok()
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
         self.child.is_none() && self.group.is_none() && self.range.is_none() && self.folder.is_none()
     }
 }

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use sandbox_freestanding::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
-use sandbox_freestanding::memory::{PROT_READ, PROT_WRITE, map_anonymous, protect, unmap};
+use sandbox_freestanding::memory::{map_anonymous, protect, unmap};
 use sandbox_freestanding::process::exit;
-use sandbox_freestanding::signal::{SignalSet, set_default, set_mask};
+use sandbox_freestanding::signal::{SignalSet, set_mask};
 use sandbox_freestanding::syscall::{clone_onto, nr, result};
 use sandbox_freestanding::{Errno, Pid, RawFd};
 
@@ -60,7 +60,7 @@ impl Drop for Stack {
 }
 
 /// Runs `body(argument)` in a new process with these namespaces (`CLONE_NEW*`), in a cgroup v2 where one is given, and waits
-/// until it has executed a program or ended. The child has every signal blocked ([`restore_signals`] undoes that).
+/// until it has executed a program or ended. The child has every signal blocked, and so has the program that it executes.
 ///
 /// # Safety
 ///
@@ -148,16 +148,6 @@ struct CloneArguments {
     cgroup: u64,
 }
 
-/// In a child: gives every signal its default effect, then lets them through. In this order: a pending one must not find a
-/// handler of the host.
-pub(crate) fn restore_signals() {
-    for signal in 1..=64 {
-        // SIGKILL, SIGSTOP and the numbers that do not exist refuse.
-        let _ = set_default(signal);
-    }
-    let _ = set_mask(SignalSet::default());
-}
-
 /// Where a child failed; written by the child, read once it has ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ChildFailure<Step> {
@@ -183,7 +173,6 @@ mod tests {
     use super::*;
 
     unsafe extern "C" fn write_and_end(argument: *mut c_void) -> ! {
-        restore_signals();
         // SAFETY: the parent waits, and the pointer is to its number.
         unsafe { argument.cast::<u32>().write(7) };
         exit(3)

@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
-use sandbox_freestanding::fs::{AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC};
+use sandbox_freestanding::fs::{
+    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, change_owner, make_directory, set_umask,
+};
 use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
 use sandbox_freestanding::mount::{
-    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MS_REC, MS_SLAVE, MountAttributes,
+    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MS_NODEV, MS_NOSUID, MS_REC, MS_SLAVE, MountAttributes,
     OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount, open_tree, set_attributes,
 };
 use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, unshare};
@@ -19,7 +21,7 @@ use sandbox_freestanding::process::{
 use sandbox_freestanding::signal::SIGKILL;
 use sandbox_freestanding::{Errno, Fd, Result};
 
-use super::clone::{self, Child, ChildFailure, restore_signals};
+use super::clone::{self, Child, ChildFailure};
 use super::identity::IdentityMaps;
 use super::program;
 use crate::cgroup::Group;
@@ -29,12 +31,14 @@ use crate::cgroup::Group;
 pub(crate) struct Launch {
     /// The agent's end of its stream.
     pub(crate) stream: OwnedFd,
-    /// New namespaces, `CLONE_NEW*`.
+    /// New namespaces, `CLONE_NEW*`; the one of control groups is made once the process is in its groups.
     pub(crate) namespaces: u64,
     /// Id maps that the process writes for itself, in a new user namespace; it keeps its capabilities there.
     pub(crate) maps: Option<IdentityMaps>,
     /// Folders that are mounted over themselves with mapped identities, in the new mount namespace.
     pub(crate) mapped: Vec<MappedMount>,
+    /// A tmpfs in the new mount namespace.
+    pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
     pub(crate) die_with_parent: bool,
     /// Whether the agent is told to expect a setup message.
@@ -52,6 +56,17 @@ pub(crate) struct MappedMount {
     pub(crate) to: (u32, u32),
 }
 
+/// A tmpfs with folders in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScratchMount {
+    /// A folder of the host that it hides in the new mount namespace.
+    pub(crate) target: CString,
+    /// Options of `mount`.
+    pub(crate) options: CString,
+    /// Folders in it: path, permission bits, and whose it is where that is not the caller.
+    pub(crate) folders: Vec<(CString, u32, Option<(u32, u32)>)>,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -66,6 +81,8 @@ enum Step {
     OpenMapped,
     MapMount,
     MoveMapped,
+    Scratch,
+    ScratchFolder,
     Descriptors,
     Execute,
 }
@@ -83,10 +100,12 @@ impl Step {
             Self::Propagation => "make mounts private",
             Self::OpenMapped => "open a folder to be mounted with mapped identities",
             Self::MapMount => {
-                "map identities of a mount (its file system may not support that: give the folder to an ordinary file system \
-                 like ext4, xfs, btrfs or tmpfs, or make it readable and writable for others)"
+                "map the identities of a folder that code may write (its file system has to support that, as ext4, xfs, btrfs \
+                 and tmpfs do)"
             }
             Self::MoveMapped => "mount with mapped identities",
+            Self::Scratch => "mount the sandbox's writable tmpfs",
+            Self::ScratchFolder => "make the sandbox's writable folders",
             Self::Descriptors => "arrange descriptors",
             Self::Execute => "execute the agent",
         }
@@ -101,7 +120,9 @@ struct Order<'a> {
     join: &'a [OwnedFd],
     maps: Option<&'a IdentityMaps>,
     mapped: &'a [(&'a CStr, OwnedFd)],
+    scratch: Option<&'a ScratchMount>,
     die_with_parent: bool,
+    cgroup_namespace: bool,
     arguments: *const *const c_char,
     environment: *const *const c_char,
     failure: ChildFailure<Step>,
@@ -135,7 +156,9 @@ impl Launch {
             join: group.map_or(&[], Group::join),
             maps: self.maps.as_ref(),
             mapped: &mapped,
+            scratch: self.scratch.as_ref(),
             die_with_parent: self.die_with_parent,
+            cgroup_namespace: self.namespaces & CLONE_NEWCGROUP != 0,
             arguments: arguments.as_ptr(),
             environment: environment.as_ptr(),
             failure: ChildFailure::default(),
@@ -143,7 +166,7 @@ impl Launch {
         let folder = group.and_then(Group::folder);
         // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
         let child =
-            unsafe { clone::run(self.namespaces, folder, body, (&raw mut order).cast()) };
+            unsafe { clone::run(self.namespaces & !CLONE_NEWCGROUP, folder, body, (&raw mut order).cast()) };
         let child = child.map_err(|errno| failed("clone", errno.0))?;
         let ChildFailure { step, errno } = order.failure;
         if step == Step::None {
@@ -163,7 +186,7 @@ fn failed(step: &str, errno: i32) -> io::Error {
 unsafe extern "C" fn body(argument: *mut c_void) -> ! {
     // SAFETY: the parent waits, and reads this only when we have executed or ended.
     let order = unsafe { &mut *argument.cast::<Order<'_>>() };
-    restore_signals();
+    // Every signal stays blocked: the agent gives each its default effect before it lets one through.
     match prepare(order) {
         Ok(()) => {
             // SAFETY: both lists end with a null pointer, and their strings live as long as the parent waits.
@@ -198,11 +221,18 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
     for group in order.join {
         write_all(group.as_raw_fd(), b"0").at(Step::Group)?;
     }
-    if !order.mapped.is_empty() {
+    if order.cgroup_namespace {
+        // Not with the clone: its root is the group that the process is in when it is made.
+        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
+    }
+    if !order.mapped.is_empty() || order.scratch.is_some() {
         mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
-        for (path, namespace) in order.mapped {
-            mount_mapped(path, namespace)?;
-        }
+    }
+    for (path, namespace) in order.mapped {
+        mount_mapped(path, namespace)?;
+    }
+    if let Some(scratch) = order.scratch {
+        mount_scratch(scratch)?;
     }
     arrange(order).at(Step::Descriptors)
 }
@@ -231,6 +261,20 @@ fn mount_mapped(path: &CStr, namespace: &OwnedFd) -> std::result::Result<(), (St
     let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
     set_attributes(&tree, c"", flags, &attributes).at(Step::MapMount)?;
     move_mount(&tree, AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH).at(Step::MoveMapped)
+}
+
+fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno)> {
+    let ScratchMount { target, options, folders } = scratch;
+    let flags = MS_NOSUID | MS_NODEV;
+    mount(Some(c"sandbox"), target, Some(c"tmpfs"), flags, Some(options)).at(Step::Scratch)?;
+    set_umask(0);
+    for (path, mode, owner) in folders {
+        make_directory(AT_FDCWD, path, *mode).at(Step::ScratchFolder)?;
+        if let Some((user, group)) = owner {
+            change_owner(AT_FDCWD, path, *user, *group, 0).at(Step::ScratchFolder)?;
+        }
+    }
+    Ok(())
 }
 
 /// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, and nothing else.

@@ -7,5 +7,5 @@ mod launch;
 mod program;
 mod spawner;
 
-pub(crate) use launch::{Launch, MappedMount};
+pub(crate) use launch::{Launch, MappedMount, ScratchMount};
 pub(crate) use spawner::spawn;

@@ -85,7 +85,7 @@ fn start(
             close_all_but(&mut keep, sandbox.files.as_ref());
             confine(sandbox, None)?;
             unblock()?;
-            builtin::run(routine, ends.complete.as_ref().map(Fd::as_raw)).map(|()| 0)
+            builtin::run(routine, ends.complete.as_ref().map(Fd::as_raw))
         }
     }
 }

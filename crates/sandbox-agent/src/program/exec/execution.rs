@@ -65,6 +65,8 @@ pub(in crate::program) struct Execution {
     stream: u32,
     supervisor: Pid,
     control: Fd,
+    /// The supervisor has closed its end, and ends.
+    control_ended: bool,
     progress: Option<Fd>,
     progress_bytes: Vec<u8>,
     routine: bool,
@@ -106,6 +108,7 @@ impl Execution {
             stream,
             supervisor: spawned.supervisor,
             control: spawned.control,
+            control_ended: false,
             progress: Some(spawned.progress),
             progress_bytes: Vec::new(),
             routine: matches!(request.program, Program::Builtin(_)),
@@ -138,7 +141,7 @@ impl Execution {
         meaning: impl Fn(u32, Part) -> T,
     ) {
         let meaning = |part| meaning(self.stream, part);
-        if matches!(self.end, End::Running) {
+        if matches!(self.end, End::Running) && !self.control_ended {
             set.add(self.control.as_raw(), POLLIN, meaning(Part::Control));
         }
         if let Some(progress) = &self.progress {
@@ -284,9 +287,8 @@ impl Execution {
                 }
             }
             Err(Errno::EAGAIN) => {}
-            // The end without a report: the supervisor is gone, or goes. Only its end as a process counts, for which
-            // nothing needs to be waited for here any more.
-            Ok(_) | Err(_) => self.end = End::Lost,
+            // The end without a report. What the supervisor leaves behind can be found only once it has ended itself.
+            Ok(_) | Err(_) => self.control_ended = true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The supervisor: the parent of an execution's main process, and of every orphan among its descendants. It tells the
 //! agent how the main process ended, after it has killed whatever the main process left behind.
 
-use alloc::collections::BTreeSet;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use sandbox_freestanding::{
     Descriptor, Errno, Fd, Pid, clone::fork, io, net,
@@ -29,6 +29,9 @@ use crate::{
 /// Until when a tree must be gone after the order to kill it, milliseconds.
 const KILL_BOUND: u64 = 2000;
 
+/// How long after the last end of a killed child the rest of the tree is looked for again, milliseconds.
+const PATIENCE: u64 = 10;
+
 /// How long processes are stopped before they are killed, milliseconds: a tree that forks faster than it is found, or
 /// whose members wake each other, is killed as far as it is known then.
 const STOP_BOUND: u64 = 500;
@@ -50,6 +53,7 @@ pub(super) fn run(sandbox: &Sandbox, request: &ExecRequest, ends: ChildEnds) -> 
                 gate,
                 main,
                 started,
+                reaped: 0,
                 report: Report {
                     end: None,
                     killed: false,
@@ -82,7 +86,8 @@ fn begin(
     let once = sandbox.exec_once && matches!(request.program, Program::Command { .. });
     let (listening, notify) = if once {
         let (ours, theirs) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
-        (Some(ours), Some(theirs))
+        // Numbers 0 and 1 are free here, and become the program's standard streams.
+        (Some(ours), Some(io::duplicate_above(&theirs, 3)?))
     } else {
         (None, None)
     };
@@ -107,6 +112,8 @@ struct Supervisor<'a> {
     gate: Option<Gate>,
     main: Pid,
     started: Moment,
+    /// How many children were reaped.
+    reaped: u64,
     report: Report,
 }
 
@@ -184,6 +191,7 @@ impl Supervisor<'_> {
     }
 
     fn ended(&mut self, pid: Pid, end: Wait, usage: &Usage) {
+        self.reaped += 1;
         self.report.max_rss_kib =
             self.report.max_rss_kib.max(u64::try_from(usage.max_rss_kib).unwrap_or(0));
         if pid == self.main && self.report.end.is_none() {
@@ -193,16 +201,17 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Kills everything below. The first round kills what it finds: nearly always that is all, since whoever was forked
+    /// meanwhile is found as a child of this process. If anybody is left, each further round first stops the tree.
     fn kill_tree(&mut self) {
         let begun = now();
         let Some(files) = self.files else {
             return self.kill_group(begun);
         };
         let mut dead = BTreeSet::new();
-        let mut pause = 500;
+        let mut found = self.family(files, &[], &BTreeSet::new());
         loop {
-            let stopped = self.stop_all(files, begun);
-            for process in &stopped {
+            for process in &found {
                 // Gone in between is as good as killed.
                 let _ = signal::kill(process.pid, SIGKILL);
                 // The main process that was killed on order is not its own straggler.
@@ -210,29 +219,42 @@ impl Supervisor<'_> {
                     self.report.stragglers += 1;
                 }
             }
-            let round = now() + pause;
-            while self.reap() && now() < round {
-                self.wait_for_child(round);
-            }
-            if !self.reap() {
-                break;
+            if !self.reap_while_they_end() {
+                return;
             }
             if now() >= after(begun, KILL_BOUND) {
-                let left = self.family(files, &BTreeSet::new());
+                let left = self.family(files, &[], &BTreeSet::new());
                 let alive = left.iter().filter(|process| !process.ended).count();
                 self.report.survivors = u32::try_from(alive.max(1)).unwrap_or(u32::MAX);
-                break;
+                return;
             }
-            pause = (pause * 2).min(20_000);
+            found = self.stop_all(files, begun);
         }
     }
 
+    /// Takes the ends of children until none is left (false), or for a while none ends any more (true).
+    fn reap_while_they_end(&mut self) -> bool {
+        let mut reaped = self.reaped;
+        let mut until = after(now(), PATIENCE);
+        while self.reap() {
+            if self.reaped != reaped {
+                reaped = self.reaped;
+                until = after(now(), PATIENCE);
+            }
+            if now() >= until {
+                return true;
+            }
+            self.wait_for_child(until);
+        }
+        false
+    }
+
     /// Stops the tree until no new member is found, so that nobody forks away from the kill.
-    fn stop_all(&self, files: &ProcessFiles, begun: Moment) -> alloc::vec::Vec<Process> {
+    fn stop_all(&self, files: &ProcessFiles, begun: Moment) -> Vec<Process> {
         let mut known = BTreeSet::new();
-        let mut members = alloc::vec::Vec::new();
+        let mut members = Vec::new();
         loop {
-            let found = self.family_beyond(files, &members, &known);
+            let found = self.family(files, &members, &known);
             if found.is_empty() {
                 return members;
             }
@@ -248,17 +270,14 @@ impl Supervisor<'_> {
         }
     }
 
-    fn family(&self, files: &ProcessFiles, known: &BTreeSet<Pid>) -> alloc::vec::Vec<Process> {
-        self.family_beyond(files, &[], known)
-    }
-
-    fn family_beyond(
+    /// Who descends from this process, or from one of `members`, and is not in `known`.
+    fn family(
         &self,
         files: &ProcessFiles,
         members: &[Process],
         known: &BTreeSet<Pid>,
-    ) -> alloc::vec::Vec<Process> {
-        let mut processes = alloc::vec::Vec::new();
+    ) -> Vec<Process> {
+        let mut processes = Vec::new();
         // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
         let _ = snapshot(files, known, &mut processes);
         let roots = members.iter().map(|one| one.pid).chain([process::current()]).collect();

@@ -19,11 +19,16 @@ const BOUND: u64 = 2000;
 /// Between two rounds, milliseconds.
 const PAUSE: u64 = 4;
 
+/// How many rounds in a row must find nobody.
+const CLEAN_ROUNDS: u32 = 2;
+
 /// A sweep under way. Orphans are children of the agent, so that they are found by their lineage.
 #[derive(Debug)]
 pub(in crate::program) struct Sweep {
     end: Moment,
     next: Moment,
+    /// How many rounds in a row found nobody. One is not enough: whose parent ends while the list is read may be missed.
+    clean_rounds: u32,
     killed: BTreeSet<Pid>,
 }
 
@@ -38,7 +43,7 @@ impl Sweep {
     /// Begins a sweep; its first round is due at once.
     pub(in crate::program) fn new() -> Self {
         let now = now();
-        Self { end: after(now, BOUND), next: now, killed: BTreeSet::new() }
+        Self { end: after(now, BOUND), next: now, clean_rounds: 0, killed: BTreeSet::new() }
     }
 
     /// When the next round is due.
@@ -66,8 +71,10 @@ impl Sweep {
         let mut left = descendants(&processes, &own, supervisors);
         left.retain(|process| !process.ended);
         if listed.is_ok() && left.is_empty() {
-            return Some(self.result(0));
+            self.clean_rounds += 1;
+            return (self.clean_rounds == CLEAN_ROUNDS).then(|| self.result(0));
         }
+        self.clean_rounds = 0;
         if now() >= self.end {
             return Some(self.result(left.len().max(1)));
         }

@@ -1,6 +1,7 @@
 //! `sandbox run`: one execution in a sandbox of its own.
 
 mod document;
+mod enforcement_line;
 mod language;
 mod live;
 mod output_folder;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use clap::Args;
 use sandbox::spi::OutputSink;
 use sandbox::{
-    ArtifactLimits, ErrorKind, ExecResult, Export, SandboxClient, SandboxHandle, registry,
+    ArtifactLimits, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
+    registry,
 };
 
 use crate::exit::Exit;
@@ -28,7 +30,7 @@ use document::Document;
 use language::Language;
 use live::Live;
 use output_folder::OutputFolder;
-use program::Program;
+use program::{Copied, Program};
 use signals::Signals;
 use stdin::Stdin;
 use summary::Summary;
@@ -129,6 +131,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         output,
         has_default_artifacts,
         backend: tier.backend,
+        is_isolated: tier.applies_policy,
     };
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(run.in_sandbox(&client));
@@ -164,6 +167,8 @@ struct Run<'a> {
     output: Option<OutputFolder>,
     has_default_artifacts: bool,
     backend: &'static str,
+    /// Whether the tier applies the policy.
+    is_isolated: bool,
 }
 
 /// What came of an execution.
@@ -183,11 +188,16 @@ impl Run<'_> {
         let ended = tokio::select! {
             ended = self.work(&sandbox) => ended,
             signal = signals.next() => {
-                // The handle kills on drop too; what this could not end in time, that will.
-                let _ = tokio::time::timeout(INTERRUPTED_GRACE, sandbox.kill()).await;
+                let end = async {
+                    self.clean_up(&sandbox).await;
+                    sandbox.kill().await
+                };
+                // The handle kills on drop too: what this could not end in time, that will.
+                let _ = tokio::time::timeout(INTERRUPTED_GRACE, end).await;
                 return Err(Failure::interrupted(signal));
             }
         };
+        self.clean_up(&sandbox).await;
         let killed = sandbox.kill().await;
         let exit = self.tell(&sandbox, ended?)?;
         killed?;
@@ -195,9 +205,12 @@ impl Run<'_> {
     }
 
     async fn work(&self, sandbox: &SandboxHandle) -> Result<Ended, Failure> {
-        if let Some((path, mode, content)) = &self.program.file {
+        let folder = self.folder(sandbox);
+        if let Some(Copied { name, content }) = self.program.copied() {
             let content = Box::new(std::io::Cursor::new(content.clone()));
-            sandbox.put(path, *mode, content).await?;
+            sandbox
+                .put(&format!("{folder}/{name}"), 0o755, content)
+                .await?;
         }
         let mut live = match self.arguments.format {
             Format::Text => Some(Live::new(
@@ -206,7 +219,7 @@ impl Run<'_> {
             )),
             Format::Json => None,
         };
-        let result = self.execute(sandbox, live.as_mut()).await;
+        let result = self.execute(sandbox, &folder, live.as_mut()).await;
         // Also where the execution failed: what it wrote until then is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),
@@ -227,22 +240,33 @@ impl Run<'_> {
         })
     }
 
+    /// The folder inside of the sandbox where a file is put that it does not see: one of its own, so that nothing beside it
+    /// is imported by accident. Without isolation the temporary folder is everybody's: nobody else may know the name.
+    fn folder(&self, sandbox: &SandboxHandle) -> String {
+        let name = if self.is_isolated {
+            "sandbox-run"
+        } else {
+            sandbox.name()
+        };
+        format!("{}/{name}", sandbox.temporary_folder())
+    }
+
     /// Runs the program, or where there is none of its name, the first of its alternatives that is there.
     async fn execute(
         &self,
         sandbox: &SandboxHandle,
+        folder: &str,
         mut live: Option<&mut Live>,
     ) -> sandbox::Result<ExecResult> {
         let stdin = Stdin::choose(self.arguments.interactive, self.arguments.no_stdin);
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
+        let (command, alternatives) = self.program.commands(folder);
         let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
-        let result = sandbox
-            .exec_with(&self.program.command, stdin.open(), sink)
-            .await;
+        let result = sandbox.exec_with(&command, stdin.open(), sink).await;
         if !result.as_ref().is_err_and(is_missing) {
             return result;
         }
-        for alternative in &self.program.alternatives {
+        for alternative in &alternatives {
             let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
             let other = sandbox.exec_with(alternative, stdin.open(), sink).await;
             if !other.as_ref().is_err_and(is_missing) {
@@ -250,6 +274,25 @@ impl Run<'_> {
             }
         }
         result
+    }
+
+    /// Without isolation a copied file is left on the host, and nobody else removes it.
+    async fn clean_up(&self, sandbox: &SandboxHandle) {
+        if self.is_isolated || self.program.copied().is_none() {
+            return;
+        }
+        let folder = self.folder(sandbox);
+        let removed = sandbox
+            .exec(&ExecRequest::new("rm").args(["-rf", "--", &folder]))
+            .await;
+        match removed {
+            Ok(result) if result.ok() => {}
+            Ok(result) => say(format_args!(
+                "warning: {folder} is left behind: rm {}",
+                result.outcome
+            )),
+            Err(error) => say(format_args!("warning: {folder} is left behind: {error}")),
+        }
     }
 
     /// Tells what came of it, and with which code to end.

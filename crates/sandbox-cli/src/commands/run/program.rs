@@ -15,42 +15,32 @@ use crate::options::{Mounts, existing};
 /// The largest file that is copied into a sandbox.
 const MAX_FILE: ByteSize = ByteSize::mib(256);
 
-/// Where a file that is copied in is put: a folder of its own, so that nothing beside it is imported by accident.
-const FOLDER: &str = "/tmp/sandbox-run";
-
 /// What is run.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Program {
-    /// The command.
-    pub command: ExecRequest,
-    /// Other commands in case its program does not exist.
-    pub alternatives: Vec<ExecRequest>,
-    /// A file that is put into the sandbox first: path, permission bits, content.
-    pub file: Option<(String, u32, Vec<u8>)>,
+    subject: Subject,
+    language: Option<Language>,
+    arguments: Vec<OsString>,
+}
+
+#[derive(Debug)]
+enum Subject {
+    /// A program of the sandbox, or a file that it sees.
+    Path(OsString),
+    Code(OsString),
+    Copy(Copied),
+}
+
+/// A file that is put into the sandbox before it runs.
+#[derive(Debug)]
+pub struct Copied {
+    /// Its name there.
+    pub name: String,
+    /// Its content.
+    pub content: Vec<u8>,
 }
 
 impl Program {
-    fn new(command: ExecRequest) -> Self {
-        Self {
-            command,
-            alternatives: Vec::new(),
-            file: None,
-        }
-    }
-
-    /// The same command for each interpreter of a language.
-    fn interpreted(language: Language, command: impl Fn(ExecRequest) -> ExecRequest) -> Self {
-        let [first, others @ ..] = language.interpreters();
-        Self {
-            command: command(ExecRequest::new(first)),
-            alternatives: others
-                .iter()
-                .map(|name| command(ExecRequest::new(*name)))
-                .collect(),
-            file: None,
-        }
-    }
-
     /// A command inside of the sandbox.
     pub fn of_command(command: &[OsString]) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
@@ -58,22 +48,22 @@ impl Program {
                 "nothing to run: write FILE, -c CODE or -- COMMAND",
             ));
         };
-        Ok(Self::new(request(program, arguments)))
+        let subject = Subject::Path(program.clone());
+        Ok(Self {
+            subject,
+            language: None,
+            arguments: arguments.to_vec(),
+        })
     }
 
     /// A piece of code.
     pub fn of_code(code: &OsStr, language: Language, arguments: &[OsString]) -> Self {
-        Self::interpreted(language, |interpreter| {
-            let command = interpreter.arg(language.code_option()).arg(code.as_bytes());
-            let command = match language {
-                // The first argument after the code is the script's name.
-                Language::Shell => command.arg("sh"),
-                Language::Python => command,
-                // Otherwise node would read them as its own options.
-                Language::Node => command.arg("--"),
-            };
-            command.args(bytes(arguments))
-        })
+        let subject = Subject::Code(code.to_owned());
+        Self {
+            subject,
+            language: Some(language),
+            arguments: arguments.to_vec(),
+        }
     }
 
     /// A file of the host. The language is the one that was asked for, else what the extension says, else what the `#!`
@@ -86,45 +76,78 @@ impl Program {
     ) -> Result<Self, Failure> {
         let content = read(path)?;
         let is_executable = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
-        let language = language.or_else(|| {
-            Language::of_path(path)
-                .filter(|language| *language != Language::Shell || !is_executable)
-        });
+        let by_extension = Language::of_path(path)
+            .filter(|language| *language != Language::Shell || !is_executable);
+        let language = language.or(by_extension);
         if language.is_none() && !is_executable {
-            let message = format!(
-                "{}: no known extension, no #! line and no program",
-                path.display()
-            );
+            let path = path.display();
+            let message = format!("{path}: no known extension, no #! line and no program");
             return Err(
                 Error::new(ErrorKind::NotExecutable, "choose interpreter", message)
                     .with_fix("say --language python, shell or node")
                     .into(),
             );
         }
-        let inside = mounts.inside(&existing("FILE", path)?);
-        let (place, file) = match inside {
-            Some(place) => (place.into_os_string(), None),
-            None => {
-                let place = format!("{FOLDER}/{}", unimportable(path));
-                (place.clone().into(), Some((place, 0o755, content)))
-            }
-        };
-        let program = match language {
-            None => Self::new(request(&place, arguments)),
-            Some(language) => Self::interpreted(language, |interpreter| {
-                interpreter.arg(place.as_bytes()).args(bytes(arguments))
+        let subject = match mounts.inside(&existing("FILE", path)?) {
+            Some(place) => Subject::Path(place.into_os_string()),
+            None => Subject::Copy(Copied {
+                name: unimportable(path),
+                content,
             }),
         };
-        Ok(Self { file, ..program })
+        Ok(Self {
+            subject,
+            language,
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    /// The file that must be put into the sandbox first.
+    pub fn copied(&self) -> Option<&Copied> {
+        match &self.subject {
+            Subject::Copy(copied) => Some(copied),
+            _ => None,
+        }
+    }
+
+    /// The command, where a file that was copied lies in this folder; then others, should its program not exist.
+    pub fn commands(&self, folder: &str) -> (ExecRequest, Vec<ExecRequest>) {
+        let Some(language) = self.language else {
+            return (self.complete(None, folder), Vec::new());
+        };
+        let [first, others @ ..] = language.interpreters();
+        let command = |name| self.complete(Some((language, name)), folder);
+        (command(first), others.map(command).to_vec())
+    }
+
+    fn complete(&self, interpreter: Option<(Language, &str)>, folder: &str) -> ExecRequest {
+        let subject = match &self.subject {
+            Subject::Path(text) | Subject::Code(text) => text.clone(),
+            Subject::Copy(copied) => format!("{folder}/{}", copied.name).into(),
+        };
+        let command = match interpreter {
+            None => ExecRequest::new(subject.as_bytes()),
+            Some((language, name)) => {
+                let command = ExecRequest::new(name);
+                match &self.subject {
+                    Subject::Code(_) => code(command, language, &subject),
+                    _ => command.arg(subject.as_bytes()),
+                }
+            }
+        };
+        command.args(self.arguments.iter().map(|argument| argument.as_bytes()))
     }
 }
 
-fn bytes(arguments: &[OsString]) -> impl Iterator<Item = &[u8]> {
-    arguments.iter().map(|argument| argument.as_bytes())
-}
-
-fn request(program: &OsStr, arguments: &[OsString]) -> ExecRequest {
-    ExecRequest::new(program.as_bytes()).args(bytes(arguments))
+fn code(interpreter: ExecRequest, language: Language, code: &OsStr) -> ExecRequest {
+    let command = interpreter.arg(language.code_option()).arg(code.as_bytes());
+    match language {
+        // The first argument after the code is the script's name.
+        Language::Shell => command.arg("sh"),
+        Language::Python => command,
+        // Otherwise node would read the arguments as its own options.
+        Language::Node => command.arg("--"),
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -145,10 +168,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut content)
         .map_err(failed)?;
     if content.len() as u64 > MAX_FILE.as_u64() {
-        let error = std::io::Error::other(format!(
-            "larger than {MAX_FILE}; give its folder with --read"
-        ));
-        return Err(failed(error));
+        let message = format!("larger than {MAX_FILE}; give its folder with --read");
+        return Err(failed(std::io::Error::other(message)));
     }
     Ok(content)
 }
@@ -178,37 +199,35 @@ mod tests {
     }
 
     fn commands(program: &Program) -> Vec<String> {
+        let (command, others) = program.commands("/tmp/f");
         let text = |argv: &[Vec<u8>]| {
             argv.iter()
                 .map(|a| String::from_utf8_lossy(a))
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        std::iter::once(&program.command)
-            .chain(&program.alternatives)
-            .map(|c| text(&c.argv))
+        std::iter::once(&command)
+            .chain(&others)
+            .map(|command| text(&command.argv))
             .collect()
     }
 
     #[test]
     fn extensions_choose_the_interpreter() {
         let python = file("json.py", "#!/usr/bin/env nothing\n").unwrap();
-        let place = "/tmp/sandbox-run/run-json.py";
+        let place = "/tmp/f/run-json.py";
         assert_eq!(
             commands(&python),
             [format!("python3 {place} x"), format!("python {place} x")]
         );
-        assert_eq!(python.file.as_ref().unwrap().0, place);
+        assert_eq!(python.copied().unwrap().name, "run-json.py");
         assert_eq!(
             commands(&file("a.mjs", "").unwrap())[0],
-            "node /tmp/sandbox-run/run-a.mjs x"
+            "node /tmp/f/run-a.mjs x"
         );
         assert_eq!(
-            commands(&file("a.sh", "").unwrap()),
-            [
-                "/bin/sh /tmp/sandbox-run/run-a.sh x",
-                "sh /tmp/sandbox-run/run-a.sh x"
-            ]
+            commands(&file("a.sh", "").unwrap())[0],
+            "/bin/sh /tmp/f/run-a.sh x"
         );
     }
 
@@ -216,11 +235,11 @@ mod tests {
     fn what_names_its_interpreter_is_executed_as_it_is() {
         assert_eq!(
             commands(&file("a.sh", "#!/bin/bash\n").unwrap()),
-            ["/tmp/sandbox-run/run-a.sh x"]
+            ["/tmp/f/run-a.sh x"]
         );
         assert_eq!(
             commands(&file("tool", "#!/bin/sh\n").unwrap()),
-            ["/tmp/sandbox-run/run-tool x"]
+            ["/tmp/f/run-tool x"]
         );
         assert!(
             file("notes.txt", "hello")

@@ -3,26 +3,15 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use sandbox::{
-    Artifact, Captured, Enforcement, EnforcementReport, ExecResult, Export, Outcome, Plan,
-    SandboxHandle, SkipReason, SkippedArtifact,
+    Artifact, Captured, ExecResult, Export, Outcome, Plan, SandboxHandle, SkipReason,
+    SkippedArtifact,
 };
 
+use super::enforcement_line::enforcement_line;
 use super::live::Written;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::say;
-
-/// Capabilities that are named together where all of them are enforced.
-const GROUPS: &[(&str, &[&str])] = &[
-    (
-        "filesystem",
-        &["filesystem_read_roots", "filesystem_write_roots"],
-    ),
-    ("network", &["network_access"]),
-    ("environment", &["env_var_access"]),
-    ("output", &["stdout_max_bytes", "stderr_max_bytes"]),
-    ("artifacts", &["artifact_export_paths"]),
-];
 
 /// What a run tells.
 pub struct Summary<'a> {
@@ -73,7 +62,10 @@ impl Summary<'_> {
         lines.extend(self.export.skipped.iter().map(skipped));
         if !quiet {
             lines.extend(self.export.artifacts.iter().map(artifact));
-            lines.push(enforcement(self.sandbox.tier(), self.sandbox.enforcement()));
+            lines.push(enforcement_line(
+                self.sandbox.tier(),
+                self.sandbox.enforcement(),
+            ));
         }
         lines
     }
@@ -134,105 +126,9 @@ fn skipped(skipped: &SkippedArtifact) -> String {
     escape(&format!("no artifact {}: {reason}", skipped.source))
 }
 
-/// `local: enforced filesystem, network; partial: memory (sampled); not enforced: cpus (no cgroup rights)`.
-fn enforcement(tier: &str, report: &EnforcementReport) -> String {
-    let mut enforced = report
-        .enforced_capabilities()
-        .iter()
-        .map(|c| c.as_str())
-        .collect::<Vec<_>>();
-    for (group, members) in GROUPS {
-        if members.iter().all(|member| enforced.contains(member)) {
-            let first = enforced
-                .iter()
-                .position(|name| members.contains(name))
-                .unwrap_or(0);
-            enforced[first] = group;
-            enforced.retain(|name| !members.contains(name));
-        }
-    }
-    let partial = report
-        .iter()
-        .filter_map(|(capability, enforcement)| match enforcement {
-            Enforcement::Partial { gap, .. } => Some(format!("{capability} ({gap})")),
-            _ => None,
-        });
-    let unenforced = report
-        .iter()
-        .filter_map(|(capability, enforcement)| match enforcement {
-            Enforcement::Unenforced { reason } => Some((capability, reason)),
-            _ => None,
-        });
-    let unenforced = unenforced.collect::<Vec<_>>();
-    let nothing = match unenforced.first() {
-        Some((_, reason))
-            if enforced.is_empty() && unenforced.iter().all(|(_, other)| other == reason) =>
-        {
-            Some(format!("nothing is enforced ({reason})"))
-        }
-        _ => None,
-    };
-    let parts = if let Some(nothing) = nothing {
-        vec![nothing]
-    } else {
-        let unenforced = unenforced
-            .iter()
-            .map(|(capability, reason)| format!("{capability} ({reason})"));
-        let parts = [
-            ("enforced", enforced.join(", ")),
-            ("partial:", partial.collect::<Vec<_>>().join(", ")),
-            ("not enforced:", unenforced.collect::<Vec<_>>().join(", ")),
-        ];
-        parts
-            .into_iter()
-            .filter(|(_, names)| !names.is_empty())
-            .map(|(label, names)| format!("{label} {names}"))
-            .collect()
-    };
-    escape(&format!("{tier}: {}", parts.join("; ")))
-}
-
 #[cfg(test)]
 mod tests {
-    use sandbox::Capability;
-
     use super::*;
-
-    #[test]
-    fn capabilities_are_grouped_where_all_of_a_group_are_enforced() {
-        let mut report = EnforcementReport::new();
-        for capability in [
-            Capability::FilesystemReadRoots,
-            Capability::FilesystemWriteRoots,
-            Capability::NetworkAccess,
-            Capability::StdoutMaxBytes,
-            Capability::Pids,
-        ] {
-            report.set(capability, Enforcement::enforced("x"));
-        }
-        report.set(
-            Capability::Memory,
-            Enforcement::partial("sampler", "sampled"),
-        );
-        report.set(
-            Capability::Cpus,
-            Enforcement::unenforced("no cgroup rights"),
-        );
-        assert_eq!(
-            enforcement("local", &report),
-            "local: enforced filesystem, network, stdout_max_bytes, pids; partial: memory (sampled); \
-             not enforced: cpus (no cgroup rights)"
-        );
-    }
-
-    #[test]
-    fn a_tier_without_policy_says_so_once() {
-        let report = EnforcementReport::nothing("this tier applies no policy");
-        assert_eq!(
-            enforcement("x_unsafe", &report),
-            "x_unsafe: nothing is enforced (this tier applies no policy)"
-        );
-    }
 
     #[test]
     fn names_from_the_sandbox_are_escaped() {

@@ -32,6 +32,7 @@ fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> 
         output,
         has_default_artifacts: false,
         backend: "fake",
+        is_isolated: true,
     };
     crate::commands::block_on(run.in_sandbox(&client))?
 }

@@ -76,11 +76,12 @@ impl Cgroups {
             (Some(first), Some(second)) if second.count() > first.count() => Self::V2(second),
             (Some(first), _) => Self::V1(first),
             (None, Some(second)) => Self::V2(second),
+            (None, None) if v1::is_in_use(mounts) => Self::None {
+                reason: "control groups of version 1 are not writable for this user".into(),
+                fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)".into(),
+            },
             (None, None) => {
-                let (reason, fix) = why_not.unwrap_or_else(|| {
-                    let reason = "no hierarchy of control groups is mounted".to_owned();
-                    (reason, "mount -t cgroup2 none /sys/fs/cgroup".to_owned())
-                });
+                let (reason, fix) = why_not.unwrap_or_default();
                 Self::None { reason, fix }
             }
         }

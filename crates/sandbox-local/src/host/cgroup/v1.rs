@@ -24,6 +24,12 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
     (groups.count() > 0).then_some(groups)
 }
 
+/// Whether the host has its controllers here, whoever may use them.
+pub(super) fn is_in_use(mounts: &Mounts) -> bool {
+    let wanted = ["memory", "cpu", "pids"];
+    mounts.v1.iter().flat_map(|one| &one.controllers).any(|name| wanted.contains(&name.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tables::Hierarchy;

@@ -10,7 +10,8 @@ use super::{Swap, V2, writable};
 /// The nearest usable group, or why there is none and what would help.
 pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, (String, String)> {
     let Some(hierarchy) = &mounts.v2 else {
-        return Err(refused("no hierarchy of version 2 is mounted"));
+        let fix = "mount -t cgroup2 none /sys/fs/cgroup";
+        return Err(("no hierarchy of control groups is mounted".into(), fix.into()));
     };
     let above = hierarchy.own.ancestors().take_while(|group| group.starts_with(&hierarchy.mount));
     for group in above {

@@ -20,20 +20,20 @@ pub struct Executable {
     pub test: bool,
 }
 
-/// Runs a `cargo test --no-run` and returns what it has built or found built.
+/// Runs a `cargo build` or `cargo test --no-run` and returns what it has built or found built.
 ///
 /// # Errors
 /// When it fails, or its messages cannot be read.
 pub fn build(command: &mut Command) -> Result<Vec<Executable>> {
     let output = command
-        .args(["--no-run", "--message-format", "json-render-diagnostics"])
+        .args(["--message-format", "json-render-diagnostics"])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .context(|| "cannot run cargo".to_owned())?;
     if !output.status.success() {
         return Err(Failure::new(format!(
-            "cargo test --no-run failed with {}",
+            "cargo failed to build with {}",
             output.status
         )));
     }

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 use crate::failure::{Context, Failure, Result};
 
+mod artifacts;
+
+pub use artifacts::{Executable, build};
+
 /// What cargo sets for this package alone. A nested cargo sets its own where they belong, and a
 /// program under test must not find ours.
 const OWN_VARIABLES: [&str; 5] = [

@@ -1,0 +1,101 @@
+//! Writing one file into the sandbox.
+
+use alloc::{ffi::CString, format, vec};
+
+use sandbox_freestanding::{
+    Errno, Fd, RawFd, fs,
+    fs::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY},
+    io,
+    path::terminated,
+    process,
+    time::monotonic_microseconds,
+};
+
+use super::{Trouble, trouble};
+use crate::program::make_dirs::make_path;
+
+/// How much is written at once.
+const CHUNK: usize = 256 * 1024;
+
+/// Writes standard input to a file that takes the place of `path` in one step.
+pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(), Trouble> {
+    let (parent, name) = split(path).ok_or_else(|| trouble(path)(Errno::EISDIR))?;
+    let name = terminated(name).map_err(trouble(path))?;
+    if !parent.is_empty() {
+        make_path(parent, 0o755, None).map_err(trouble(parent))?;
+    }
+    let parent_path = if parent.is_empty() { b"." } else { parent };
+    let folder = terminated(parent_path)
+        .and_then(|parent| fs::open(&parent, O_PATH | O_DIRECTORY | O_CLOEXEC, 0))
+        .map_err(trouble(parent))?;
+    let (file, temporary) = create(&folder).map_err(trouble(path))?;
+    let written = fill(&file, path, complete)
+        .and_then(|()| fs::change_mode_of(&file, mode & 0o7777).map_err(trouble(path)))
+        // A deferred error of the write.
+        .and_then(|()| file.close().map_err(trouble(path)))
+        .and_then(|()| fs::rename(&folder, &temporary, &folder, &name, 0).map_err(trouble(path)));
+    if written.is_err() {
+        // Code of the sandbox may have removed it first.
+        let _ = fs::unlink(&folder, &temporary, 0);
+    }
+    written
+}
+
+fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), Trouble> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let count = io::read(0, &mut chunk).map_err(trouble(b"standard input"))?;
+        if count == 0 {
+            break;
+        }
+        io::write_all(file, &chunk[..count]).map_err(trouble(path))?;
+    }
+    // The end of the pipe alone may be the end of the agent.
+    match complete.map(|complete| io::read(complete, &mut [0; 1])) {
+        Some(Ok(1)) => Ok(()),
+        _ => Err(Trouble::Abandoned),
+    }
+}
+
+/// A new file under a name that nothing else has.
+fn create(folder: &Fd) -> sandbox_freestanding::Result<(Fd, CString)> {
+    loop {
+        let name = format!(
+            ".sandbox-put-{}-{:x}",
+            process::current().0,
+            monotonic_microseconds()
+        );
+        let name = terminated(name)?;
+        let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+        match fs::open_at(folder, &name, flags, 0o600) {
+            // Time goes on, and with it the name.
+            Err(Errno::EEXIST) => {}
+            other => return other.map(|file| (file, name)),
+        }
+    }
+}
+
+/// The folder and the name; `None` when the path names no file.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => (&path[..1], &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&path[..0], path),
+    };
+    (!matches!(name, b"" | b"." | b"..")).then_some((parent, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_paths() {
+        assert_eq!(split(b"/a/b"), Some((&b"/a"[..], &b"b"[..])));
+        assert_eq!(split(b"/b"), Some((&b"/"[..], &b"b"[..])));
+        assert_eq!(split(b"b"), Some((&b""[..], &b"b"[..])));
+        for path in [&b""[..], b"/", b"/a/", b"/a/.", b"/a/.."] {
+            assert_eq!(split(path), None);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Building a place out of new namespaces. Needs root; as another user these tests say so and do nothing else.
+
+mod common;
+
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use common::{Client, command, script, settings};
+use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup};
+
+const NAMESPACES: &[&str] =
+    &["unshare", "-m", "-p", "-f", "-n", "-i", "-u", "-C", "--propagation", "private", "--"];
+
+fn is_root() -> bool {
+    // SAFETY: the call takes nothing.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("not root: nothing is tested here");
+    }
+    root
+}
+
+fn bind(source: &str, target: &str, read_only: bool) -> Mount {
+    Mount::Bind {
+        source: source.into(),
+        target: target.into(),
+        read_only,
+        devices: false,
+        optional: false,
+    }
+}
+
+fn tmpfs(target: &str, size: u64, exec: bool, owned: bool) -> Mount {
+    Mount::Tmpfs { target: target.into(), size, inodes: 100, mode: 0o755, exec, owned }
+}
+
+/// The place of a usual sandbox.
+fn usual() -> Setup {
+    let mut mounts = Vec::new();
+    for folder in ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"] {
+        match std::fs::read_link(folder) {
+            Ok(points_to) => mounts.push(Mount::Symlink {
+                points_to: points_to.to_str().unwrap().into(),
+                target: folder.into(),
+            }),
+            Err(_) if Path::new(folder).is_dir() => mounts.push(bind(folder, folder, true)),
+            Err(_) => {}
+        }
+    }
+    mounts.push(Mount::Proc { target: b"/proc".to_vec() });
+    mounts.push(tmpfs("/dev", 4096, false, false));
+    for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
+        mounts.push(Mount::Bind {
+            source: device.into(),
+            target: device.into(),
+            read_only: false,
+            devices: true,
+            optional: false,
+        });
+    }
+    mounts.push(Mount::Mqueue { target: b"/dev/mqueue".to_vec() });
+    mounts.push(tmpfs("/tmp", 1 << 20, true, true));
+    mounts.push(Mount::Dir { target: b"/home/code".to_vec(), mode: 0o700, owned: true });
+    mounts.push(Mount::File {
+        target: b"/etc/hostname".to_vec(),
+        content: b"inside\n".to_vec(),
+        mode: 0o444,
+    });
+    mounts.push(bind("/etc/passwd", "/etc/passwd", true));
+    mounts.push(Mount::Mask { target: b"/etc/passwd".to_vec() });
+    mounts.push(Mount::Mask { target: b"/usr/include".to_vec() });
+    mounts.push(Mount::Mask { target: b"/proc/kcore".to_vec() });
+    mounts.push(Mount::Mask { target: b"/not/there".to_vec() });
+    mounts.push(Mount::ReadOnly { target: b"/".to_vec() });
+    Setup {
+        new_root: true,
+        mounts,
+        hostname: b"inside".to_vec(),
+        loopback: true,
+        user_namespace: false,
+        owner: (1234, 1234),
+        pid_one: true,
+        die_with_parent: false,
+    }
+}
+
+fn split(identity: u32) -> Settings {
+    let mut settings = settings();
+    settings.confinement.identity = Some((identity, identity));
+    settings
+}
+
+/// Sends the setup, writes the id maps if they are asked for, then the settings.
+fn establish(client: &mut Client, setup: &Setup, settings: &Settings) -> Result<(), Failure> {
+    client.send(0, Kind::Setup, &setup.encode());
+    if setup.user_namespace {
+        let message = client.wait(0);
+        if message.kind == Kind::Failed {
+            return Err(Failure::decode(&message.bytes).unwrap());
+        }
+        assert_eq!(message.kind, Kind::NeedMaps);
+        let parent = client.agent.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+        let agent: u32 = children.trim().parse().unwrap();
+        for map in ["uid_map", "gid_map"] {
+            std::fs::write(format!("/proc/{agent}/{map}"), "0 200000 65536").unwrap();
+        }
+        client.send(0, Kind::Mapped, &[]);
+    }
+    client.hello(settings).map(drop)
+}
+
+#[track_caller]
+fn inside(setup: &Setup, settings: &Settings) -> Client {
+    let mut client = Client::launch(NAMESPACES, &["--setup"]);
+    establish(&mut client, setup, settings).unwrap();
+    client
+}
+
+#[track_caller]
+fn output(client: &mut Client, text: &str) -> String {
+    let outcome = client.run(&script(text));
+    assert_eq!(
+        outcome.kind(),
+        ExitKind::Exited(0),
+        "{text}: {}",
+        String::from_utf8_lossy(&outcome.stderr)
+    );
+    outcome.text()
+}
+
+#[track_caller]
+fn refused(client: &mut Client, text: &str, words: &str) {
+    let outcome = client.run(&script(text));
+    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert!(outcome.kind() != ExitKind::Exited(0), "{text} worked");
+    assert!(stderr.contains(words), "{text}: {stderr}");
+}
+
+fn check_place(client: &mut Client, user: &str) {
+    assert_eq!(output(client, "id -u; id -g; id -G"), format!("{user}\n{user}\n{user}\n"));
+    assert_eq!(output(client, "cat /etc/hostname; uname -n"), "inside\ninside\n");
+    assert_eq!(
+        output(client, "ls / | tr '\\n' ' '"),
+        {
+            let mut names = vec!["dev", "etc", "home", "proc", "tmp", "usr"];
+            names.extend(["bin", "sbin", "lib", "lib64"].iter().filter(|name| {
+                Path::new("/").join(name).symlink_metadata().is_ok()
+            }));
+            if Path::new("/opt").is_dir() {
+                names.push("opt");
+            }
+            names.sort_unstable();
+            names.join(" ") + " "
+        }
+    );
+    // Files.
+    refused(client, "touch /x", "Read-only file system");
+    refused(client, "touch /usr/x", "Read-only file system");
+    refused(client, "cat /etc/passwd", "Permission denied");
+    refused(client, "ls /usr/include", "Permission denied");
+    assert_eq!(output(client, "touch /tmp/x && stat -c %u /tmp /tmp/x"), format!("{user}\n{user}\n"));
+    assert_eq!(output(client, "stat -c %u:%a /home/code"), format!("{user}:700\n"));
+    assert_eq!(output(client, "cp /bin/true /tmp/t && /tmp/t && echo ran"), "ran\n");
+    refused(client, "head -c 2000000 /dev/zero > /tmp/big", "No space left");
+    output(client, "rm /tmp/big; head -c 3 /dev/urandom >/dev/null");
+    refused(client, "mknod /tmp/null c 1 3", "Operation not permitted");
+    // Processes: the agent is the first, supervisor and shell follow.
+    assert_eq!(output(client, "tr '\\0' ' ' </proc/1/cmdline | grep -c sandbox-agent"), "1\n");
+    refused(client, "ls /proc/1/fd", "Permission denied");
+    refused(client, "kill -9 1", "not permitted");
+    // Privileges.
+    let status = output(client, "grep -E 'Cap|NoNewPrivs' /proc/self/status | tr -d '\\n'");
+    assert_eq!(
+        status.replace('\t', ""),
+        ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
+            .map(|set| format!("{set}:0000000000000000"))
+            .concat()
+            + "NoNewPrivs:1"
+    );
+    // Network: a loopback that is up, and nothing else.
+    assert_eq!(output(client, "tail -n +3 /proc/net/dev | cut -d: -f1"), "    lo\n");
+    assert_eq!(output(client, "grep -c 127.0.0.1 /proc/net/fib_trie"), "2\n");
+    // Descriptors.
+    assert_eq!(output(client, "ls /proc/self/fd | tr '\\n' ' '"), "0 1 2 3 ");
+    // A pipe that may be opened by its name.
+    assert_eq!(output(client, "echo hello > /dev/fd/1 || echo hello > /proc/self/fd/1"), "hello\n");
+}
+
+#[test]
+fn builds_the_usual_place() {
+    if !is_root() {
+        return;
+    }
+    let mut client = inside(&usual(), &split(1234));
+    check_place(&mut client, "1234");
+}
+
+#[test]
+fn builds_the_usual_place_in_a_user_namespace() {
+    if !is_root() {
+        return;
+    }
+    let mut setup = usual();
+    setup.user_namespace = true;
+    // As the namespace sees it at the time of the mounts: 1234 of the later map.
+    setup.owner = (201_234, 201_234);
+    let mut client = inside(&setup, &split(1234));
+    check_place(&mut client, "1234");
+    let map = output(&mut client, "cat /proc/self/uid_map");
+    assert_eq!(map.split_whitespace().collect::<Vec<_>>(), ["0", "200000", "65536"]);
+}
+
+#[test]
+fn the_end_of_the_owner_ends_the_namespace() {
+    if !is_root() {
+        return;
+    }
+    let mut client = inside(&usual(), &split(1234));
+    let mark = format!("{}", 700_000 + std::process::id());
+    let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
+    assert_eq!(client.wait(stream).kind, Kind::Started);
+    let start = Instant::now();
+    while count(&mark) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    drop(client);
+    let start = Instant::now();
+    while count(&mark) > 0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "processes are left");
+    }
+}
+
+fn count(mark: &str) -> usize {
+    let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("sleep") && line.contains(mark))
+        .count()
+}
+
+#[test]
+fn names_what_cannot_be_set_up() {
+    if !is_root() {
+        return;
+    }
+    let fail = |change: &dyn Fn(&mut Setup)| {
+        let mut setup = usual();
+        change(&mut setup);
+        let mut client = Client::launch(NAMESPACES, &["--setup"]);
+        client.send(0, Kind::Setup, &setup.encode());
+        let message = client.wait(0);
+        assert_eq!(message.kind, Kind::Failed);
+        let failure = Failure::decode(&message.bytes).unwrap();
+        assert_eq!(failure.step, FailStep::Setup);
+        assert_eq!(client.agent_end().code(), Some(71));
+        failure
+    };
+    let failure = fail(&|setup| setup.mounts.insert(0, bind("/no/such", "/x", true)));
+    assert_eq!((failure.errno, &*failure.detail), (libc::ENOENT, "/x: bind of /no/such"));
+    let failure = fail(&|setup| setup.mounts.push(tmpfs("/late", 4096, false, false)));
+    assert_eq!((failure.errno, &*failure.detail), (libc::EROFS, "/late: tmpfs"));
+    let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a", 0, false, false)));
+    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "/a: tmpfs"));
+    let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a/../b", 1, false, false)));
+    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "/a/../b: tmpfs"));
+    let failure = fail(&|setup| setup.hostname = vec![b'x'; 65]);
+    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "sethostname"));
+}
+
+#[test]
+fn setup_must_be_true() {
+    // Neither in a process namespace of its own, nor with a root.
+    let mut client = Client::launch(&[], &["--setup"]);
+    client.send(0, Kind::Setup, &Setup { pid_one: true, ..Setup::default() }.encode());
+    let failure = Failure::decode(&client.wait(0).bytes).unwrap();
+    assert_eq!(failure.step, FailStep::Setup);
+    assert_eq!(client.agent_end().code(), Some(71));
+    let mut client = Client::launch(&[], &["--setup"]);
+    let mounts = vec![Mount::Proc { target: b"/proc".to_vec() }];
+    client.send(0, Kind::Setup, &Setup { mounts, ..Setup::default() }.encode());
+    let failure = Failure::decode(&client.wait(0).bytes).unwrap();
+    assert_eq!(failure.step, FailStep::Setup);
+    assert_eq!(client.agent_end().code(), Some(71));
+}
+
+#[test]
+fn setup_may_do_nothing() {
+    let mut client = Client::launch(&[], &["--setup"]);
+    establish(&mut client, &Setup { die_with_parent: true, ..Setup::default() }, &settings())
+        .unwrap();
+    assert_eq!(client.run(&command(&["echo", "here"])).text(), "here\n");
+}
+
+#[test]
+fn a_setup_that_was_not_announced_is_refused() {
+    let mut client = Client::launch(&[], &[]);
+    client.send(0, Kind::Setup, &Setup::default().encode());
+    let failure = Failure::decode(&client.wait(0).bytes).unwrap();
+    assert_eq!(failure.step, FailStep::Protocol);
+    assert_eq!(client.agent_end().code(), Some(70));
+}

@@ -1,0 +1,138 @@
+//! Rivals without an engine: plain programs, `bwrap`, and our own command as a program.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{Stopwatch, failed, nanoseconds};
+use crate::case::{ECHOES, OUTPUT_BYTES};
+use crate::failure::{Context, Failure, Result};
+use crate::protocol::Sample;
+
+const TRUE: &str = "/bin/true";
+/// What the local tier shows of the host by default, as far as programs and libraries go.
+const ROOTS: [&str; 8] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+];
+
+/// `/bin/true`, alone.
+pub fn spawn() -> Result<Sample> {
+    timed(&mut Command::new(TRUE))
+}
+
+/// `/bin/true` in all namespaces that `bwrap` knows.
+pub fn bwrap() -> Result<Sample> {
+    let mut command = bwrap_command();
+    timed(&mut command).map_err(|failure| {
+        let fix = "apt-get install bubblewrap; where it is there, user namespaces may be denied";
+        Failure::Missing(format!("{failure}; fix: {fix}"))
+    })
+}
+
+/// `sandbox run -- /bin/true`.
+pub fn command(program: Option<&Path>) -> Result<Sample> {
+    let program = program.ok_or_else(|| {
+        Failure::Missing("no command named; fix: --sandbox FILE, or cargo xtask bench".to_owned())
+    })?;
+    timed(Command::new(program).args(["run", "--", TRUE]))
+}
+
+/// Reads what a program writes.
+pub fn output() -> Result<Sample> {
+    let watch = Stopwatch::start();
+    let output = Command::new("head")
+        .args(["-c", &OUTPUT_BYTES.to_string(), "/dev/zero"])
+        .stdin(Stdio::null())
+        .output()
+        .context("run head")?;
+    let sample = watch.stop();
+    if output.stdout.len() as u64 != OUTPUT_BYTES {
+        return Err(failed(format!("head wrote {} bytes", output.stdout.len())));
+    }
+    Ok(sample)
+}
+
+/// A byte to `cat` and back.
+pub fn echo() -> Result<Sample> {
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start cat")?;
+    let (Some(mut stdin), Some(mut stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(failed("cat has no pipes"));
+    };
+    let mut exchange = || {
+        let mut byte = [b'x'];
+        stdin
+            .write_all(&byte)
+            .and_then(|()| stdout.read_exact(&mut byte))
+            .context("talk to cat")
+    };
+    exchange()?;
+    let watch = Stopwatch::start();
+    for _ in 0..ECHOES {
+        exchange()?;
+    }
+    let total = nanoseconds(watch.begin.elapsed());
+    drop(stdin);
+    child.wait().context("wait for cat")?;
+    Ok(Sample {
+        nanoseconds: total / u64::from(ECHOES),
+        parts: Vec::new(),
+    })
+}
+
+/// Without input and output, and as the standard library does it by itself: posix_spawn.
+pub fn timed(command: &mut Command) -> Result<Sample> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let program = command.get_program().to_string_lossy().into_owned();
+    let watch = Stopwatch::start();
+    let status = command.status().context(&format!("start {program}"))?;
+    let sample = watch.stop();
+    if status.success() {
+        Ok(sample)
+    } else {
+        Err(failed(format!("{program} ended with {status}")))
+    }
+}
+
+fn bwrap_command() -> Command {
+    let mut command = Command::new("bwrap");
+    command.args([
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+    ]);
+    command.args([
+        "--clearenv",
+        "--setenv",
+        "PATH",
+        "/usr/local/bin:/usr/bin:/bin",
+    ]);
+    for root in ROOTS {
+        // A link stays a link, as somebody who writes such a line by hand would have it.
+        match fs::read_link(root) {
+            Ok(target) => command.arg("--symlink").arg(target).arg(root),
+            Err(_) => command.args(["--ro-bind-try", root, root]),
+        };
+    }
+    command.args([
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--tmpfs",
+        "/workspace",
+    ]);
+    command.args(["--chdir", "/workspace", "--", TRUE]);
+    command
+}

@@ -1,0 +1,129 @@
+//! What was enforced, in one line.
+
+use sandbox::{Enforcement, EnforcementReport};
+
+use crate::escape::escape;
+
+/// Capabilities that are named together where all of them are enforced.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "filesystem",
+        &["filesystem_read_roots", "filesystem_write_roots"],
+    ),
+    ("network", &["network_access"]),
+    ("environment", &["env_var_access"]),
+    ("output", &["stdout_max_bytes", "stderr_max_bytes"]),
+    ("artifacts", &["artifact_export_paths"]),
+];
+
+/// `local: enforced filesystem, network; partial: memory (sampled); not enforced: cpus (no cgroup rights)`.
+pub fn enforcement_line(tier: &str, report: &EnforcementReport) -> String {
+    let parts = match common_reason(report) {
+        Some(reason) => vec![format!("nothing is enforced ({reason})")],
+        None => parts(report),
+    };
+    escape(&format!("{tier}: {}", parts.join("; ")))
+}
+
+/// The reason for which nothing is enforced, where there is one for all.
+fn common_reason(report: &EnforcementReport) -> Option<&str> {
+    let mut reasons = report.iter().map(|(_, enforcement)| match enforcement {
+        Enforcement::Unenforced { reason } => Some(reason.as_str()),
+        _ => None,
+    });
+    let first = reasons.next().flatten()?;
+    reasons.all(|reason| reason == Some(first)).then_some(first)
+}
+
+fn parts(report: &EnforcementReport) -> Vec<String> {
+    let mut partial = Vec::new();
+    let mut unenforced = Vec::new();
+    for (capability, enforcement) in report.iter() {
+        match enforcement {
+            Enforcement::Enforced { .. } => {}
+            Enforcement::Partial { gap, .. } => {
+                partial.push(format!("{capability} ({})", brief(gap)))
+            }
+            Enforcement::Unenforced { reason } => {
+                unenforced.push(format!("{capability} ({})", brief(reason)))
+            }
+        }
+    }
+    let parts = [
+        ("enforced", enforced(report)),
+        ("partial:", partial),
+        ("not enforced:", unenforced),
+    ];
+    let said = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    said.map(|(label, names)| format!("{label} {}", names.join(", ")))
+        .collect()
+}
+
+fn enforced(report: &EnforcementReport) -> Vec<String> {
+    let mut names = report
+        .enforced_capabilities()
+        .iter()
+        .map(|c| c.as_str())
+        .collect::<Vec<_>>();
+    for (group, members) in GROUPS {
+        if members.iter().all(|member| names.contains(member)) {
+            let place = names.iter().position(|name| members.contains(name));
+            names.retain(|name| !members.contains(name));
+            names.insert(place.unwrap_or(names.len()), group);
+        }
+    }
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// The first clause: `check` and the JSON tell the rest.
+fn brief(reason: &str) -> &str {
+    let end = [reason.find("; "), reason.find(" (")]
+        .into_iter()
+        .flatten()
+        .min();
+    &reason[..end.unwrap_or(reason.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox::Capability;
+
+    use super::*;
+
+    #[test]
+    fn capabilities_are_grouped_where_all_of_a_group_are_enforced() {
+        let mut report = EnforcementReport::new();
+        for capability in [
+            Capability::FilesystemReadRoots,
+            Capability::FilesystemWriteRoots,
+            Capability::NetworkAccess,
+            Capability::StdoutMaxBytes,
+            Capability::Pids,
+        ] {
+            report.set(capability, Enforcement::enforced("x"));
+        }
+        report.set(
+            Capability::Memory,
+            Enforcement::partial("sampler", "sampled (every 100 ms)"),
+        );
+        report.set(
+            Capability::Cpus,
+            Enforcement::unenforced("no cgroup rights; fix: delegate one"),
+        );
+        assert_eq!(
+            enforcement_line("local", &report),
+            "local: enforced filesystem, network, stdout_max_bytes, pids; partial: memory (sampled); \
+             not enforced: cpus (no cgroup rights)"
+        );
+    }
+
+    #[test]
+    fn a_tier_without_policy_says_so_once() {
+        let report = EnforcementReport::nothing("this tier applies no policy");
+        let line = enforcement_line("x_unsafe", &report);
+        assert_eq!(
+            line,
+            "x_unsafe: nothing is enforced (this tier applies no policy)"
+        );
+    }
+}

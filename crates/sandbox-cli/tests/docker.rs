@@ -1,0 +1,138 @@
+//! `sandbox run -b docker`.
+
+#![cfg(feature = "docker")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{
+    checkout, exit_code, processes_with, program, run_json, run_text, sandbox, text,
+    unique_seconds, wait_until,
+};
+
+/// Whether the engine and the default image are there. A test that cannot run says so, and fails where Docker is required.
+fn is_there() -> bool {
+    let (code, document) = run_json(&["doctor", "-b", "docker"]);
+    if code == Some(0) {
+        return true;
+    }
+    let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|name| name.trim() == "docker"),
+        "docker is required: {document}"
+    );
+    println!("NOT RUN: docker: {document}");
+    false
+}
+
+#[test]
+fn programs_run_and_end_as_on_every_tier() {
+    if !is_there() {
+        return;
+    }
+    let run = |arguments: &[&str]| run_text([&["run", "-q", "-b", "docker"], arguments].concat());
+    assert_eq!(
+        run(&["--", "/bin/true"]),
+        (Some(0), String::new(), String::new())
+    );
+    assert_eq!(
+        run(&["-c", "print(6 * 7)"]),
+        (Some(0), "42\n".into(), String::new())
+    );
+    assert_eq!(run(&["--", "sh", "-c", "exit 7"]).0, Some(7));
+    assert_eq!(run(&["--", "no-such-program"]).0, Some(127));
+    assert_eq!(run(&["--", "/etc/passwd"]).0, Some(126));
+    let (code, stdout, _) = run(&[
+        "--timeout",
+        "1s",
+        "--",
+        "sh",
+        "-c",
+        "echo first; trap '' TERM; while :; do :; done",
+    ]);
+    assert_eq!((code, stdout.as_str()), (Some(124), "first\n"));
+}
+
+#[test]
+fn the_example_leaves_its_artifact() {
+    if !is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let example = checkout().join("examples/sales");
+    let script = example.join("analysis.py");
+    let mut command = sandbox(["run", "-b", "docker", "--out", "out", "--read"]);
+    let output = command
+        .arg(&example)
+        .arg(&script)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        text(&output.stdout).starts_with("200 orders"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert!(
+        stderr.contains("sandbox: docker: enforced filesystem, network"),
+        "{stderr}"
+    );
+    assert!(folder.path().join("out/summary.json").exists());
+}
+
+#[test]
+fn nothing_outlives_a_command_that_was_killed() {
+    if !is_there() {
+        return;
+    }
+    let marker = unique_seconds();
+    let mut child = Command::new(program())
+        .args(["run", "-b", "docker", "--timeout", "5m", "--", "sh", "-c"])
+        .arg(format!("echo ready; trap '' TERM; sleep {marker}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
+    wait_until("the program is there", Duration::from_secs(5), || {
+        !processes_with(&marker).is_empty()
+    });
+    child.kill().unwrap();
+    exit_code(&mut child, Duration::from_secs(5));
+    wait_until("the program is gone", Duration::from_secs(5), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn an_engine_that_is_down_is_said_at_once_with_the_way_out() {
+    let start = Instant::now();
+    let mut command = sandbox(["run", "-b", "docker", "--", "true"]);
+    let output = command
+        .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(
+        stderr.contains("/nonexistent/docker.sock") && stderr.contains("fix: "),
+        "{stderr}"
+    );
+}

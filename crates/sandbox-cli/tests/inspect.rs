@@ -1,0 +1,152 @@
+//! `sandbox check`, `doctor`, `matrix` and `policy`.
+
+mod common;
+
+#[cfg(feature = "local")]
+use common::run_json;
+use common::{checkout, run_text};
+
+#[test]
+#[cfg(feature = "local")]
+fn check_tells_what_would_be_enforced() {
+    let (code, stdout, stderr) = run_text(["check"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("CAPABILITY"), "{stdout}");
+    assert!(
+        stdout.contains("network_access") && stdout.ends_with("local: would run\n"),
+        "{stdout}"
+    );
+    let (code, document) = run_json(&["check"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(document["accepted"], true);
+    let rows = document["capabilities"].as_array().unwrap();
+    assert!(
+        rows.iter()
+            .all(|row| row["demanded"].is_string() && row["level"].is_string())
+    );
+}
+
+#[test]
+#[cfg(feature = "local")]
+fn check_tells_what_would_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("p.toml");
+    // No backend resolves host names yet, and none pretends.
+    std::fs::write(&policy, "version = 1\negress = ['example.org']").unwrap();
+    let arguments = ["check", "--policy", policy.to_str().unwrap()];
+    let (code, stdout, stderr) = run_text(arguments);
+    assert_eq!(code, Some(3), "{stdout}{stderr}");
+    assert!(
+        stdout
+            .lines()
+            .any(|line| line.starts_with('!') && line.contains("egress")),
+        "{stdout}"
+    );
+    let (code, document) = run_json(&arguments);
+    assert_eq!(
+        (code, &document["accepted"]),
+        (Some(3), &serde_json::json!(false))
+    );
+    // And it is: the same policy does not run.
+    let run = ["run", "--policy", policy.to_str().unwrap(), "--", "true"];
+    let (code, stdout, stderr) = run_text(run);
+    assert_eq!((code, stdout.as_str()), (Some(125), ""));
+    assert!(
+        stderr.contains("sandbox: refused: local cannot guarantee"),
+        "{stderr}"
+    );
+    let (_, document) = run_json(&run);
+    assert_eq!(document["error"]["kind"], "not_enforceable");
+    let unmet = document["error"]["unmet"].as_array().unwrap();
+    assert!(
+        unmet
+            .iter()
+            .any(|unmet| unmet["demand"]["capability"] == "egress"),
+        "{unmet:?}"
+    );
+}
+
+#[test]
+#[cfg(feature = "local")]
+fn doctor_gives_every_no_its_fix() {
+    let (code, document) = run_json(&["doctor"]);
+    assert_eq!(code, Some(0), "{document}");
+    let tiers = document["tiers"].as_array().unwrap();
+    assert!(
+        tiers
+            .iter()
+            .all(|tier| !tier["tier"].as_str().unwrap().ends_with("_unsafe"))
+    );
+    let local = tiers.iter().find(|tier| tier["tier"] == "local").unwrap();
+    let findings = local["findings"].as_array().unwrap();
+    assert!(findings.len() >= 5, "{findings:?}");
+    for finding in findings {
+        assert!(finding["name"].is_string() && finding["detail"].is_string());
+        let fix = finding["fix"].as_str().unwrap();
+        assert!(!fix.contains('\n'));
+    }
+    let (code, stdout, _) = run_text(["doctor", "-b", "local"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.starts_with("local: the default policy runs here\n"),
+        "{stdout}"
+    );
+}
+
+#[test]
+#[cfg(feature = "local")]
+fn matrix_tells_declared_from_measured() {
+    let (code, stdout, _) = run_text(["matrix", "--here"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.starts_with("declared on this host, not measured:"),
+        "{stdout}"
+    );
+    let row = stdout
+        .lines()
+        .find(|line| line.starts_with("network_access"))
+        .unwrap();
+    assert!(
+        row.contains("enforced") && row.contains("unenforced"),
+        "{row}"
+    );
+    let (_, document) = run_json(&["matrix", "--here"]);
+    assert_eq!(document["source"], "declared on this host, not measured");
+}
+
+#[test]
+fn the_schema_is_the_published_one() {
+    let (code, stdout, _) = run_text(["policy", "schema"]);
+    assert_eq!(code, Some(0));
+    let published = std::fs::read_to_string(checkout().join("docs/policy.schema.json")).unwrap();
+    assert!(stdout == published);
+}
+
+#[test]
+fn a_shown_policy_is_a_policy_file_that_means_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.toml");
+    std::fs::write(
+        &file,
+        "version = 1\nextends = 'strict'\nmemory = '64MiB'\negress = []",
+    )
+    .unwrap();
+    let (code, shown, stderr) = run_text(["policy", "show", file.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(
+        shown.contains("memory = \"64MiB\"") && shown.contains("require_all = true"),
+        "{shown}"
+    );
+    assert!(
+        shown
+            .lines()
+            .any(|line| line.starts_with("#  memory") && line.contains("required")),
+        "{shown}"
+    );
+    let again = folder.path().join("again.toml");
+    std::fs::write(&again, &shown).unwrap();
+    assert_eq!(
+        run_text(["policy", "show", again.to_str().unwrap()]).1,
+        shown
+    );
+}

@@ -1,0 +1,71 @@
+//! `sandbox run -o json`.
+
+#![cfg(feature = "local")]
+
+mod common;
+
+use common::run_json;
+
+#[test]
+fn the_object_has_every_field() {
+    let (code, result) = run_json(&[
+        "run",
+        "-c",
+        "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)",
+    ]);
+    assert_eq!(code, Some(3));
+    assert_eq!(result["backend"], "local");
+    assert_eq!(result["tier"], "local");
+    assert_eq!(
+        result["outcome"],
+        serde_json::json!({"kind": "exited", "code": 3})
+    );
+    assert_eq!(result["exit_code"], 3);
+    for (stream, text) in [("stdout", "out\n"), ("stderr", "err\n")] {
+        assert_eq!(result[stream], text);
+        assert_eq!(result[format!("{stream}_truncated")], false);
+        assert_eq!(result[format!("{stream}_total_bytes")], 4);
+        assert!(result.get(format!("{stream}_base64")).is_none());
+    }
+    assert_eq!(result["artifacts"], serde_json::json!([]));
+    assert!(result["duration_ms"].as_f64().unwrap() > 0.0);
+    let entries = result["enforcement"].as_array().unwrap();
+    assert!(entries.len() >= 12, "{entries:?}");
+    for entry in entries {
+        assert!(entry["capability"].is_string());
+        assert!(entry["demanded"].is_string(), "{entry}");
+        match entry["status"].as_str().unwrap() {
+            "enforced" => assert!(entry["mechanism"].is_string()),
+            "partial" => assert!(entry["mechanism"].is_string() && entry["gap"].is_string()),
+            "unenforced" => assert!(entry["reason"].is_string()),
+            other => panic!("{other}"),
+        }
+    }
+    let network = entries
+        .iter()
+        .find(|entry| entry["capability"] == "network_access")
+        .unwrap();
+    assert_eq!(network["status"], "enforced");
+}
+
+#[test]
+fn output_that_is_no_text_comes_whole() {
+    let (_, result) = run_json(&["run", "--", "printf", "a\\377b"]);
+    assert_eq!(result["stdout"], "a\u{fffd}b");
+    assert_eq!(result["stdout_base64"], "Yf9i");
+    assert_eq!(result["stdout_total_bytes"], 3);
+}
+
+#[test]
+fn an_unsafe_tier_says_that_nothing_is_enforced() {
+    let output = common::run(["run", "-b", "local_unsafe", "-o", "json", "--", "true"]);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["tier"], "local_unsafe");
+    let entries = result["enforcement"].as_array().unwrap();
+    assert!(entries.len() >= 20);
+    assert!(
+        entries.iter().all(|entry| entry["status"] == "unenforced"),
+        "{entries:?}"
+    );
+    assert!(common::text(&output.stderr).contains("local_unsafe applies no policy"));
+}

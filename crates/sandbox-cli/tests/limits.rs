@@ -1,0 +1,178 @@
+//! `sandbox run`: programs that go beyond their limits are stopped, and it is said which one it was.
+
+#![cfg(feature = "local")]
+
+mod common;
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{processes_with, program, run_json, run_text, text, unique_seconds, wait_until};
+
+/// How far beyond its limit a run may go before somebody would notice.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_time_limit_ends_the_whole_tree_and_keeps_the_output() {
+    let marker = unique_seconds();
+    let script =
+        format!("trap '' TERM; echo first line; setsid sleep {marker} & while :; do :; done");
+    let start = Instant::now();
+    let (code, stdout, stderr) =
+        run_text(["run", "--timeout", "1s", "--", "/bin/sh", "-c", &script]);
+    assert!(
+        start.elapsed() < Duration::from_secs(1) + SLACK,
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(124), "first line\n"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("sandbox: timed out after 1s"), "{stderr}");
+    wait_until("the tree is gone", Duration::from_secs(1), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn a_child_that_holds_standard_output_neither_stalls_the_run_nor_outlives_it() {
+    let marker = unique_seconds();
+    let script = format!("(setsid sleep {marker} &) ; echo done");
+    let start = Instant::now();
+    let (code, stdout, stderr) = run_text(["run", "--", "/bin/sh", "-c", &script]);
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    assert_eq!((code, stdout.as_str()), (Some(0), "done\n"), "{stderr}");
+    wait_until("the child is gone", Duration::from_secs(1), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn too_much_memory_is_an_outcome() {
+    let code = "x = bytearray(1)\nwhile True:\n    x += bytes(1 << 20)";
+    // Where cgroups are not ours, a sampler stands in for them.
+    let (exit, result) = run_json(&[
+        "run",
+        "--memory",
+        "64MiB",
+        "--allow-partial",
+        "memory",
+        "-c",
+        code,
+    ]);
+    let outcome = result["outcome"]["kind"].as_str().unwrap();
+    // Python may notice by itself that there is no more: then it says so.
+    let noticed = outcome == "exited" && result["stderr"].as_str().unwrap().contains("MemoryError");
+    assert!(
+        (outcome == "out_of_memory" && exit == Some(137)) || noticed,
+        "{exit:?} {result}"
+    );
+}
+
+#[test]
+fn a_fork_bomb_is_stopped() {
+    let marker = unique_seconds();
+    let script = format!("i=0; while [ $i -lt 500 ]; do sleep {marker} & i=$((i+1)); done; wait");
+    let arguments = [
+        "run",
+        "--pids",
+        "32",
+        "--timeout",
+        "5s",
+        "--allow-partial",
+        "pids",
+    ];
+    let start = Instant::now();
+    let (code, _, stderr) = run_text(arguments.iter().chain(&["--", "/bin/sh", "-c", &script]));
+    assert!(start.elapsed() < Duration::from_secs(5) + SLACK);
+    assert_ne!(code, Some(0));
+    assert!(
+        code == Some(124) || stderr.contains("fork"),
+        "{code:?} {stderr}"
+    );
+    wait_until("the bomb is gone", Duration::from_secs(1), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn a_gigabyte_of_output_is_cut_ended_and_costs_no_memory() {
+    let mut child = Command::new(program())
+        .args([
+            "run",
+            "--stdout-max",
+            "1MiB",
+            "--",
+            "head",
+            "-c",
+            "1073741824",
+            "/dev/zero",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let peak = std::thread::spawn(move || {
+        let mut peak = 0_u64;
+        // Until the process is gone, or is a zombie without memory.
+        while let Ok(status) = std::fs::read_to_string(&status) {
+            let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
+                break;
+            };
+            peak = line.trim().trim_end_matches(" kB").parse().unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        peak
+    });
+    let mut stdout = Vec::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut stdout)
+        .unwrap();
+    let mut stderr = Vec::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_end(&mut stderr)
+        .unwrap();
+    let code = child.wait().unwrap().code();
+    let (stderr, peak) = (text(&stderr), peak.join().unwrap());
+    assert_eq!(code, Some(137), "{stderr}");
+    assert_eq!(stdout.len(), 1 << 20);
+    assert!(stderr.contains("far more output"), "{stderr}");
+    assert!(
+        stderr.contains("standard output cut: 1048576 of "),
+        "{stderr}"
+    );
+    assert!(peak > 0 && peak < 64 * 1024, "{peak} kB");
+}
+
+#[test]
+fn json_tells_the_limits_apart() {
+    let (code, result) = run_json(&[
+        "run",
+        "--timeout",
+        "1s",
+        "-c",
+        "import time; print('x', flush=True); time.sleep(60)",
+    ]);
+    assert_eq!(
+        (code, result["outcome"]["kind"].as_str()),
+        (Some(124), Some("timed_out"))
+    );
+    assert_eq!(result["stdout"], "x\n");
+    assert_eq!(result["exit_code"], 124);
+    let (code, result) = run_json(&["run", "--stdout-max", "3", "--", "printf", "12345"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(result["stdout"], "123");
+    assert_eq!(result["stdout_truncated"], true);
+    assert_eq!(result["stdout_total_bytes"], 5);
+}

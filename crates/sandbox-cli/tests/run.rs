@@ -1,0 +1,313 @@
+//! `sandbox run` on the local tier: programs, streams and exit codes.
+
+#![cfg(feature = "local")]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{exit_code, program, run, run_text, sandbox, text};
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for code in [0, 1, 3, 125, 255] {
+        let ended = run_text(["run", "-q", "--", "/bin/sh", "-c", &format!("exit {code}")]);
+        assert_eq!(ended, (Some(code), String::new(), String::new()));
+    }
+}
+
+#[test]
+fn a_signal_is_128_and_its_number() {
+    let (code, _, stderr) = run_text(["run", "-q", "--", "/bin/sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(code, Some(139), "{stderr}");
+    assert!(stderr.contains("signal 11"), "{stderr}");
+}
+
+#[test]
+fn standard_output_is_the_programs_alone_byte_for_byte() {
+    let output = run([
+        "run",
+        "--",
+        "/bin/sh",
+        "-c",
+        "printf 'a\\000b\\377\\nend'; printf 'oh' >&2",
+    ]);
+    assert_eq!(output.stdout, b"a\0b\xff\nend");
+    let stderr = text(&output.stderr);
+    let (programs, ours) = stderr.split_once('\n').unwrap();
+    assert_eq!(programs, "oh");
+    assert!(
+        ours.starts_with("sandbox: local: enforced filesystem, network"),
+        "{ours}"
+    );
+    assert_eq!(ours.lines().count(), 1, "{ours}");
+}
+
+#[test]
+fn output_comes_as_it_is_written_and_input_goes_in() {
+    let mut child = Command::new(program())
+        .args([
+            "run",
+            "-q",
+            "--",
+            "/bin/sh",
+            "-c",
+            "echo ready; read line; echo \"got $line\"",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Would wait for ever if output were held back: nothing was written to standard input yet.
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"this\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "got this");
+    // The other end of standard input is still open, and nobody waits for it.
+    assert_eq!(exit_code(&mut child, Duration::from_secs(20)), Some(0));
+    drop(stdin);
+}
+
+#[test]
+fn standard_input_arrives_whole() {
+    let input = (0..3_000_000_u32)
+        .map(|i| (i % 251) as u8)
+        .collect::<Vec<_>>();
+    let output = sandbox(["run", "-q", "--", "cat"])
+        .write_stdin(input.clone())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        output.stdout == input,
+        "{} of {} bytes",
+        output.stdout.len(),
+        input.len()
+    );
+}
+
+#[test]
+fn no_stdin_is_an_empty_one() {
+    let output = sandbox(["run", "-q", "--no-stdin", "--", "cat"])
+        .write_stdin("x")
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()));
+}
+
+#[test]
+fn a_file_runs_under_a_name_that_hides_no_module() {
+    let folder = tempfile::tempdir().unwrap();
+    // In its own folder this file would be what `import json` finds.
+    let file = folder.path().join("json.py");
+    std::fs::write(&file, "import json, sys\nprint(json.dumps(sys.argv[1:]))").unwrap();
+    let (code, stdout, stderr) = run_text([
+        OsStr::new("run"),
+        "-q".as_ref(),
+        file.as_ref(),
+        "--".as_ref(),
+        "-v".as_ref(),
+        "a b".as_ref(),
+    ]);
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(0), "[\"-v\", \"a b\"]\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_file_that_the_sandbox_sees_runs_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("helper.py"), "VALUE = 42").unwrap();
+    let file = folder.path().join("main.py");
+    std::fs::write(
+        &file,
+        "import helper, os\nprint(helper.VALUE, os.listdir(os.path.dirname(__file__) or '.'))",
+    )
+    .unwrap();
+    for option in ["--read", "--workspace"] {
+        let (code, stdout, stderr) = run_text([
+            OsStr::new("run"),
+            "-q".as_ref(),
+            option.as_ref(),
+            folder.path().as_ref(),
+            file.as_ref(),
+        ]);
+        assert_eq!(code, Some(0), "{option}: {stderr}");
+        assert!(
+            stdout.starts_with("42 [") && stdout.contains("helper.py"),
+            "{option}: {stdout}"
+        );
+    }
+    // Copied in, it is alone.
+    let (code, _, stderr) = run_text([OsStr::new("run"), "-q".as_ref(), file.as_ref()]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("No module named 'helper'"), "{stderr}");
+}
+
+#[test]
+fn a_file_may_name_its_own_interpreter() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tool");
+    std::fs::write(&file, "#!/bin/sh\necho \"$0 $1\"").unwrap();
+    let output = run([
+        OsStr::new("run"),
+        "-q".as_ref(),
+        file.as_ref(),
+        "--".as_ref(),
+        "x".as_ref(),
+    ]);
+    assert_eq!(
+        text(&output.stdout),
+        "/tmp/sandbox-run/run-tool x\n",
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn names_and_arguments_are_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(OsStr::from_bytes(b"odd\xff.py"));
+    std::fs::write(
+        &file,
+        "import sys, os\nsys.stdout.buffer.write(os.fsencode(sys.argv[1]))",
+    )
+    .unwrap();
+    let odd = OsStr::from_bytes(b"a\xfe\xffb");
+    let output = run([
+        OsStr::new("run"),
+        "-q".as_ref(),
+        file.as_ref(),
+        "--".as_ref(),
+        odd,
+    ]);
+    assert_eq!(output.stdout, odd.as_bytes(), "{}", text(&output.stderr));
+    let output = run([
+        OsStr::new("run"),
+        "-q".as_ref(),
+        "--".as_ref(),
+        "printf".as_ref(),
+        "%s".as_ref(),
+        odd,
+    ]);
+    assert_eq!(output.stdout, odd.as_bytes(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn code_runs_in_its_language() {
+    let (code, stdout, stderr) = run_text(["run", "-q", "-c", "print(6 * 7)"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "42\n"), "{stderr}");
+    let shell = [
+        "run",
+        "-q",
+        "--language",
+        "shell",
+        "-c",
+        "echo $((6 * 7)) $1",
+        "--",
+        "x",
+    ];
+    assert_eq!(run_text(shell).1, "42 x\n");
+}
+
+#[test]
+fn the_environment_is_what_was_named() {
+    let mut command = sandbox(["run", "-q", "-e", "NAMED=a=b", "-e", "EMPTY=", "--", "env"]);
+    let output = command.env("SECRET_OF_THE_HOST", "x").output().unwrap();
+    let text = text(&output.stdout);
+    let mut names = text
+        .lines()
+        .map(|line| line.split('=').next().unwrap())
+        .collect::<Vec<_>>();
+    names.sort_unstable();
+    assert_eq!(names, ["EMPTY", "HOME", "NAMED", "PATH"]);
+    assert!(text.contains("NAMED=a=b\n"), "{text}");
+}
+
+#[test]
+fn a_workspace_is_where_the_code_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(folder.path().join("in"), "from outside").unwrap();
+    let workspace = folder.path().to_str().unwrap();
+    let script = "pwd; cat in; echo inside > out";
+    let (code, stdout, stderr) = run_text([
+        "run",
+        "-q",
+        "--workspace",
+        workspace,
+        "--",
+        "/bin/sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(0), "/workspace\nfrom outside"),
+        "{stderr}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("out")).unwrap(),
+        "inside\n"
+    );
+    let read_only = format!("{workspace}:ro");
+    let script = "cat in && echo x > out2";
+    let (code, _, stderr) = run_text([
+        "run",
+        "-q",
+        "--workspace",
+        &read_only,
+        "--",
+        "/bin/sh",
+        "-c",
+        script,
+    ]);
+    assert_ne!(code, Some(0));
+    assert!(
+        stderr.contains("Read-only file system") || stderr.contains("ermission denied"),
+        "{stderr}"
+    );
+    assert!(!folder.path().join("out2").exists());
+}
+
+#[test]
+fn a_working_folder_can_be_named() {
+    assert_eq!(
+        run_text(["run", "-q", "--workdir", "/tmp", "--", "pwd"]).1,
+        "/tmp\n"
+    );
+}
+
+#[test]
+fn no_subprocess_means_none() {
+    let code = "import os\ntry:\n    os.fork()\n    print('forked')\nexcept OSError:\n    print('refused')";
+    let (exit, stdout, stderr) = run_text(["run", "-q", "--no-subprocess", "-c", code]);
+    assert_eq!((exit, stdout.as_str()), (Some(0), "refused\n"), "{stderr}");
+}
+
+#[test]
+fn without_isolation_a_copied_file_is_removed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("main.py");
+    std::fs::write(&file, "print(__file__)").unwrap();
+    let run = ["run", "-b", "local_unsafe", "-q"].map(OsStr::new);
+    let (code, stdout, stderr) = run_text(run.into_iter().chain([file.as_os_str()]));
+    assert_eq!(code, Some(0), "{stderr}");
+    let copy = std::path::PathBuf::from(stdout.trim_end());
+    assert!(copy.ends_with("run-main.py") && copy != file, "{stdout}");
+    assert!(!copy.parent().unwrap().exists(), "{stdout}");
+    assert_eq!(
+        stderr,
+        "sandbox: warning: local_unsafe applies no policy: nothing is enforced\n"
+    );
+}

@@ -1,0 +1,132 @@
+//! `sandbox run`: whatever ends the command ends the sandbox.
+
+#![cfg(feature = "local")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use common::{exit_code, processes_with, program, unique_seconds, wait_until};
+
+/// Starts a sandbox with processes that end neither by themselves nor for SIGTERM.
+fn start(marker: &str) -> (Child, BufReader<ChildStdout>) {
+    let script = format!(
+        "trap '' TERM INT HUP; setsid sleep {marker} & echo ready; while :; do sleep {marker}; done"
+    );
+    let mut child = Command::new(program())
+        .args(["run", "--timeout", "5m", "--", "/bin/sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    if line != "ready\n" {
+        child.kill().unwrap();
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
+        child.wait().unwrap();
+        panic!("{line:?} {stderr}");
+    }
+    wait_until("the tree is there", Duration::from_secs(5), || {
+        processes_with(marker).len() >= 2
+    });
+    (child, stdout)
+}
+
+fn send(signal: &str, child: &Child) {
+    let status = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn signals_end_the_tree() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let marker = unique_seconds();
+        let (mut child, _stdout) = start(&marker);
+        send(signal, &child);
+        assert_eq!(
+            exit_code(&mut child, Duration::from_secs(10)),
+            Some(code),
+            "{signal}"
+        );
+        wait_until("the tree is gone", Duration::from_secs(1), || {
+            processes_with(&marker).is_empty()
+        });
+    }
+}
+
+#[test]
+fn nothing_outlives_a_command_that_was_killed() {
+    let marker = unique_seconds();
+    let (mut child, _stdout) = start(&marker);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the tree is gone", Duration::from_secs(5), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run() {
+    let marker = unique_seconds();
+    let script = format!("sleep {marker} & yes");
+    let mut child = Command::new(program())
+        .args(["run", "--", "/bin/sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 100]).unwrap();
+    drop(stdout);
+    assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(141));
+    wait_until("the tree is gone", Duration::from_secs(1), || {
+        processes_with(&marker).is_empty()
+    });
+}
+
+#[test]
+fn a_reader_that_stalls_does_not_stall_the_time_limit() {
+    let mut child = Command::new(program())
+        .args(["run", "--timeout", "1s", "--", "yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Nobody reads: the pipe is full at once. The program is ended at its limit, and what it wrote waits for its reader.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(
+        processes_of(&child).is_empty(),
+        "{:?}",
+        processes_of(&child)
+    );
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(124));
+    assert!(reader.join().unwrap().unwrap() > 0);
+}
+
+/// The processes below a process.
+fn processes_of(child: &Child) -> Vec<String> {
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    std::fs::read_to_string(path)
+        .unwrap()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,78 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Attacks the linked sandbox tiers and reports which attacks fail, and why that can be believed.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox-conformance", version)]
+pub struct Arguments {
+    /// Tier to measure; may be repeated or separated by commas. Without any: every linked tier that applies a policy.
+    #[arg(long, value_delimiter = ',')]
+    pub tier: Vec<String>,
+    /// Tier that must be measured: one that cannot run here, or has no committed profile under --check, fails the run.
+    #[arg(long, value_delimiter = ',')]
+    pub require: Vec<String>,
+    /// Only probes whose names hold this text.
+    #[arg(long)]
+    pub filter: Vec<String>,
+    /// Image of the sandboxes, as TIER=IMAGE.
+    #[arg(long, value_name = "TIER=IMAGE", value_parser = pair)]
+    pub image: Vec<(String, String)>,
+    /// How many probes run at the same time.
+    #[arg(long, default_value_t = 4)]
+    pub jobs: usize,
+    /// Folder of the reports.
+    #[arg(long, default_value = "target/conformance")]
+    pub reports: PathBuf,
+    /// Folder of the committed profiles.
+    #[arg(long, default_value = "matrix")]
+    pub matrix: PathBuf,
+    /// Document that holds the rendered matrix.
+    #[arg(long, default_value = "README.md")]
+    pub document: PathBuf,
+    /// Write what was measured into the folder of the committed profiles.
+    #[arg(long)]
+    pub write_profile: bool,
+    /// Compare what was measured with the committed profiles.
+    #[arg(long)]
+    pub check: bool,
+    /// Measure nothing: compare the committed profiles and the document with this suite.
+    #[arg(long)]
+    pub check_committed: bool,
+    /// Measure nothing: write the matrix of the committed profiles into the document.
+    #[arg(long, conflicts_with = "check_committed")]
+    pub render: bool,
+    /// Measure no tier: run the self-checks alone.
+    #[arg(long, conflicts_with_all = ["tier", "require", "skip_self_checks"])]
+    pub self_checks_only: bool,
+    /// Leave the self-checks out.
+    #[arg(long)]
+    pub skip_self_checks: bool,
+    /// List the probes and run none.
+    #[arg(long)]
+    pub list: bool,
+    /// A line for each probe as it ends, on a terminal or not.
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+impl Arguments {
+    /// The image that was named for a tier.
+    pub fn image_of(&self, tier: &str) -> Option<String> {
+        self.image
+            .iter()
+            .find(|(name, _)| name == tier)
+            .map(|(_, image)| image.clone())
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((tier, image)) if !tier.is_empty() && !image.is_empty() => {
+            Ok((tier.to_owned(), image.to_owned()))
+        }
+        _ => Err("write it as TIER=IMAGE".into()),
+    }
+}

@@ -1,0 +1,130 @@
+//! The committed matrix: with and without measuring.
+
+use std::process::ExitCode;
+
+use sandbox_conformance::profiles::{self, Comparison};
+use sandbox_conformance::{Report, Target, Trouble, Verdict, repeat, suite};
+use sandbox_core::matrix::{CompatibilityMatrix, replace_block};
+use sandbox_core::registry;
+
+use super::{Arguments, options};
+
+/// Compares the committed profiles and the document with the compiled suite, or writes the document. No engine is asked.
+///
+/// # Errors
+///
+/// When a profile or the document cannot be read or written.
+pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+    let committed = profiles::load(&arguments.matrix)?;
+    let rendered = CompatibilityMatrix::new(committed.clone()).markdown();
+    let document = std::fs::read_to_string(&arguments.document)
+        .map_err(|error| Trouble::new(format!("{}: {error}", arguments.document.display())))?;
+    let wanted = replace_block(&document, &rendered)?;
+    if arguments.render {
+        if wanted != document {
+            std::fs::write(&arguments.document, wanted)?;
+            eprintln!("wrote {}", arguments.document.display());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let linked = registry::tiers()?;
+    let tiers: Vec<&str> = linked
+        .iter()
+        .filter(|tier| tier.applies_policy)
+        .map(|tier| tier.tier)
+        .collect();
+    let mut failures = profiles::lacks(&committed, &suite::id(), &tiers);
+    failures.extend(unregistered(&committed)?);
+    if wanted != document {
+        let document = arguments.document.display();
+        failures.push(format!(
+            "{document}: the matrix is not what the profiles say; cargo xtask matrix --write"
+        ));
+    }
+    for failure in &failures {
+        println!("FAILED {failure}");
+    }
+    println!("{} profiles, {} failed", committed.len(), failures.len());
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Profiles that are committed and that the backend, as compiled, does not know: `CompatibilityMatrix::linked` would lack
+/// them.
+fn unregistered(
+    committed: &[(String, sandbox_core::matrix::Profile)],
+) -> Result<Vec<String>, Trouble> {
+    let linked = CompatibilityMatrix::linked()?;
+    let tiers: Vec<&str> = registry::tiers()?.iter().map(|tier| tier.tier).collect();
+    let missing = committed.iter().filter(|entry| {
+        tiers.contains(&entry.1.tier.as_str()) && !linked.profiles().contains(entry)
+    });
+    Ok(missing
+        .map(|(name, _)| format!("{name}: not what its backend registers"))
+        .collect())
+}
+
+/// Compares what was measured with the committed profiles; what differs is repeated in fresh sandboxes.
+///
+/// # Errors
+///
+/// When the suite's own means fail.
+pub async fn compare(
+    arguments: &Arguments,
+    reports: &mut [Report],
+) -> Result<Vec<String>, Trouble> {
+    let committed = profiles::load(&arguments.matrix)?;
+    let mut failures = Vec::new();
+    for report in reports
+        .iter_mut()
+        .filter(|report| report.unavailable.is_none())
+    {
+        let required = arguments.require.contains(&report.tier);
+        let Comparison::Same(differing) = profiles::compare(&committed, &report.profile()) else {
+            match profiles::compare(&committed, &report.profile()) {
+                Comparison::OtherSuite => {
+                    failures.push(format!(
+                        "{}: the committed profile is of another suite",
+                        report.tier
+                    ));
+                }
+                _ if required => failures.push(format!(
+                    "{}: no committed profile for this host, {}; cargo xtask matrix --write",
+                    report.tier,
+                    profiles::name(&report.profile())
+                )),
+                _ => eprintln!(
+                    "{}: no committed profile for this host: not compared",
+                    report.tier
+                ),
+            }
+            continue;
+        };
+        let target = Target::tier(&report.tier)?;
+        for (name, wanted, found) in differing {
+            if !arguments.filter.is_empty() && !report.findings.iter().any(|f| f.id == name) {
+                continue;
+            }
+            let mut found = found;
+            if let Some(finding) = report
+                .findings
+                .iter_mut()
+                .find(|finding| finding.id == name)
+                && finding.repetitions.is_empty()
+            {
+                *finding = repeat(&target, &options(arguments, &report.tier), finding).await?;
+                if finding.verdict == Verdict::Flaky {
+                    found = format!("runs disagree: {:?}", finding.repetitions);
+                }
+            }
+            failures.push(format!(
+                "{} {name}: committed is {wanted}; measured is {found}",
+                report.tier
+            ));
+        }
+    }
+    Ok(failures)
+}

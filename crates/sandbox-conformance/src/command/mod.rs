@@ -1,0 +1,169 @@
+//! What the command does.
+
+mod arguments;
+mod matrix;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use sandbox_conformance::selfcheck::{self, SelfCheck};
+use sandbox_conformance::{
+    Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
+};
+use sandbox_core::registry;
+
+pub use arguments::Arguments;
+
+/// A tier that was required could not be measured.
+const NOT_MEASURED: u8 = 3;
+
+/// Does what the arguments ask.
+///
+/// # Errors
+///
+/// When the suite's own means fail.
+pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+    if arguments.list {
+        return list(arguments);
+    }
+    if arguments.render || arguments.check_committed {
+        return matrix::offline(arguments);
+    }
+    let tiers = if arguments.self_checks_only {
+        Vec::new()
+    } else {
+        tiers(arguments)?
+    };
+    let targets = tiers
+        .iter()
+        .map(|tier| Target::tier(tier))
+        .collect::<Result<Vec<_>, _>>()?;
+    let options = options(arguments, "");
+    let self_checks = match arguments.filter.is_empty() && !arguments.skip_self_checks {
+        true => selfcheck::run_all(&options).await?,
+        false => Vec::new(),
+    };
+    let mut reports = Vec::new();
+    for target in &targets {
+        reports.push(measure(arguments, target).await?);
+    }
+    report::write(&arguments.reports, &reports, &self_checks)?;
+    let mut failures = Vec::new();
+    if arguments.write_profile {
+        for measured in reports.iter().filter(|report| report.unavailable.is_none()) {
+            let name = profiles::store(&arguments.matrix, measured)?;
+            eprintln!("wrote {name}.json");
+        }
+    }
+    if arguments.check {
+        failures.extend(matrix::compare(arguments, &mut reports).await?);
+        failures.extend(vacuous(arguments, &reports, &self_checks));
+    }
+    print!("{}", report::summary(&reports, &self_checks));
+    for failure in &failures {
+        println!("FAILED {}", report::printable(failure));
+    }
+    let missing = missing(arguments, &reports);
+    for (tier, reason) in &missing {
+        eprintln!(
+            "error: {tier} is required and was not measured: {}",
+            report::printable(reason)
+        );
+    }
+    let bad = reports.iter().any(|report| report.counts().1 > 0)
+        || self_checks.iter().any(|check| !check.wrong.is_empty())
+        || !failures.is_empty();
+    Ok(match (bad, missing.is_empty()) {
+        (true, _) => ExitCode::FAILURE,
+        (false, false) => ExitCode::from(NOT_MEASURED),
+        (false, true) => ExitCode::SUCCESS,
+    })
+}
+
+fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+    for tier in tiers(arguments)? {
+        for probe in suite::selected(&arguments.filter) {
+            println!("[{tier}] {}: {}", probe.id, probe.summary);
+        }
+    }
+    println!("suite {}, {} probes", suite::id(), probes::all().len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tiers that were named, or else every linked one that applies a policy.
+fn tiers(arguments: &Arguments) -> Result<Vec<String>, Trouble> {
+    let mut tiers = arguments.tier.clone();
+    if tiers.is_empty() {
+        let linked = registry::tiers()?;
+        tiers = linked
+            .iter()
+            .filter(|tier| tier.applies_policy)
+            .map(|tier| tier.tier.to_owned())
+            .collect();
+    }
+    for required in &arguments.require {
+        if !tiers.contains(required) {
+            tiers.push(required.clone());
+        }
+    }
+    Ok(tiers)
+}
+
+fn options(arguments: &Arguments, tier: &str) -> Options {
+    let mut options = Options::default();
+    options.filters = arguments.filter.clone();
+    options.image = arguments.image_of(tier);
+    options.jobs = arguments.jobs;
+    options
+}
+
+async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Trouble> {
+    let tier = target.name();
+    let mut options = options(arguments, tier);
+    if arguments.verbose || std::io::stderr().is_terminal() {
+        let tier = tier.to_owned();
+        options.progress = Some(Arc::new(move |finding| {
+            eprintln!("{}", report::line(&tier, finding))
+        }));
+    }
+    let mut measured = sandbox_conformance::run(target, &options).await?;
+    options.progress = None;
+    for finding in &mut measured.findings {
+        if matches!(finding.standing(), Standing::Failed(_)) {
+            *finding = repeat(target, &options, finding).await?;
+        }
+    }
+    Ok(measured)
+}
+
+/// What makes a run say nothing although nothing failed.
+fn vacuous(arguments: &Arguments, reports: &[Report], self_checks: &[SelfCheck]) -> Vec<String> {
+    let mut vacuous = Vec::new();
+    if self_checks.is_empty() {
+        vacuous.push("the self-checks did not run".to_owned());
+    }
+    if reports.iter().all(|report| report.unavailable.is_some()) {
+        vacuous.push("no tier was measured".to_owned());
+    }
+    let registered = probes::all().len();
+    for report in reports.iter().filter(|report| report.unavailable.is_none()) {
+        if report.findings.len() != registered && arguments.filter.is_empty() {
+            vacuous.push(format!(
+                "{}: {} of {registered} probes ran",
+                report.tier,
+                report.findings.len()
+            ));
+        }
+    }
+    vacuous
+}
+
+fn missing<'a>(arguments: &Arguments, reports: &'a [Report]) -> Vec<(&'a str, &'a str)> {
+    let required = reports
+        .iter()
+        .filter(|report| arguments.require.contains(&report.tier));
+    required
+        .filter_map(|report| Some((report.tier.as_str(), report.unavailable.as_deref()?)))
+        .collect()
+}

@@ -1,0 +1,11 @@
+//! What comes out of a sandbox as artifacts.
+
+use crate::probe::Probe;
+
+mod fifo;
+mod file;
+mod link;
+mod unlisted;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[fifo::PROBE, file::PROBE, link::PROBE, unlisted::PROBE];

@@ -1,0 +1,10 @@
+//! Storage.
+
+use crate::probe::Probe;
+
+mod many_files;
+mod one_file;
+mod shared_memory;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[many_files::PROBE, one_file::PROBE, shared_memory::PROBE];

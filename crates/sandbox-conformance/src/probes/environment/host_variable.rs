@@ -1,0 +1,36 @@
+//! A variable of the process that makes sandboxes.
+
+use crate::grounds::SECRET_VARIABLE;
+use crate::probes::prelude::*;
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: "environment::host_variable",
+    version: 1,
+    subject: Subject::Capability(Capability::EnvVarAccess),
+    kind: Kind::Isolation,
+    summary: "reads a secret variable of the host",
+    setting: named,
+    permitting: None,
+    denials: signs::ABSENT,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// A sandbox with one variable of its own.
+fn named(_: &Grounds) -> Setting {
+    let mut setting = Setting::default();
+    setting.env.insert("PROBE_VISIBLE".into(), "yes".into());
+    setting
+}
+
+async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let secret = stage.grounds().secret().to_owned();
+    if secret.is_empty() {
+        return Err(Trouble::new(format!(
+            "{SECRET_VARIABLE} is not set in the suite's own environment"
+        )));
+    }
+    let call = Call::new(["variable", SECRET_VARIABLE]).expect(secret);
+    let control = Call::new(["variable", "PROBE_VISIBLE"]).expect("yes");
+    same_call(stage, control, call).await
+}

@@ -1,0 +1,16 @@
+//! Variables and descriptors.
+
+use crate::probe::Probe;
+
+mod descriptors;
+mod exact_set;
+mod host_variable;
+mod others_variables;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    descriptors::PROBE,
+    exact_set::PROBE,
+    host_variable::PROBE,
+    others_variables::PROBE,
+];

@@ -1,0 +1,10 @@
+//! Memory.
+
+use crate::probe::Probe;
+
+mod many_processes;
+mod one_process;
+mod reported;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[many_processes::PROBE, one_process::PROBE, reported::PROBE];

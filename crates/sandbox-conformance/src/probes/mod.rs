@@ -1,0 +1,51 @@
+//! The probes, a file each, by area.
+
+use crate::probe::Probe;
+
+mod artifacts;
+mod cpus;
+mod disk;
+mod environment;
+mod exec;
+mod files;
+mod filesystem;
+mod kernel;
+mod memory;
+mod network;
+mod open_files;
+mod output;
+mod pids;
+mod prelude;
+mod processes;
+mod shapes;
+pub mod signs;
+mod streams;
+mod subprocess;
+mod timeout;
+
+/// Every probe, sorted by name.
+#[must_use]
+pub fn all() -> Vec<&'static Probe> {
+    let areas: &[&[Probe]] = &[
+        artifacts::PROBES,
+        cpus::PROBES,
+        disk::PROBES,
+        environment::PROBES,
+        exec::PROBES,
+        files::PROBES,
+        filesystem::PROBES,
+        kernel::PROBES,
+        memory::PROBES,
+        network::PROBES,
+        open_files::PROBES,
+        output::PROBES,
+        pids::PROBES,
+        processes::PROBES,
+        streams::PROBES,
+        subprocess::PROBES,
+        timeout::PROBES,
+    ];
+    let mut probes: Vec<_> = areas.iter().flat_map(|area| area.iter()).collect();
+    probes.sort_by_key(|probe| probe.id);
+    probes
+}

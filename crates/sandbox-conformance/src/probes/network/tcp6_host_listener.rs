@@ -1,0 +1,27 @@
+//! TCP to the host over IPv6.
+
+use crate::probes::prelude::*;
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: "network::tcp6_host_listener",
+    version: 1,
+    subject: Subject::Capability(Capability::NetworkAccess),
+    kind: Kind::Isolation,
+    summary: "connects to a listener of the host over IPv6",
+    setting: plain,
+    permitting: None,
+    denials: signs::UNREACHABLE,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let listener = Listener::tcp6().await?;
+    let call = listener.call("tcp", stage.token());
+    stage.host_control(&call).await?;
+    let before = listener.hits();
+    stage.allow_control(&Call::new(["tcp-loopback"])).await;
+    stage.attack(&call).await;
+    stage.watched("messages at the host's listener", listener.hits() == before);
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! UDP to the host.
+
+use crate::probes::prelude::*;
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: "network::udp4_host_listener",
+    version: 1,
+    subject: Subject::Capability(Capability::NetworkAccess),
+    kind: Kind::Isolation,
+    summary: "sends a datagram to a listener of the host and waits for the answer",
+    setting: plain,
+    permitting: None,
+    denials: signs::UNREACHABLE,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let listener = Listener::udp4().await?;
+    let call = listener.call("udp", stage.token());
+    stage.host_control(&call).await?;
+    let before = listener.hits();
+    stage.allow_control(&Call::new(["udp-loopback"])).await;
+    stage.attack(&call).await;
+    stage.watched("messages at the host's listener", listener.hits() == before);
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! A unix socket of the host that lies in a read root: a read-only mount does not keep anybody from connecting.
+
+use crate::probes::prelude::*;
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: "network::unix_path_read_root",
+    version: 1,
+    subject: Subject::Capability(Capability::NetworkAccess),
+    kind: Kind::Isolation,
+    summary: "connects to a unix socket of the host in a read root",
+    setting: rooted,
+    permitting: None,
+    denials: signs::NO_SUCH_PEER,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let path = stage.read_folder()?.join("socket");
+    let listener = Listener::unix(&path)?;
+    let call = Call::new(["unix"]).and(&path);
+    stage.host_control(&call).await?;
+    let before = listener.hits();
+    stage
+        .allow_control(&Call::new(["unix-own", &stage.inside("socket")]))
+        .await;
+    stage.attack(&call).await;
+    stage.watched("messages at the host's listener", listener.hits() == before);
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! The committed profiles: reading, writing, and comparing them with what was measured now.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use sandbox_core::matrix::{Profile, Verdict};
+
+use crate::finding::Report;
+use crate::probe::Trouble;
+
+/// The profiles of a folder with their names, sorted by name.
+///
+/// # Errors
+///
+/// When the folder or a profile in it cannot be read. A folder that is not there holds none.
+pub fn load(folder: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut profiles = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let text = fs::read_to_string(&path)?;
+            profiles.push((name.clone(), Profile::from_json(&name, &text)?));
+        }
+    }
+    profiles.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(profiles)
+}
+
+/// The name of a profile: the tier, the user that it says it is for, and eight digits of a hash of its key.
+#[must_use]
+pub fn name(profile: &Profile) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (key, value) in &profile.key {
+        hasher.update(format!("{key}={value}\n").as_bytes());
+    }
+    let hash = &hasher.finalize().to_hex()[..8];
+    match profile.key_value("user") {
+        Some(user) => format!("{}-{user}-{hash}", profile.tier),
+        None => format!("{}-{hash}", profile.tier),
+    }
+}
+
+/// Writes what was measured into the folder and returns the profile's name.
+///
+/// # Errors
+///
+/// When the tier was not measured in whole, or the disk refuses.
+pub fn store(folder: &Path, report: &Report) -> Result<String, Trouble> {
+    let profile = report.profile();
+    if let Some(reason) = &report.unavailable {
+        return Err(Trouble::new(format!(
+            "{}: not measured: {reason}",
+            report.tier
+        )));
+    }
+    let missing = registered()
+        .difference(&profile.probes.keys().cloned().collect())
+        .count();
+    if missing > 0 {
+        return Err(Trouble::new(format!(
+            "{}: {missing} probes were left out",
+            report.tier
+        )));
+    }
+    fs::create_dir_all(folder)?;
+    let name = name(&profile);
+    fs::write(folder.join(format!("{name}.json")), profile.to_json()?)?;
+    Ok(name)
+}
+
+fn registered() -> BTreeSet<String> {
+    crate::probes::all()
+        .iter()
+        .map(|probe| probe.id.to_owned())
+        .collect()
+}
+
+/// What differs between a measurement and the committed profile of the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Comparison {
+    /// There is no committed profile of this tier and key.
+    UnknownKey,
+    /// The committed profile is of another suite.
+    OtherSuite,
+    /// Nothing, or these probes: name, what is committed, what was measured.
+    Same(Vec<(String, String, String)>),
+}
+
+/// Compares what was measured with the committed profile of the same tier and key.
+#[must_use]
+pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Comparison {
+    let same_host = |p: &&Profile| p.tier == measured.tier && p.key == measured.key;
+    let Some(profile) = committed.iter().map(|(_, profile)| profile).find(same_host) else {
+        return Comparison::UnknownKey;
+    };
+    if profile.suite != measured.suite {
+        return Comparison::OtherSuite;
+    }
+    let names: BTreeSet<_> = profile
+        .probes
+        .keys()
+        .chain(measured.probes.keys())
+        .collect();
+    let text = |profile: &Profile, name: &String| match profile.probes.get(name) {
+        None => "no such probe".to_owned(),
+        Some(seen) => match &seen.declared {
+            None => seen.verdict.to_string(),
+            Some(declared) => format!("{}, declared {declared}", seen.verdict),
+        },
+    };
+    let differing = names
+        .into_iter()
+        .filter(|name| profile.probes.get(*name) != measured.probes.get(*name));
+    Comparison::Same(
+        differing
+            .map(|n| (n.clone(), text(profile, n), text(measured, n)))
+            .collect(),
+    )
+}
+
+/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers without one.
+#[must_use]
+pub fn lacks(committed: &[(String, Profile)], suite: &str, tiers: &[&str]) -> Vec<String> {
+    let mut lacks = Vec::new();
+    for (name, profile) in committed {
+        if profile.suite != suite {
+            lacks.push(format!(
+                "{name}: of suite {}, the compiled one is {suite}",
+                profile.suite
+            ));
+        }
+        if profile.with_verdict(Verdict::Flaky).next().is_some() {
+            lacks.push(format!("{name}: holds a flaky verdict"));
+        }
+        if *name != self::name(profile) {
+            lacks.push(format!(
+                "{name}: its key belongs to {}",
+                self::name(profile)
+            ));
+        }
+    }
+    for tier in tiers {
+        if !committed.iter().any(|(_, profile)| profile.tier == **tier) {
+            lacks.push(format!("{tier}: has no committed profile"));
+        }
+    }
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use sandbox_core::Capability;
+    use sandbox_core::matrix::{Observation, Subject};
+
+    use super::*;
+
+    fn profile(verdict: Verdict) -> Profile {
+        let subject = Subject::Capability(Capability::Memory);
+        let observation = Observation {
+            subject,
+            verdict,
+            declared: None,
+        };
+        Profile {
+            tier: "local".into(),
+            suite: "s".into(),
+            key: vec![("user".into(), "root".into())],
+            probes: BTreeMap::from([("memory::a".to_owned(), observation)]),
+        }
+    }
+
+    #[test]
+    fn compares_equal_keys_only() {
+        let committed = vec![("x".to_owned(), profile(Verdict::Enforced))];
+        assert_eq!(
+            compare(&committed, &profile(Verdict::Enforced)),
+            Comparison::Same(vec![])
+        );
+        let Comparison::Same(differing) = compare(&committed, &profile(Verdict::Leaked)) else {
+            panic!("the same key");
+        };
+        assert_eq!(
+            differing,
+            vec![("memory::a".into(), "enforced".into(), "leaked".into())]
+        );
+        let other_key = Profile {
+            key: vec![],
+            ..profile(Verdict::Enforced)
+        };
+        assert_eq!(compare(&committed, &other_key), Comparison::UnknownKey);
+        let other_suite = Profile {
+            suite: "t".into(),
+            ..profile(Verdict::Enforced)
+        };
+        assert_eq!(compare(&committed, &other_suite), Comparison::OtherSuite);
+    }
+
+    #[test]
+    fn a_stale_or_missing_profile_is_told() {
+        let right = profile(Verdict::Enforced);
+        let committed = vec![(name(&right), right)];
+        assert!(lacks(&committed, "s", &["local"]).is_empty());
+        assert_eq!(lacks(&committed, "t", &["local", "docker"]).len(), 2);
+        assert_eq!(
+            lacks(&[("wrong".into(), profile(Verdict::Flaky))], "s", &[]).len(),
+            2
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! JUnit XML: a suite for each tier, a case for each probe.
+
+use std::fmt::Write as _;
+
+use super::escape::xml;
+use crate::finding::{Report, Standing};
+use crate::selfcheck::SelfCheck;
+
+/// The reports and self-checks as JUnit XML.
+#[must_use]
+pub fn junit(reports: &[Report], self_checks: &[SelfCheck]) -> String {
+    let mut text = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"sandbox-conformance\">\n",
+    );
+    for report in reports {
+        let (_, failed, skipped) = report.counts();
+        let _ = writeln!(
+            text,
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\">",
+            xml(&report.tier),
+            report.findings.len(),
+        );
+        for finding in &report.findings {
+            let (area, name) = finding.id.split_once("::").unwrap_or(("", finding.id));
+            let seconds = std::time::Duration::from_millis(finding.milliseconds).as_secs_f64();
+            let _ = write!(
+                text,
+                "    <testcase classname=\"{}.{}\" name=\"{}\" time=\"{seconds:.3}\"",
+                xml(&report.tier),
+                xml(area),
+                xml(name),
+            );
+            let (element, why) = match finding.standing() {
+                Standing::Passed | Standing::Modest(_) => {
+                    text.push_str("/>\n");
+                    continue;
+                }
+                Standing::Failed(why) => ("failure", why),
+                Standing::Admitted(why) | Standing::Open(why) => ("skipped", why),
+            };
+            let _ = writeln!(
+                text,
+                "><{element} message=\"{}: {}\"/></testcase>",
+                finding.verdict,
+                xml(&why)
+            );
+        }
+        text.push_str("  </testsuite>\n");
+    }
+    let failed = self_checks
+        .iter()
+        .filter(|check| !check.wrong.is_empty())
+        .count();
+    let _ = writeln!(
+        text,
+        "  <testsuite name=\"self-check\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\">",
+        self_checks.len()
+    );
+    for check in self_checks {
+        let _ = write!(
+            text,
+            "    <testcase classname=\"self-check\" name=\"{}\"",
+            xml(check.name)
+        );
+        if check.wrong.is_empty() {
+            text.push_str("/>\n");
+        } else {
+            let wrong = check.wrong.join("; ");
+            let _ = writeln!(text, "><failure message=\"{}\"/></testcase>", xml(&wrong));
+        }
+    }
+    text.push_str("  </testsuite>\n</testsuites>\n");
+    text
+}

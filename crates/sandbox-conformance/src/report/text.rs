@@ -1,0 +1,98 @@
+//! Lines and tables for a terminal.
+
+use std::fmt::Write as _;
+
+use super::escape::printable;
+use crate::finding::{Finding, Report, Standing};
+use crate::selfcheck::SelfCheck;
+
+/// One finding on one line.
+#[must_use]
+pub fn line(tier: &str, finding: &Finding) -> String {
+    let (mark, why) = match finding.standing() {
+        Standing::Passed => ("ok    ", String::new()),
+        Standing::Modest(why) => ("ok+   ", why),
+        Standing::Admitted(why) => ("gap   ", why),
+        Standing::Open(why) => ("open  ", why),
+        Standing::Failed(why) => ("FAILED", why),
+    };
+    let text = format!(
+        "{mark} [{tier}] {:<38} {:<12} {:>6} ms  {}",
+        finding.id,
+        finding.verdict.as_str(),
+        finding.milliseconds,
+        printable(&why)
+    );
+    text.trim_end().to_owned()
+}
+
+/// What failed, what the self-checks found, and the counts.
+#[must_use]
+pub fn summary(reports: &[Report], self_checks: &[SelfCheck]) -> String {
+    let mut text = String::new();
+    let mut total = (0, 0, 0);
+    for report in reports {
+        let _ = writeln!(text, "{}", report.tier);
+        let mut areas: Vec<(&str, Vec<&Finding>)> = Vec::new();
+        for finding in &report.findings {
+            let subject = finding.subject.as_str();
+            match areas.iter_mut().find(|(name, _)| *name == subject) {
+                Some((_, findings)) => findings.push(finding),
+                None => areas.push((subject, vec![finding])),
+            }
+        }
+        areas.sort_by_key(|(name, _)| *name);
+        for (subject, findings) in areas {
+            let mut verdicts: Vec<(&str, usize)> = Vec::new();
+            for finding in findings {
+                match verdicts
+                    .iter_mut()
+                    .find(|(name, _)| *name == finding.verdict.as_str())
+                {
+                    Some((_, count)) => *count += 1,
+                    None => verdicts.push((finding.verdict.as_str(), 1)),
+                }
+            }
+            let verdicts: Vec<_> = verdicts
+                .iter()
+                .map(|(name, count)| format!("{count} {name}"))
+                .collect();
+            let _ = writeln!(text, "  {subject:<24} {}", verdicts.join(", "));
+        }
+        for finding in &report.findings {
+            if matches!(finding.standing(), Standing::Failed(_)) {
+                let _ = writeln!(text, "  {}", line(&report.tier, finding));
+            }
+        }
+        let counts = report.counts();
+        total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
+    }
+    for check in self_checks {
+        let found = if check.wrong.is_empty() {
+            "ok"
+        } else {
+            "WRONG"
+        };
+        let open = check.open.len();
+        let _ = writeln!(
+            text,
+            "self-check {:<34} {found} ({} probes, {open} open)",
+            check.name, check.ran
+        );
+        for wrong in &check.wrong {
+            let _ = writeln!(text, "  {}", printable(wrong));
+        }
+    }
+    let wrong = self_checks
+        .iter()
+        .filter(|check| !check.wrong.is_empty())
+        .count();
+    let _ = writeln!(
+        text,
+        "{} passed, {} failed, {} skipped",
+        total.0 + self_checks.len() - wrong,
+        total.1 + wrong,
+        total.2
+    );
+    text
+}

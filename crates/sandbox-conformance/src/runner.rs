@@ -1,0 +1,191 @@
+//! Runs the suite against one target.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use sandbox_core::matrix::Verdict;
+
+use crate::evidence::Evidence;
+use crate::finding::{Finding, Report};
+use crate::grounds::Grounds;
+use crate::pool::Pool;
+use crate::probe::{Probe, Trouble};
+use crate::stage::Stage;
+use crate::suite;
+use crate::target::Target;
+use crate::verdict::judge;
+
+/// How often a probe is run again, in a fresh sandbox, before its verdict is believed.
+pub const REPETITIONS: usize = 3;
+
+/// What is called with each finding.
+pub type Progress = Arc<dyn Fn(&Finding) + Send + Sync>;
+
+/// How to run the suite.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Parts of the names of the probes to run; empty is all.
+    pub filters: Vec<String>,
+    /// The image of every sandbox; `None` is the backend's default.
+    pub image: Option<String>,
+    /// How many probes run at the same time, at least 1.
+    pub jobs: usize,
+    /// The longest that one probe may take.
+    pub probe_limit: Duration,
+    /// Takes the host controls for granted. Only for self-checks: it can hide that a probe proves nothing.
+    pub assume_host_controls: bool,
+    /// Called with each finding as it comes.
+    pub progress: Option<Progress>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("filters", &self.filters)
+            .field("jobs", &self.jobs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Options {
+    /// Every probe, four at a time, each at most 90 s.
+    fn default() -> Self {
+        Self {
+            filters: Vec::new(),
+            image: None,
+            jobs: 4,
+            probe_limit: Duration::from_secs(90),
+            assume_host_controls: false,
+            progress: None,
+        }
+    }
+}
+
+/// Runs the suite against `target`.
+///
+/// Every selected probe has a finding, in the order of names. Where the target cannot run on this host, each is
+/// [`Verdict::NotRun`] with the reason.
+///
+/// # Errors
+///
+/// When the suite's own grounds cannot be made, or a sandbox could not be ended.
+pub async fn run(target: &Target, options: &Options) -> Result<Report, Trouble> {
+    let probes = suite::selected(&options.filters);
+    let (key, unavailable) = match target.key().await {
+        Ok(key) => (key, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let findings = match &unavailable {
+        Some(reason) => probes.iter().map(|probe| not_run(probe, reason)).collect(),
+        None => run_all(target, options, &probes).await?,
+    };
+    Ok(Report {
+        tier: target.name().to_owned(),
+        suite: suite::id(),
+        key,
+        unavailable,
+        findings,
+    })
+}
+
+/// Runs a probe again in sandboxes that nothing else uses, [`REPETITIONS`] times. The finding of the last run, with
+/// [`Verdict::Flaky`] where the runs, the first one included, do not agree.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn repeat(
+    target: &Target,
+    options: &Options,
+    first: &Finding,
+) -> Result<Finding, Trouble> {
+    let probes: Vec<_> = suite::selected(&[])
+        .into_iter()
+        .filter(|probe| probe.id == first.id)
+        .collect();
+    let mut verdicts = vec![first.verdict];
+    let mut last = first.clone();
+    for _ in 0..REPETITIONS {
+        let mut again = run_all(target, options, &probes).await?;
+        if let Some(finding) = again.pop() {
+            verdicts.push(finding.verdict);
+            last = finding;
+        }
+    }
+    if verdicts.iter().any(|verdict| *verdict != verdicts[0]) {
+        last.verdict = Verdict::Flaky;
+    }
+    last.repetitions = verdicts;
+    Ok(last)
+}
+
+async fn run_all(
+    target: &Target,
+    options: &Options,
+    probes: &[&'static Probe],
+) -> Result<Vec<Finding>, Trouble> {
+    let grounds = Arc::new(Grounds::prepare()?);
+    let pool = Arc::new(Pool::new(
+        target.clone(),
+        options.image.clone(),
+        Arc::clone(&grounds),
+    ));
+    let runs = probes
+        .iter()
+        .map(|probe| run_one(probe, options, &grounds, &pool));
+    let mut findings: Vec<Finding> = futures_util::stream::iter(runs)
+        .buffer_unordered(options.jobs.max(1))
+        .collect()
+        .await;
+    findings.sort_by_key(|finding| finding.id);
+    pool.close().await?;
+    Ok(findings)
+}
+
+async fn run_one(
+    probe: &'static Probe,
+    options: &Options,
+    grounds: &Arc<Grounds>,
+    pool: &Arc<Pool>,
+) -> Finding {
+    let start = Instant::now();
+    let mut stage = Stage::new(probe, Arc::clone(grounds), Arc::clone(pool));
+    stage.assume_host_controls(options.assume_host_controls);
+    let trouble = match tokio::time::timeout(options.probe_limit, (probe.run)(&mut stage)).await {
+        Ok(Ok(())) => None,
+        Ok(Err(trouble)) => Some(trouble),
+        Err(_) => {
+            let end = stage
+                .end_sandbox()
+                .await
+                .err()
+                .map(|error| format!("; {error}"))
+                .unwrap_or_default();
+            Some(Trouble::new(format!(
+                "no end after {:?}{end}",
+                options.probe_limit
+            )))
+        }
+    };
+    let evidence = stage.leave(trouble).await;
+    let finding = Finding::new(
+        probe,
+        judge(probe.subject, &evidence, probe.denials),
+        evidence,
+        u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+    );
+    if let Some(progress) = &options.progress {
+        progress(&finding);
+    }
+    finding
+}
+
+fn not_run(probe: &'static Probe, reason: &str) -> Finding {
+    let evidence = Evidence {
+        not_run: Some(reason.to_owned()),
+        ..Evidence::default()
+    };
+    Finding::new(probe, Verdict::NotRun, evidence, 0)
+}

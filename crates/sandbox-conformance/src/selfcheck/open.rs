@@ -1,0 +1,226 @@
+//! A backend without any isolation: it runs commands straight on the host, hands down everything that it has, applies no limit,
+//! follows every link, and claims to enforce it all.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sandbox_core::spi::{Backend, Finding, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::{
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+use super::scripted::claims;
+use crate::host;
+
+/// A backend without any isolation. For the suite's self-check alone.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenBackend;
+
+#[async_trait]
+impl Backend for OpenBackend {
+    fn name(&self) -> &str {
+        "open"
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        Ok(claims(plan))
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        Ok(Box::new(OpenInstance {
+            claims: claims(plan),
+            env: plan.env.clone().into_iter().collect(),
+            exported: plan
+                .export_paths
+                .iter()
+                .filter_map(|path| parent(path))
+                .collect(),
+            made: Mutex::default(),
+        }))
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(vec![("backend".into(), "open".into())])
+    }
+}
+
+fn parent(path: &str) -> Option<PathBuf> {
+    Path::new(path).parent().map(Path::to_owned)
+}
+
+struct OpenInstance {
+    claims: EnforcementReport,
+    env: Vec<(String, String)>,
+    exported: BTreeSet<PathBuf>,
+    made: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl Drop for OpenInstance {
+    fn drop(&mut self) {
+        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        for path in &made {
+            // Another instance of the same run may have removed it before.
+            let _ = std::fs::remove_file(path);
+        }
+        for folder in made
+            .iter()
+            .filter_map(|path| path.parent())
+            .chain(self.exported.iter().map(PathBuf::as_path))
+        {
+            // What other instances still have there stays.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+fn failed(operation: &'static str, error: &std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => ErrorKind::ProgramNotFound,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, operation, error.to_string()).on("open")
+}
+
+#[async_trait]
+impl Instance for OpenInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.claims
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        stdin: Option<Source>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let failed = |error: &std::io::Error| failed("execute", error);
+        let text = |bytes: &[u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
+        let mut command = Command::new(text(&request.argv[0]));
+        command.args(request.argv[1..].iter().map(|argument| text(argument)));
+        command
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(&request.env);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        if let Some(workdir) = &request.workdir {
+            command.current_dir(workdir);
+        }
+        let mut child = spawn(&mut command).await.map_err(|error| failed(&error))?;
+        if let (Some(mut input), Some(mut source)) = (child.stdin.take(), stdin) {
+            // The program may end without reading all of it.
+            tokio::spawn(async move { tokio::io::copy(&mut source, &mut input).await });
+        }
+        let pipes = (child.stdout.take(), child.stderr.take());
+        if let (Some(stdout), Some(stderr)) = pipes {
+            copy(stdout, stderr, sink)
+                .await
+                .map_err(|error| failed(&error))?;
+        }
+        let status = child.wait().await.map_err(|error| failed(&error))?;
+        Ok(ExecEnd::new(host::outcome(status)))
+    }
+
+    async fn put(&self, path: &str, mode: u32, mut content: Source) -> Result<()> {
+        let failed = |error: &std::io::Error| failed("write file", error);
+        let path = Path::new(path);
+        let mut bytes = Vec::new();
+        content
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(|error| failed(&error))?;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        }
+        std::fs::write(path, bytes).map_err(|error| failed(&error))?;
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).map_err(|error| failed(&error))?;
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(path.to_owned());
+        Ok(())
+    }
+
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
+        let content = std::fs::read(path).map_err(|error| failed("read file", &error))?;
+        sink.write(OutputStream::Stdout, &content).await;
+        Ok(())
+    }
+
+    async fn export(&self, _: &[String], folder: &Path, _: ArtifactLimits) -> Result<Export> {
+        for exported in &self.exported {
+            let entries = std::fs::read_dir(exported).map_err(|error| failed("export", &error))?;
+            for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
+                std::fs::copy(entry.path(), folder.join(entry.file_name()))
+                    .map_err(|error| failed("export", &error))?;
+            }
+        }
+        Ok(Export::default())
+    }
+
+    async fn logs(&self, _: Option<u32>) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    async fn stop(&self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    async fn kill(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Starts the command. A program that was just written may still be open in a child of another thread that has not executed
+/// its own program yet.
+async fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    for _ in 0..100 {
+        match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            other => return other,
+        }
+    }
+    command.spawn()
+}
+
+/// Copies both outputs to their ends, whatever the receiver says.
+async fn copy(
+    mut stdout: impl AsyncRead + Unpin,
+    mut stderr: impl AsyncRead + Unpin,
+    sink: &mut dyn OutputSink,
+) -> std::io::Result<()> {
+    let (mut out, mut error) = (vec![0; 65536], vec![0; 65536]);
+    let mut open = (true, true);
+    while open.0 || open.1 {
+        tokio::select! {
+            read = stdout.read(&mut out), if open.0 => {
+                let length = read?;
+                open.0 = length > 0;
+                sink.write(OutputStream::Stdout, &out[..length]).await;
+            }
+            read = stderr.read(&mut error), if open.1 => {
+                let length = read?;
+                open.1 = length > 0;
+                sink.write(OutputStream::Stderr, &error[..length]).await;
+            }
+        }
+    }
+    Ok(())
+}

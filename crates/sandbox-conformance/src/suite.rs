@@ -1,0 +1,88 @@
+//! The suite as a whole: its probes and its identity.
+
+use crate::probe::Probe;
+use crate::probes;
+
+/// The identity of the compiled suite: a hash over the name and version of every probe. Verdicts can be compared only
+/// between equal suites.
+#[must_use]
+pub fn id() -> String {
+    id_of(&probes::all())
+}
+
+fn id_of(probes: &[&Probe]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for probe in probes {
+        hasher.update(format!("{}@{}\n", probe.id, probe.version).as_bytes());
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+/// The probes whose names hold one of the filters; all of them where there is no filter.
+#[must_use]
+pub fn selected(filters: &[String]) -> Vec<&'static Probe> {
+    let wanted = |probe: &&Probe| {
+        filters.is_empty() || filters.iter().any(|f| probe.id.contains(f.as_str()))
+    };
+    probes::all().into_iter().filter(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::grounds::Grounds;
+
+    #[test]
+    fn names_are_unique_and_spelled_like_their_areas() {
+        let probes = probes::all();
+        let names: BTreeSet<_> = probes.iter().map(|probe| probe.id).collect();
+        assert_eq!(names.len(), probes.len());
+        for probe in probes {
+            let (area, name) = probe.id.split_once("::").expect("area::name");
+            let word = |text: &str| {
+                text.bytes()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+            };
+            assert!(word(area) && word(name), "{}", probe.id);
+            assert!(
+                !probe.denials.is_empty() && !probe.summary.is_empty(),
+                "{}",
+                probe.id
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_version_is_a_new_suite() {
+        let probes = probes::all();
+        let first = Probe {
+            version: 2,
+            ..copy(probes[0])
+        };
+        let changed: Vec<&Probe> = [&first]
+            .into_iter()
+            .chain(probes[1..].iter().copied())
+            .collect();
+        assert_ne!(id_of(&changed), id());
+        assert_ne!(id_of(&probes[1..]), id());
+    }
+
+    #[test]
+    fn every_policy_is_valid() {
+        let grounds = Grounds::prepare().expect("grounds");
+        for probe in probes::all() {
+            for setting in [Some(probe.setting), probe.permitting]
+                .into_iter()
+                .flatten()
+            {
+                setting(&grounds).policy.validate().expect(probe.id);
+            }
+        }
+    }
+
+    fn copy(probe: &Probe) -> Probe {
+        Probe { ..*probe }
+    }
+}

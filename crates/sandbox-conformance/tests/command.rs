@@ -1,0 +1,121 @@
+//! The command, run as a stranger runs it, under whichever user runs the tests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn command(folder: &Path) -> Command {
+    let program = std::env::var_os("CARGO_BIN_EXE_sandbox-conformance").map_or_else(
+        || PathBuf::from(env!("CARGO_BIN_EXE_sandbox-conformance")),
+        PathBuf::from,
+    );
+    let mut command = Command::new(program);
+    command.arg("--reports").arg(folder);
+    command
+}
+
+fn report(folder: &Path) -> Value {
+    let text = std::fs::read_to_string(folder.join("report.json")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn assert_success(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The last line says so, and nobody may read it otherwise: what failed is printed above it.
+fn counts(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .rev()
+        .find(|line| line.contains(" passed, "))
+        .unwrap_or("")
+        .to_owned()
+}
+
+#[test]
+fn the_local_tier_is_what_it_claims() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = command(folder.path())
+        .args([
+            "--tier",
+            "local",
+            "--require",
+            "local",
+            "--skip-self-checks",
+        ])
+        .output()
+        .expect("the command");
+    assert_success(&output);
+    let report = report(folder.path());
+    let findings = report["tiers"][0]["findings"].as_array().expect("findings");
+    assert!(findings.len() >= 98, "{}", findings.len());
+    let enforced = findings
+        .iter()
+        .filter(|finding| finding["verdict"] == "enforced")
+        .count();
+    assert!(
+        enforced >= 70,
+        "only {enforced} enforced: {}",
+        counts(&output)
+    );
+    assert!(folder.path().join("junit.xml").exists() && folder.path().join("report.md").exists());
+}
+
+#[test]
+fn the_suite_proves_itself() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = command(folder.path())
+        .args(["--self-checks-only"])
+        .output()
+        .expect("the command");
+    assert_success(&output);
+    let report = report(folder.path());
+    let checks = report["self_checks"].as_array().expect("self-checks");
+    assert_eq!(checks.len(), 4);
+    for check in checks {
+        assert_eq!(check["wrong"].as_array().map(Vec::len), Some(0), "{check}");
+    }
+}
+
+#[test]
+fn an_unsafe_tier_leaks_and_says_so() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = command(folder.path())
+        .args(["--tier", "local_unsafe", "--skip-self-checks"])
+        .args([
+            "--filter",
+            "network::",
+            "--filter",
+            "filesystem::read_outside",
+        ])
+        .output()
+        .expect("the command");
+    assert_success(&output);
+    let report = report(folder.path());
+    for finding in report["tiers"][0]["findings"].as_array().expect("findings") {
+        let verdict = finding["verdict"].as_str().expect("verdict");
+        assert!(matches!(verdict, "leaked" | "inconclusive"), "{finding}");
+        assert_eq!(
+            finding["evidence"]["declared"]["status"], "unenforced",
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn a_required_tier_that_is_not_there_has_its_own_exit_code() {
+    let folder = tempfile::tempdir().expect("folder");
+    let output = command(folder.path())
+        .args(["--tier", "nonsense"])
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no backend \"nonsense\""));
+}

@@ -1,0 +1,38 @@
+//! Errors are one line that says what failed, where, why, and what to do.
+
+use sandbox_core::{Error, ErrorKind};
+
+#[test]
+fn a_plain_error() {
+    let error = Error::new(
+        ErrorKind::ProgramNotFound,
+        "execute",
+        "no program \"perl\" in PATH",
+    );
+    insta::assert_snapshot!(error, @r#"execute failed: no program "perl" in PATH"#);
+}
+
+#[test]
+fn an_error_with_everything() {
+    let cause = std::io::Error::from_raw_os_error(13);
+    let error = Error::unavailable(
+        "docker",
+        "cannot connect to /var/run/docker.sock",
+        "start dockerd",
+    )
+    .with_source(cause);
+    assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
+    assert_eq!(error.backend(), Some("docker"));
+    assert!(std::error::Error::source(&error).is_some());
+    insta::assert_snapshot!(
+        error,
+        @"reach the sandbox backend failed on docker: cannot connect to /var/run/docker.sock: Permission denied (os error 13) (fix: start dockerd)"
+    );
+}
+
+#[test]
+fn errors_can_cross_threads_and_be_boxed() {
+    fn check<T: std::error::Error + Send + Sync + 'static>() {}
+    check::<Error>();
+    assert!(std::mem::size_of::<Error>() <= 8, "results stay small");
+}

@@ -1,0 +1,222 @@
+//! Specification and policy resolved against each other.
+
+mod common;
+
+use std::time::Duration;
+
+use sandbox_core::plan::defaults;
+use sandbox_core::policy::{NetworkPolicy, Preset};
+use sandbox_core::{
+    ByteSize, Capability, CapabilityPolicy, Cpus, ErrorKind, Level, Plan, SandboxSpec, Workspace,
+};
+
+fn spec() -> SandboxSpec {
+    SandboxSpec::new("test")
+}
+
+fn exceeds(spec: &SandboxSpec, policy: &CapabilityPolicy) -> String {
+    let error = Plan::resolve(spec, policy).expect_err("this exceeds the policy");
+    assert_eq!(error.kind(), ErrorKind::PolicyExceeded);
+    assert!(error.fix().is_some());
+    error.context().to_owned()
+}
+
+#[test]
+fn what_nobody_says_takes_the_defaults_as_wishes() {
+    let plan = common::plan(&CapabilityPolicy::new()).unwrap();
+    assert_eq!(
+        (plan.memory, plan.cpus, plan.pids),
+        (defaults::MEMORY, defaults::CPUS, defaults::PIDS)
+    );
+    assert_eq!(
+        (plan.timeout, plan.disk),
+        (defaults::TIMEOUT, defaults::DISK)
+    );
+    assert_eq!(
+        (plan.stdout_max, plan.stderr_max),
+        (defaults::OUTPUT, defaults::OUTPUT)
+    );
+    assert_eq!(plan.network, NetworkPolicy::None);
+    assert!(plan.subprocess);
+    let level = |capability| plan.demand(capability).map(|demand| demand.level);
+    for isolation in [
+        Capability::FilesystemReadRoots,
+        Capability::FilesystemWriteRoots,
+        Capability::NetworkAccess,
+        Capability::EnvVarAccess,
+        Capability::Processes,
+        Capability::Privileges,
+    ] {
+        assert_eq!(level(isolation), Some(Level::Required), "{isolation}");
+    }
+    for limit in [
+        Capability::Timeout,
+        Capability::StdoutMaxBytes,
+        Capability::StderrMaxBytes,
+        Capability::Memory,
+        Capability::Cpus,
+        Capability::Pids,
+        Capability::Disk,
+        Capability::OpenFiles,
+    ] {
+        assert_eq!(level(limit), Some(Level::Wanted), "{limit}");
+    }
+    for absent in [
+        Capability::SubprocessExecution,
+        Capability::ArtifactExportPaths,
+        Capability::Egress,
+    ] {
+        assert_eq!(level(absent), None, "{absent}");
+    }
+}
+
+#[test]
+fn a_limit_that_somebody_wrote_is_required() {
+    let mut policy = CapabilityPolicy::new();
+    policy.pids = Some(10);
+    let plan = Plan::resolve(&spec().memory(ByteSize::mib(64)), &policy).unwrap();
+    let level = |capability| plan.demand(capability).unwrap().level;
+    assert_eq!(level(Capability::Pids), Level::Required);
+    assert_eq!(level(Capability::Memory), Level::Required);
+    assert_eq!(level(Capability::Cpus), Level::Wanted);
+}
+
+#[test]
+fn strict_requires_everything() {
+    let plan = common::plan(&Preset::Strict.policy()).unwrap();
+    assert!(
+        plan.demands
+            .iter()
+            .all(|demand| demand.level == Level::Required)
+    );
+}
+
+#[test]
+fn the_unrestricted_preset_demands_no_network_isolation() {
+    let plan = common::plan(&Preset::DangerouslyUnrestricted.policy()).unwrap();
+    assert_eq!(plan.network, NetworkPolicy::Full);
+    assert_eq!(plan.demand(Capability::NetworkAccess), None);
+}
+
+#[test]
+fn a_specification_narrows_and_never_widens() {
+    let mut policy = CapabilityPolicy::new();
+    policy.memory = Some(ByteSize::mib(64));
+    policy.cpus = Some(Cpus::whole(1));
+    let plan = Plan::resolve(&spec().memory(ByteSize::mib(32)), &policy).unwrap();
+    assert_eq!(
+        (plan.memory, plan.cpus),
+        (ByteSize::mib(32), Cpus::whole(1))
+    );
+    let context = exceeds(&spec().memory(ByteSize::mib(65)), &policy);
+    assert_eq!(context, "memory: asked for 65MiB, the policy allows 64MiB");
+    let context = exceeds(&spec().cpus(Cpus::milli(1001)), &policy);
+    assert_eq!(context, "cpus: asked for 1.001, the policy allows 1");
+}
+
+#[test]
+fn variables_need_the_policys_leave() {
+    let mut policy = CapabilityPolicy::new();
+    policy.env_var_access = Some(false);
+    assert!(exceeds(&spec().env("TOKEN", "x"), &policy).contains("TOKEN"));
+    assert!(Plan::resolve(&spec(), &policy).is_ok());
+}
+
+#[test]
+fn secrets_are_those_of_the_policy() {
+    let mut policy = CapabilityPolicy::new();
+    policy.secrets = vec!["registry".into()];
+    let mut spec = spec();
+    spec.secrets = vec!["registry".into()];
+    assert_eq!(Plan::resolve(&spec, &policy).unwrap().secrets, ["registry"]);
+    spec.secrets.push("root-key".into());
+    assert!(exceeds(&spec, &policy).contains("root-key"));
+}
+
+#[test]
+fn egress_is_a_part_of_the_policys() {
+    let rules = |rules: &[&str]| {
+        NetworkPolicy::Allow(rules.iter().map(|rule| rule.parse().unwrap()).collect())
+    };
+    let with = |network| {
+        let mut policy = CapabilityPolicy::new();
+        policy.network = Some(network);
+        policy
+    };
+    let mut spec = spec();
+    spec.egress = vec!["example.org".into()];
+    assert!(exceeds(&spec, &CapabilityPolicy::new()).contains("no network"));
+    assert!(exceeds(&spec, &with(rules(&["example.net"]))).contains("example.org"));
+    let allowed = with(rules(&["example.org", "example.net"]));
+    let plan = Plan::resolve(&spec, &allowed).unwrap();
+    assert_eq!(plan.network, rules(&["example.org"]));
+    assert_eq!(
+        plan.demand(Capability::Egress).unwrap().level,
+        Level::Required
+    );
+    assert_eq!(
+        Plan::resolve(&spec, &with(NetworkPolicy::Full))
+            .unwrap()
+            .network,
+        rules(&["example.org"])
+    );
+    spec.egress = vec!["not a host".into()];
+    let error = Plan::resolve(&spec, &allowed).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
+}
+
+#[test]
+fn bad_specifications_name_their_field() {
+    let named = |name: &str| SandboxSpec::new(name);
+    let bad = [
+        (named(""), "name"),
+        (named("a"), "name"),
+        (named("-ab"), "name"),
+        (named("Ab"), "name"),
+        (named("a/b"), "name"),
+        (named(&"a".repeat(64)), "name"),
+        (spec().env("A=B", "x"), "environment"),
+        (spec().env("", "x"), "environment"),
+        (spec().env("A", "x\0"), "environment"),
+        (spec().workdir("relative"), "working folder"),
+        (spec().workdir("/a\0"), "working folder"),
+        (spec().image(""), "image"),
+        (spec().user("root"), "user"),
+        (spec().user("1000:"), "user"),
+        (spec().user("1:2:3"), "user"),
+        (spec().user("-1"), "user"),
+        (spec().memory(ByteSize::kib(1023)), "memory"),
+        (
+            spec().workspace(Workspace::read_write("relative")),
+            "workspace",
+        ),
+        (spec().workspace(Workspace::read_only("/a\0b")), "workspace"),
+    ];
+    for (spec, field) in bad {
+        let error = Plan::resolve(&spec, &CapabilityPolicy::new()).expect_err(field);
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert!(error.context().starts_with(field), "{error}");
+    }
+}
+
+#[test]
+fn users_are_numbers() {
+    let user = |text: &str| {
+        Plan::resolve(&spec().user(text), &CapabilityPolicy::new())
+            .unwrap()
+            .user
+    };
+    assert_eq!(user("1000"), Some((1000, 1000)));
+    assert_eq!(user("1000:100"), Some((1000, 100)));
+    assert_eq!(common::plan(&CapabilityPolicy::new()).unwrap().user, None);
+}
+
+#[test]
+fn a_bad_policy_is_refused_before_anything_is_built() {
+    let mut policy = CapabilityPolicy::new();
+    policy.timeout = Some(Duration::ZERO);
+    assert_eq!(
+        common::plan(&policy).unwrap_err().kind(),
+        ErrorKind::InvalidPolicy
+    );
+}

@@ -1,0 +1,99 @@
+//! Tiers that register themselves at link time.
+
+use std::sync::Arc;
+
+use sandbox_core::fake::{FakeAnswer, FakeBackend};
+use sandbox_core::registry::{self, FeatureHint, Registration};
+use sandbox_core::spi::Backend;
+use sandbox_core::{
+    Capability, CapabilityPolicy, Enforcement, EnforcementReport, ErrorKind, OneShot, Result,
+    SandboxClient, inventory,
+};
+
+mod common;
+
+fn open() -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(FakeBackend::new(|_| {
+        Ok(FakeAnswer::stdout("ran"))
+    })))
+}
+
+fn open_lax() -> Result<Arc<dyn Backend>> {
+    let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("ran")));
+    Ok(Arc::new(backend.enforcing(EnforcementReport::nothing(
+        "this tier applies no policy",
+    ))))
+}
+
+sandbox_core::register!(
+    Registration::new("toy_unsafe", "toy", "a toy without policy", open_lax).without_policy()
+);
+sandbox_core::register!(Registration::new("toy", "toy", "a toy", open));
+sandbox_core::register!(Registration::new(
+    "toy_lax",
+    "toy",
+    "a toy that enforces nothing",
+    open_lax
+));
+
+inventory::submit! { FeatureHint { tier: "boat", feature: "boats" } }
+inventory::submit! { FeatureHint { tier: "toy", feature: "toys" } }
+
+#[test]
+fn tiers_are_sorted_by_name() {
+    let names = registry::tiers()
+        .unwrap()
+        .iter()
+        .map(|tier| tier.tier)
+        .collect::<Vec<_>>();
+    assert_eq!(names, ["toy", "toy_lax", "toy_unsafe"]);
+}
+
+#[test]
+fn an_unknown_tier_lists_what_is_linked_and_what_a_feature_adds() {
+    let unknown = |name: &str| {
+        let error = SandboxClient::open(name, CapabilityPolicy::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownBackend);
+        error.to_string()
+    };
+    insta::assert_snapshot!(unknown("boat"), @r#"choose backend failed: no backend "boat": linked are toy, toy_lax, toy_unsafe (fix: build with --features boats)"#);
+    insta::assert_snapshot!(unknown("bout"), @r#"choose backend failed: no backend "bout": linked are toy, toy_lax, toy_unsafe (fix: features add boat (--features boats))"#);
+}
+
+#[test]
+fn the_gate_stands_before_every_tier_but_those_without_policy() {
+    common::block_on(async {
+        let run = async |tier: &str| {
+            let client = SandboxClient::open(tier, CapabilityPolicy::new()).unwrap();
+            client.run_shell("true", OneShot::default()).await
+        };
+        assert!(run("toy").await.unwrap().ok());
+        assert!(run("toy_unsafe").await.unwrap().ok());
+        assert_eq!(
+            run("toy_lax").await.unwrap_err().kind(),
+            ErrorKind::NotEnforceable
+        );
+    });
+}
+
+#[test]
+fn a_tier_without_policy_reports_every_capability_as_unenforced() {
+    common::block_on(async {
+        let client = SandboxClient::open("toy_unsafe", CapabilityPolicy::new()).unwrap();
+        assert_eq!(client.enforced_capabilities().await.unwrap(), []);
+        assert_eq!(
+            client.unenforced_capabilities().await.unwrap(),
+            Capability::ALL
+        );
+        let spec = sandbox_core::SandboxSpec::new("toy");
+        let sandbox = client.create(&spec).await.unwrap();
+        let says_so =
+            |enforcement: &Enforcement| matches!(enforcement, Enforcement::Unenforced { .. });
+        assert!(
+            sandbox
+                .enforcement()
+                .iter()
+                .all(|(_, enforcement)| says_so(enforcement))
+        );
+    });
+}

@@ -1,0 +1,125 @@
+//! The engine, and sandboxes on it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::Docker;
+use libtest_mimic::Failed;
+use sandbox_core::{
+    CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
+    unique_name,
+};
+use sandbox_docker::{DockerBackend, DockerConfig};
+
+pub const BUSYBOX: &str = "sandbox-test/busybox:latest";
+pub const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
+pub const SCRATCH: &str = "sandbox-test/scratch:latest";
+pub const PYTHON: &str = "sandbox-test/python:latest";
+
+/// Runs a test on a runtime of its own, for at most two minutes.
+pub fn run<F>(test: F) -> Result<(), Failed>
+where
+    F: Future<Output = sandbox_core::Result<()>>,
+{
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let bounded = async { tokio::time::timeout(Duration::from_secs(120), test).await };
+    match runtime.block_on(bounded) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string().into()),
+        Err(_) => Err("took longer than two minutes".into()),
+    }
+}
+
+/// Why the tests cannot run here; `None` where they can.
+pub fn missing() -> Option<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return Some(error.to_string()),
+    };
+    runtime.block_on(async {
+        let client = client(CapabilityPolicy::new());
+        let engine = client
+            .diagnose()
+            .await
+            .into_iter()
+            .find(|finding| finding.name == "engine");
+        match engine {
+            Some(engine) if engine.present => {}
+            Some(engine) => return Some(engine.detail),
+            None => return Some("the backend said nothing about an engine".into()),
+        }
+        for image in [BUSYBOX, BUSYBOX_USER, SCRATCH, PYTHON] {
+            if let Err(error) = docker().inspect_image(image).await {
+                return Some(format!(
+                    "image {image}: {error}; build it with `cargo xtask images`"
+                ));
+            }
+        }
+        None
+    })
+}
+
+/// The engine's own API, to look at what the backend has made.
+pub fn docker() -> Docker {
+    Docker::connect_with_defaults().expect("a client of the engine")
+}
+
+pub fn config() -> DockerConfig {
+    DockerConfig::default().default_image(BUSYBOX)
+}
+
+pub fn client(policy: CapabilityPolicy) -> SandboxClient {
+    client_of(DockerBackend::new(config()), policy)
+}
+
+pub fn client_of(backend: DockerBackend, policy: CapabilityPolicy) -> SandboxClient {
+    SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy")
+}
+
+pub fn spec() -> SandboxSpec {
+    SandboxSpec::new(unique_name("test"))
+}
+
+/// A busybox sandbox under the default policy.
+pub async fn sandbox() -> sandbox_core::Result<SandboxHandle> {
+    client(CapabilityPolicy::new()).create(&spec()).await
+}
+
+pub async fn shell(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<ExecResult> {
+    sandbox.exec(&ExecRequest::shell(script)).await
+}
+
+/// The standard output of a script that must succeed.
+pub async fn output(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<String> {
+    let result = shell(sandbox, script).await?;
+    assert!(
+        result.ok(),
+        "{script}: {:?} {}",
+        result.outcome,
+        result.output()
+    );
+    Ok(result.stdout_text())
+}
+
+/// Whether the engine has a container of this name, in any state.
+pub async fn exists(container: &str) -> bool {
+    docker().inspect_container(container, None).await.is_ok()
+}
+
+/// Waits until the engine has no such container, for at most `bound`.
+pub async fn wait_gone(container: &str, bound: Duration) {
+    let start = std::time::Instant::now();
+    while exists(container).await {
+        assert!(
+            start.elapsed() < bound,
+            "{container} is still there after {bound:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,167 @@
+//! Limits: each stops what goes beyond, says so, and leaves the sandbox alive.
+
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use sandbox_core::{ByteSize, CapabilityPolicy, ExecRequest, Outcome};
+
+use crate::Test;
+use crate::engine::{client, output, run, sandbox, shell, spec};
+
+pub const TESTS: &[Test] = &[
+    ("limits::memory_kills_are_told_apart", memory),
+    ("limits::a_timeout_kills_the_tree", timeout),
+    ("limits::the_disk_is_bounded_in_all", disk),
+    ("limits::a_fork_bomb_is_stopped", pids),
+    ("limits::output_is_cut_at_its_cap", output_cap),
+    ("limits::open_files", open_files),
+    (
+        "limits::a_process_that_holds_the_output_open_does_not_stall",
+        stragglers,
+    ),
+];
+
+fn memory() -> Result<(), Failed> {
+    run(async {
+        let client = client(CapabilityPolicy::new());
+        let sandbox = client.create(&spec().memory(ByteSize::mib(64))).await?;
+        let hungry = sandbox
+            .exec(&ExecRequest::new("tail").arg("/dev/zero"))
+            .await?;
+        assert_eq!(hungry.outcome, Outcome::OutOfMemory, "{hungry:?}");
+        let child = shell(&sandbox, "tail /dev/zero; echo child ended with $?").await?;
+        assert_eq!(child.stdout_text(), "child ended with 137\n", "{child:?}");
+        let killed = shell(&sandbox, "kill -9 $$").await?;
+        assert_eq!(
+            killed.outcome,
+            Outcome::Signaled { signal: 9 },
+            "{killed:?}"
+        );
+        let limit = output(
+            &sandbox,
+            "cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
+        )
+        .await;
+        if let Ok(limit) = limit {
+            assert_eq!(
+                limit.trim(),
+                (64 << 20).to_string(),
+                "swap counts into the limit"
+            );
+        }
+        sandbox.kill().await
+    })
+}
+
+fn timeout() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let script = "trap '' TERM; echo first; setsid sh -c 'trap \"\" TERM; sleep 1001' & \
+                      (setsid sleep 1002 &) ; sleep 1003";
+        let request = ExecRequest::shell(script).timeout(Duration::from_millis(400));
+        let start = Instant::now();
+        let result = sandbox.exec(&request).await?;
+        assert_eq!(result.outcome, Outcome::TimedOut);
+        assert_eq!(result.stdout_text(), "first\n");
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        let left = output(
+            &sandbox,
+            "ps | grep 'sleep 100[0-9]' | grep -v grep || true",
+        )
+        .await?;
+        assert_eq!(left, "");
+        sandbox.kill().await
+    })
+}
+
+fn disk() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::mib(16));
+        let sandbox = client(policy).create(&spec()).await?;
+        let fill = |place: &str| format!("dd if=/dev/zero of={place}/big bs=64k count=512 2>&1");
+        for place in ["/tmp", "/workspace", "/dev/shm"] {
+            let result = shell(&sandbox, &fill(place)).await?;
+            assert!(
+                result.output().contains("No space left"),
+                "{place}: {result:?}"
+            );
+        }
+        let script = "cat /tmp/big /workspace/big /dev/shm/big | wc -c";
+        let written: u64 = output(&sandbox, script)
+            .await?
+            .trim()
+            .parse()
+            .expect("a number");
+        assert!(written <= 16 << 20, "{written}");
+        assert!(written >= 12 << 20, "{written}");
+        let inodes = "rm /tmp/big; cd /tmp; seq 1 9999 | xargs touch 2>/dev/null; ls | wc -l";
+        let made: u64 = output(&sandbox, inodes)
+            .await?
+            .trim()
+            .parse()
+            .expect("a number");
+        assert!((1000..=4096).contains(&made), "{made} empty files");
+        sandbox.kill().await
+    })
+}
+
+fn pids() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.pids = Some(20);
+        let sandbox = client(policy).create(&spec()).await?;
+        let script = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; echo all";
+        let result = shell(&sandbox, script).await?;
+        assert!(!result.stdout_text().contains("all"), "{result:?}");
+        assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        sandbox.kill().await
+    })
+}
+
+fn output_cap() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.stdout_max_bytes = Some(ByteSize::kib(64));
+        let sandbox = client(policy).create(&spec()).await?;
+        let result = shell(&sandbox, "yes | head -c 200000").await?;
+        assert_eq!(result.stdout.bytes.len(), 64 * 1024);
+        assert_eq!(result.stdout.total, 200_000);
+        let endless = sandbox.exec(&ExecRequest::new("yes")).await?;
+        assert_eq!(endless.outcome, Outcome::OutputLimit);
+        assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        sandbox.kill().await
+    })
+}
+
+fn open_files() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.open_files = Some(32);
+        let sandbox = client(policy).create(&spec()).await?;
+        assert_eq!(
+            output(&sandbox, "ulimit -n; ulimit -Hn; ulimit -c").await?,
+            "32\n32\n0\n"
+        );
+        sandbox.kill().await
+    })
+}
+
+fn stragglers() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let start = Instant::now();
+        let result = shell(&sandbox, "(setsid sleep 60 &) ; echo done").await?;
+        assert!(
+            result.ok() && start.elapsed() < Duration::from_secs(3),
+            "{result:?}"
+        );
+        assert_eq!(result.stdout_text(), "done\n");
+        assert!(result.stragglers > 0, "{result:?}");
+        sandbox.kill().await
+    })
+}

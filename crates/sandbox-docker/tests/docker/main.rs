@@ -1,0 +1,55 @@
+//! The backend against a real engine, with the images that `cargo xtask images` builds.
+//!
+//! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
+
+mod engine;
+mod exec;
+mod failures;
+mod isolation;
+mod lifetime;
+mod limits;
+mod owner;
+mod speed;
+mod volume;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+type Test = (&'static str, fn() -> Result<(), Failed>);
+
+fn main() -> ExitCode {
+    if let Some(code) = owner::run_if_asked() {
+        return code;
+    }
+    let arguments = Arguments::from_args();
+    let missing = engine::missing();
+    let required = std::env::var("SANDBOX_REQUIRE")
+        .is_ok_and(|list| list.split(',').any(|name| name.trim() == "docker"));
+    if let Some(reason) = &missing {
+        eprintln!("not run: tests that need a Docker engine: {reason}");
+        if required {
+            eprintln!("SANDBOX_REQUIRE=docker: an engine is required");
+            return ExitCode::FAILURE;
+        }
+    }
+    let with_engine = [
+        exec::TESTS,
+        isolation::TESTS,
+        limits::TESTS,
+        lifetime::TESTS,
+        volume::TESTS,
+        failures::WITH_ENGINE,
+        speed::TESTS,
+    ];
+    let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("docker")
+            .with_ignored_flag(missing.is_some())
+    });
+    let without = failures::WITHOUT_ENGINE
+        .iter()
+        .map(|(name, test)| Trial::test(*name, *test));
+    let trials = with_engine.chain(without).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

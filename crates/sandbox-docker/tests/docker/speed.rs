@@ -1,0 +1,100 @@
+//! How long things take, beside the engine's own client. Printed; what is asserted has room for a busy machine.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use sandbox_core::{CapabilityPolicy, ExecRequest, OneShot};
+
+use crate::Test;
+use crate::engine::{BUSYBOX, client, run, sandbox};
+
+pub const TESTS: &[Test] = &[
+    (
+        "speed::a_warm_execution_is_far_faster_than_the_engines",
+        warm,
+    ),
+    (
+        "speed::a_one_shot_takes_no_longer_than_the_engines",
+        one_shot,
+    ),
+];
+
+/// The median of what these took, or `None` where there is nothing to run them with.
+#[derive(Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn add(&mut self, start: Instant) {
+        self.0.push(start.elapsed());
+    }
+
+    fn median(mut self) -> Option<Duration> {
+        self.0.sort();
+        self.0.get(self.0.len() / 2).copied()
+    }
+
+    /// Runs a command that may be missing or fail: it counts only when it succeeds.
+    fn command(&mut self, program: &str, arguments: &[&str]) {
+        let start = Instant::now();
+        if Command::new(program)
+            .args(arguments)
+            .output()
+            .is_ok_and(|done| done.status.success())
+        {
+            self.add(start);
+        }
+    }
+}
+
+fn warm() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let name = format!("sandbox-{}", sandbox.name());
+        let (mut ours, mut plain, mut engine) =
+            (Times::default(), Times::default(), Times::default());
+        for _ in 0..31 {
+            let start = Instant::now();
+            assert!(sandbox.exec(&ExecRequest::new("/bin/true")).await?.ok());
+            ours.add(start);
+            plain.command("/bin/true", &[]);
+            engine.command("docker", &["exec", &name, "/bin/true"]);
+        }
+        sandbox.kill().await?;
+        let (ours, plain, engine) = (ours.median(), plain.median(), engine.median());
+        eprintln!("warm exec {ours:?}, plain spawn {plain:?}, docker exec {engine:?}");
+        if let (Some(ours), Some(engine)) = (ours, engine) {
+            assert!(ours * 3 < engine, "{ours:?} is not far below {engine:?}");
+        }
+        Ok(())
+    })
+}
+
+fn one_shot() -> Result<(), Failed> {
+    run(async {
+        let client = client(CapabilityPolicy::new());
+        // The first one compares the agent's volume.
+        assert!(client.run_shell("true", OneShot::default()).await?.ok());
+        let (mut ours, mut engine) = (Times::default(), Times::default());
+        for _ in 0..7 {
+            let start = Instant::now();
+            assert!(client.run_shell("true", OneShot::default()).await?.ok());
+            ours.add(start);
+            let run = [
+                "run",
+                "--rm",
+                "--pull=never",
+                "--network=none",
+                BUSYBOX,
+                "/bin/true",
+            ];
+            engine.command("docker", &run);
+        }
+        let (ours, engine) = (ours.median(), engine.median());
+        eprintln!("one-shot {ours:?}, docker run --rm {engine:?}");
+        if let (Some(ours), Some(engine)) = (ours, engine) {
+            assert!(ours < engine * 2, "{ours:?} is far above {engine:?}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,162 @@
+//! The agent's volume: filled once, compared, repaired or refused.
+
+use bollard::body_full;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{
+    CreateContainerOptions, RemoveContainerOptions, RemoveVolumeOptions, UploadToContainerOptions,
+};
+use libtest_mimic::Failed;
+use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
+
+use crate::Test;
+use crate::engine::{self, BUSYBOX, client_of, config, docker, output, run, spec};
+use crate::owner::Owner;
+
+pub const TESTS: &[Test] = &[
+    (
+        "volume::another_agents_bytes_are_noticed_and_replaced",
+        replaced,
+    ),
+    ("volume::what_does_not_belong_there_is_refused", refused),
+    ("volume::processes_that_fill_it_at_once_agree", at_once),
+    ("volume::a_volume_that_was_removed_is_filled_again", removed),
+];
+
+/// The built-in agent with `mark` behind it: the same program under another hash, so that no other test is disturbed.
+fn marked(mark: &str) -> Vec<u8> {
+    let mut program = sandbox_agent::program().to_vec();
+    program.extend_from_slice(unique_name(mark).as_bytes());
+    program
+}
+
+fn name_of(program: &[u8]) -> String {
+    format!("sandbox-agent-{}", &blake3::hash(program).to_hex()[..16])
+}
+
+/// Removes the volume of this agent.
+pub async fn remove(program: &[u8]) {
+    docker()
+        .remove_volume(&name_of(program), None::<RemoveVolumeOptions>)
+        .await
+        .expect("the volume is not in use");
+}
+
+/// Puts a file into a volume, as whoever has the engine can.
+async fn put(volume: &str, name: &str, content: &[u8]) {
+    let engine = docker();
+    let host = HostConfig {
+        binds: Some(vec![format!("{volume}:/v")]),
+        ..HostConfig::default()
+    };
+    let body = ContainerCreateBody {
+        image: Some(BUSYBOX.into()),
+        host_config: Some(host),
+        ..ContainerCreateBody::default()
+    };
+    let options = CreateContainerOptions {
+        name: Some(unique_name("put")),
+        ..Default::default()
+    };
+    let container = engine
+        .create_container(Some(options), body)
+        .await
+        .expect("container")
+        .id;
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o555);
+    let mut archive = tar::Builder::new(Vec::new());
+    archive
+        .append_data(&mut header, name, content)
+        .expect("archive");
+    let archive = archive.into_inner().expect("archive");
+    let options = UploadToContainerOptions {
+        path: "/v".into(),
+        ..Default::default()
+    };
+    let upload = engine.upload_to_container(&container, Some(options), body_full(archive.into()));
+    upload.await.expect("upload");
+    let options = RemoveContainerOptions {
+        force: true,
+        ..Default::default()
+    };
+    engine
+        .remove_container(&container, Some(options))
+        .await
+        .expect("removed");
+}
+
+/// Creates a sandbox with this agent and asks it for something.
+async fn try_agent(program: &[u8]) -> sandbox_core::Result<()> {
+    let backend = sandbox_docker::DockerBackend::new(config().agent(program));
+    let client = client_of(backend, CapabilityPolicy::new());
+    let sandbox = client.create(&spec()).await?;
+    assert_eq!(output(&sandbox, "echo works").await?, "works\n");
+    sandbox.kill().await
+}
+
+fn replaced() -> Result<(), Failed> {
+    run(async {
+        let program = marked("replaced");
+        let mut other = program.clone();
+        *other.last_mut().expect("bytes") ^= 1;
+        put(&name_of(&program), "agent", &other).await;
+        try_agent(&program).await?;
+        remove(&program).await;
+        Ok(())
+    })
+}
+
+fn refused() -> Result<(), Failed> {
+    run(async {
+        let program = marked("refused");
+        put(&name_of(&program), "other", b"#!/bin/sh\n").await;
+        let error = try_agent(&program).await.expect_err("a stranger's file");
+        assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
+        assert!(error.to_string().contains("other"), "{error}");
+        let fix = error.fix().expect("a fix").to_owned();
+        assert!(fix.contains(&name_of(&program)), "{fix}");
+        remove(&program).await;
+        try_agent(&program).await?;
+        remove(&program).await;
+        Ok(())
+    })
+}
+
+fn at_once() -> Result<(), Failed> {
+    let program = marked("at-once");
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("agent");
+    std::fs::write(&path, &program).expect("file");
+    let start = |_| Owner::spawn(&unique_name("filler"), Some(&path));
+    let mut owners = (0..5).map(start).collect::<Vec<_>>();
+    owners.iter_mut().for_each(Owner::wait_ready);
+    drop(owners);
+    engine::run(async {
+        let left = format!("sandbox-fill-{}", &blake3::hash(&program).to_hex()[..16]);
+        assert!(!engine::exists(&left).await, "{left} is left");
+        // The owners were killed: their containers go, and then their volume can.
+        for _ in 0..250 {
+            if docker()
+                .remove_volume(&name_of(&program), None::<RemoveVolumeOptions>)
+                .await
+                .is_ok()
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("the volume is still in use after 5 s");
+    })
+}
+
+fn removed() -> Result<(), Failed> {
+    run(async {
+        let program = marked("removed");
+        try_agent(&program).await?;
+        remove(&program).await;
+        try_agent(&program).await?;
+        remove(&program).await;
+        Ok(())
+    })
+}

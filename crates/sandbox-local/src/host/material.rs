@@ -1,0 +1,48 @@
+//! Everything of the host that one plan names, looked up, so that its lowering is pure.
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Plan, Result};
+
+use super::{PathRole, Root, platform_roots, resolve};
+
+/// What a plan names of the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Material {
+    /// The platform's programs and libraries.
+    pub(crate) platform: &'static [Root],
+    /// The plan's read roots.
+    pub(crate) read: Vec<Root>,
+    /// The plan's write roots.
+    pub(crate) write: Vec<Root>,
+    pub(crate) workspace: Option<Root>,
+    /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
+    pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Material {
+    /// Looks everything up.
+    pub(crate) fn of(tier: &str, plan: &Plan) -> Result<Self> {
+        let resolve_all = |role, paths: &[std::path::PathBuf]| {
+            let mut roots = Vec::new();
+            for path in paths {
+                roots.extend(resolve(tier, role, path)?);
+            }
+            Ok(roots)
+        };
+        let workspace = match &plan.workspace {
+            None => None,
+            Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path)?.pop(),
+        };
+        // A host without these files has no names either.
+        let file = |path| std::fs::read(path).unwrap_or_default();
+        let names = matches!(plan.network, NetworkPolicy::Full)
+            .then(|| (file("/etc/hosts"), file("/etc/resolv.conf")));
+        Ok(Self {
+            platform: platform_roots(),
+            read: resolve_all(PathRole::Read, &plan.read_roots)?,
+            write: resolve_all(PathRole::Write, &plan.write_roots)?,
+            workspace,
+            names,
+        })
+    }
+}

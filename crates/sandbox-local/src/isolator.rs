@@ -1,0 +1,150 @@
+//! A local sandbox that runs, as the agent's client needs it.
+#![expect(unsafe_code, reason = "registering a descriptor with the runtime")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sandbox_core::Result;
+use sandbox_host::Isolator;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::cgroup::Group;
+use crate::error;
+use crate::remains::{Agent, Remains};
+use crate::sampler::Watch;
+
+/// Ends, and tells about, one sandbox.
+#[derive(Debug)]
+pub(crate) struct LocalIsolator {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tier: String,
+    agent: Agent,
+    group: Mutex<Option<Arc<Group>>>,
+    watch: Option<Arc<Watch>>,
+    reason: Mutex<Option<String>>,
+    remains: tokio::sync::Mutex<Remains>,
+}
+
+impl LocalIsolator {
+    /// Takes over a sandbox whose agent runs.
+    ///
+    /// # Panics
+    ///
+    /// When `remains` has no agent.
+    pub(crate) fn new(
+        tier: &str,
+        remains: Remains,
+        watch: Option<Arc<Watch>>,
+        lifetime: Option<Duration>,
+    ) -> Self {
+        let agent = remains.agent().expect("the agent was started").clone();
+        let inner = Arc::new(Inner {
+            tier: tier.to_owned(),
+            agent,
+            group: Mutex::new(remains.shared_group()),
+            watch,
+            reason: Mutex::new(None),
+            remains: tokio::sync::Mutex::new(remains),
+        });
+        if let Some(lifetime) = lifetime {
+            tokio::spawn(end_after(Arc::downgrade(&inner), lifetime));
+        }
+        Self { inner }
+    }
+}
+
+async fn end_after(sandbox: Weak<Inner>, lifetime: Duration) {
+    tokio::time::sleep(lifetime).await;
+    if let Some(inner) = sandbox.upgrade() {
+        *lock(&inner.reason) = Some(format!("its lifetime of {lifetime:?} is over"));
+        if let Err(left) = inner.destroy().await {
+            tracing::error!(%left, "a sandbox whose lifetime is over could not be removed");
+        }
+    }
+}
+
+impl Inner {
+    async fn destroy(&self) -> Result<()> {
+        let mut remains = self.remains.lock().await;
+        if remains.is_empty() {
+            return Ok(());
+        }
+        // The group is removed by whoever lets go of it last.
+        *lock(&self.group) = None;
+        if remains.is_one_tree() {
+            remains.kill();
+            wait_for_end(&self.agent.pidfd).await;
+            if remains.finish() {
+                return Ok(());
+            }
+        }
+        // The slow way blocks.
+        let mut taken = std::mem::take(&mut *remains);
+        let destroyed = tokio::task::spawn_blocking(move || taken.destroy()).await;
+        match destroyed {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(left)) => Err(error::destroy(&self.tier, left)),
+            Err(panicked) => Err(error::destroy(&self.tier, panicked.to_string())),
+        }
+    }
+}
+
+/// Waits a while for the end of a process; the caller looks for itself.
+async fn wait_for_end(pidfd: &Arc<OwnedFd>) {
+    const BOUND: Duration = Duration::from_secs(5);
+    // SAFETY: the descriptor is the same, and open, for as long as any clone of the `Arc` lives.
+    let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
+    let Ok(watched) = watched else { return };
+    let _ = tokio::time::timeout(BOUND, watched.readable()).await;
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Isolator for LocalIsolator {
+    fn tier(&self) -> &str {
+        &self.inner.tier
+    }
+
+    async fn destroy(&self) -> Result<()> {
+        self.inner.destroy().await
+    }
+
+    fn destroy_soon(&self) {
+        *lock(&self.inner.group) = None;
+        // Whoever holds the lock is about to end it.
+        if let Ok(mut remains) = self.inner.remains.try_lock() {
+            drop(std::mem::take(&mut *remains));
+        }
+    }
+
+    async fn oom_kills(&self) -> Option<u64> {
+        if let Some(watch) = &self.inner.watch {
+            return Some(watch.kills());
+        }
+        lock(&self.inner.group).as_ref()?.oom_kills()
+    }
+
+    async fn post_mortem(&self) -> Option<String> {
+        if let Some(reason) = lock(&self.inner.reason).clone() {
+            return Some(reason);
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::PidFd(self.inner.agent.pidfd.as_fd()), options).ok()??;
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Some(format!("the agent ended with code {code}")),
+            (_, Some(signal)) => Some(format!("the agent was killed by signal {signal}")),
+            _ => None,
+        }
+    }
+}

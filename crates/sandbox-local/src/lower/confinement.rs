@@ -1,0 +1,82 @@
+//! The confinement of executions in this sandbox.
+
+use std::path::PathBuf;
+
+use sandbox_agent::protocol::{Confinement, Limit};
+use sandbox_core::Plan;
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, Paths, Profile};
+use sandbox_host::seccomp::Arch;
+
+use super::Site;
+use super::roots::Roots;
+use crate::host::{Host, Isolation};
+
+const RLIMIT_NPROC: u32 = 6;
+
+/// What every execution is confined by.
+pub(super) fn confinement(
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots,
+) -> Confinement {
+    let surroundings = match site.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => Surroundings::Namespaces,
+        Isolation::Landlock => Surroundings::Host,
+    };
+    let mut paths = Paths::of(plan, surroundings);
+    match surroundings {
+        Surroundings::Host => paths.write.push(site.private.into()),
+        _ => own_paths(plan, roots, &mut paths),
+    }
+    let mut profile = Profile::new(surroundings, paths);
+    profile.agent = site.agent;
+    profile.memory_by_rlimit = !site.host.cgroups.has_memory();
+    // In a user namespace of its own the limit counts the sandbox alone.
+    profile.pids_by_rlimit = site.isolation != Isolation::Landlock;
+    profile.disk_by_rlimit = site.isolation == Isolation::Landlock
+        || roots.writable()
+        || plan.workspace.as_ref().is_some_and(|workspace| !workspace.read_only);
+    let mut confinement = confinement::confinement(plan, &kernel(site.host), mode, &profile);
+    if site.isolation == Isolation::Landlock && !site.host.cgroups.has_pids() {
+        // Here it counts whatever the user runs.
+        let value = site.user_tasks.saturating_add(plan.pids.into());
+        confinement.limits.push(Limit { resource: RLIMIT_NPROC, value });
+    }
+    confinement
+}
+
+/// The kernel as the lowering of executions wants to know it.
+pub(super) fn kernel(host: &Host) -> Kernel {
+    let arch = Arch::native();
+    Kernel {
+        arch: arch.unwrap_or(Arch::X86_64),
+        landlock_abi: host.landlock_abi,
+        // No filter is written for another architecture.
+        seccomp: host.seccomp.filters && arch.is_some(),
+        seccomp_notify: host.seccomp.notification,
+    }
+}
+
+/// In a root that holds only what the plan grants, a rule for each outermost folder says the same as one for each path, and
+/// costs the start of the sandbox less.
+fn own_paths(plan: &Plan, roots: &Roots, paths: &mut Paths) {
+    let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
+    read.extend(roots.binds.iter().filter(|(_, read_only)| *read_only).map(|(path, _)| path.clone()));
+    if plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only) {
+        read.push(WORK_FOLDER.into());
+    }
+    read.sort();
+    let mut outermost = Vec::<PathBuf>::new();
+    for path in read {
+        if !outermost.iter().any(|outer| path.starts_with(outer)) {
+            outermost.push(path);
+        }
+    }
+    paths.read = outermost;
+    if plan.workspace.is_none() {
+        paths.write.push(WORK_FOLDER.into());
+    }
+    paths.write.retain(|path| !path.starts_with("/dev/mqueue"));
+}

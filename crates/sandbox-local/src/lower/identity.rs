@@ -1,0 +1,83 @@
+//! As whom code runs, and whose files it may write.
+
+use std::path::PathBuf;
+
+use sandbox_core::{Plan, Result};
+use sandbox_host::confinement::Mode;
+
+use super::Site;
+use crate::error;
+use crate::host::{Isolation, Kind, PathRole, Root};
+use crate::spawn::identity::SHARED_ID;
+
+/// User and group of code where it has a user of its own, unless the specification names others.
+const CODE: (u32, u32) = (1000, 1000);
+
+/// A folder that is mounted with mapped identities: what belongs to `from` on the host is the code's own inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) path: PathBuf,
+    pub(crate) from: (u32, u32),
+}
+
+/// As whom code runs.
+pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
+    match (site.isolation, plan.user) {
+        (Isolation::Privileged, asked) => {
+            let (uid, gid) = asked.unwrap_or(CODE);
+            let within = |id: u32| (1..SHARED_ID).contains(&id);
+            if within(uid) && within(gid) {
+                return Ok(Mode::Split { uid, gid });
+            }
+            Err(error::invalid_spec(
+                site.tier,
+                format!("user {uid}:{gid}: code runs as one of 1 to {}", SHARED_ID - 1),
+                "name such a user, or none",
+            ))
+        }
+        (Isolation::UserNamespace, None | Some((SHARED_ID, SHARED_ID))) => Ok(Mode::Shared),
+        (Isolation::Landlock, None) => Ok(Mode::Shared),
+        (Isolation::UserNamespace | Isolation::Landlock, Some((uid, gid))) => Err(error::invalid_spec(
+            site.tier,
+            format!("user {uid}:{gid}: without root, code can only run as the caller"),
+            "leave the user out, or run as root",
+        )),
+    }
+}
+
+/// The folders that are mounted with mapped identities, so that code, which has a user of its own, owns what their owner
+/// owns: the write roots and a workspace that can be written, and a workspace that others may not read.
+pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
+    if site.isolation != Isolation::Privileged {
+        return Ok(Vec::new());
+    }
+    if let Some(root) = site.material.read.iter().find(|root| !others_may_read(root)) {
+        // It would be there and could not be opened.
+        return Err(error::invalid_policy(
+            site.tier,
+            format!(
+                "{} {} has mode {:03o}, and code runs as a user of its own",
+                PathRole::Read.name(),
+                root.path.display(),
+                root.mode
+            ),
+            "chmod o+rX it, or pass it as the workspace",
+        ));
+    }
+    let read_only = plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only);
+    let workspace = site.material.workspace.iter();
+    let workspace = workspace.filter(|root| !read_only || !others_may_read(root));
+    let mut mapped = Vec::<Mapped>::new();
+    for root in workspace.chain(&site.material.write) {
+        // One below another is mapped with it.
+        if !mapped.iter().any(|outer| root.path.starts_with(&outer.path)) {
+            mapped.push(Mapped { path: root.path.clone(), from: root.owner });
+        }
+    }
+    Ok(mapped)
+}
+
+fn others_may_read(root: &Root) -> bool {
+    let needed = if root.kind == Kind::Folder { 0o005 } else { 0o004 };
+    root.mode & needed == needed
+}

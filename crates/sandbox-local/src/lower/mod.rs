@@ -1,0 +1,128 @@
+//! From a plan to what this host does for it. Pure: what it needs of the host was looked up before.
+
+mod confinement;
+mod etc;
+mod identity;
+mod limits;
+mod mounts;
+mod report;
+mod roots;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use sandbox_agent::protocol::{Confinement, Setup};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{EnforcementReport, Plan, Result};
+use sandbox_freestanding::namespace::{
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
+    CLONE_NEWUTS,
+};
+use sandbox_host::confinement::Mode;
+
+use crate::cgroup::Limits;
+use crate::error;
+use crate::host::{Host, Isolation, Material};
+
+pub(crate) use identity::Mapped;
+pub(crate) use mounts::Scratch;
+use roots::Roots;
+
+/// What lowering needs beside the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site<'a> {
+    /// The tier, for errors.
+    pub(crate) tier: &'a str,
+    pub(crate) host: &'a Host,
+    pub(crate) isolation: Isolation,
+    pub(crate) material: &'a Material,
+    /// The state folder, which no sandbox may see.
+    pub(crate) state: &'a Path,
+    /// A folder of the sandbox's own on the host, for isolation without namespaces.
+    pub(crate) private: &'a Path,
+    /// The agent's process id as the code sees it.
+    pub(crate) agent: u32,
+    /// Processes and threads that the caller's user has now, for isolation without namespaces.
+    pub(crate) user_tasks: u64,
+}
+
+/// What is done for a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LocalPlan {
+    pub(crate) isolation: Isolation,
+    /// `CLONE_NEW*`.
+    pub(crate) namespaces: u64,
+    /// What the agent builds.
+    pub(crate) setup: Setup,
+    /// What code may write to beside the host's folders.
+    pub(crate) scratch: Scratch,
+    /// As whom code runs.
+    pub(crate) mode: Mode,
+    /// Folders whose files appear as the code's own.
+    pub(crate) mapped: Vec<Mapped>,
+    pub(crate) groups: Limits,
+    /// Bytes of memory that a sampler holds the tree to.
+    pub(crate) sampled_memory: Option<u64>,
+    pub(crate) confinement: Confinement,
+    /// Where executions start that name no folder, where that is not the usual one.
+    pub(crate) workdir: Option<PathBuf>,
+    pub(crate) report: EnforcementReport,
+}
+
+/// Lowers a plan.
+///
+/// # Errors
+///
+/// What this backend cannot build at all.
+pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
+    if plan.image.is_some() {
+        return Err(error::invalid_spec(
+            site.tier,
+            "image: the local backend has no images",
+            "leave the image out, or use a container backend",
+        ));
+    }
+    let mode = identity::mode(plan, site)?;
+    let roots = Roots::of(plan, site)?;
+    let own_root = site.isolation != Isolation::Landlock;
+    let (setup, scratch) = if own_root {
+        mounts::setup(plan, site, mode, &roots)
+    } else {
+        // Not to die with the host's thread: without a process namespace the agent has to end its descendants first.
+        Default::default()
+    };
+    let workdir = match (own_root, &plan.workdir, &site.material.workspace) {
+        (true, ..) | (false, Some(_), _) => None,
+        (false, None, Some(workspace)) => Some(workspace.path.clone()),
+        (false, None, None) => Some(site.private.into()),
+    };
+    Ok(LocalPlan {
+        isolation: site.isolation,
+        namespaces: namespaces(plan, site),
+        setup,
+        scratch,
+        mode,
+        mapped: identity::mapped(plan, site)?,
+        groups: limits::groups(plan, site),
+        sampled_memory: limits::sampled_memory(plan, site),
+        confinement: confinement::confinement(plan, site, mode, &roots),
+        workdir,
+        report: report::report(plan, site, mode, &roots),
+    })
+}
+
+fn namespaces(plan: &Plan, site: &Site<'_>) -> u64 {
+    let mut namespaces =
+        CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    if !matches!(plan.network, NetworkPolicy::Full) {
+        namespaces |= CLONE_NEWNET;
+    }
+    match site.isolation {
+        // The agent enters a user namespace by itself, after it has built the mounts as root: so these namespaces belong to
+        // the host, and nobody inside has power over them.
+        Isolation::Privileged => namespaces,
+        Isolation::UserNamespace => namespaces | CLONE_NEWUSER,
+        Isolation::Landlock => 0,
+    }
+}

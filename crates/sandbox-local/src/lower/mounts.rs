@@ -1,0 +1,190 @@
+//! The file system of a sandbox.
+//!
+//! Its root is read-only: the platform, the roots of the policy, a few files of its own. What code may write to is one more
+//! tmpfs, of the plan's size, whose folders appear as /tmp, /dev/shm, the work folder and the folders of exported files: so one
+//! bound holds for all of them together. Launch makes that tmpfs in the new mount namespace, on the state folder, which it
+//! hides there.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sandbox_agent::protocol::{Mount, Setup};
+use sandbox_core::Plan;
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::confinement::{Mode, export_folders};
+
+use super::roots::Roots;
+use super::{Site, etc};
+use crate::host::Isolation;
+
+/// Device files of the host that do the same for everybody.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Links in /dev that programs rely on.
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// Files of /proc that belong to user 0 of the host and change or tell much of it. Only where code runs as that user: to
+/// every other one the kernel denies them.
+const PROC_MASKS: [&str; 7] = [
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/scsi",
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+];
+
+/// A page: what a file takes at least.
+const PAGE: u64 = 4096;
+
+/// Folders of the writable tmpfs, generously.
+const OWN_INODES: u64 = 256;
+
+/// A tmpfs that code may write to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scratch {
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Files and folders, so that empty ones do not add up either.
+    pub(crate) inodes: u64,
+    pub(crate) folders: Vec<ScratchFolder>,
+}
+
+/// A folder of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScratchFolder {
+    /// Its name in the tmpfs.
+    pub(crate) name: String,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Whether it is the code's own.
+    pub(crate) owned: bool,
+}
+
+/// The setup of a sandbox with a root of its own, and what is to be writable in it.
+pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> (Setup, Scratch) {
+    let mut mounts = Vec::new();
+    let mut writable = Writable { state: site.state, mounts: Vec::new(), folders: Vec::new() };
+    if roots.access(Path::new("/tmp")).is_none() {
+        writable.folder("/tmp", 0o1777, false);
+    }
+    // First, since a root can lie below /tmp.
+    mounts.append(&mut writable.mounts);
+    for (at, points_to) in &roots.links {
+        mounts.push(Mount::Symlink { points_to: bytes(points_to), target: bytes(at) });
+    }
+    for (path, read_only) in &roots.binds {
+        mounts.push(bind(path, path, *read_only));
+    }
+    if site.host.proc_mount.is_present() {
+        mounts.push(Mount::Proc { target: b"/proc".to_vec() });
+    } else {
+        mounts.push(Mount::Dir { target: b"/proc".to_vec(), mode: 0o555, owned: false });
+    }
+    devices(&mut mounts);
+    writable.folder("/dev/shm", 0o1777, false);
+    for (path, content) in etc::files(plan, mode, site.material) {
+        if roots.access(Path::new(path)).is_none() {
+            mounts.push(Mount::File { target: path.into(), content, mode: 0o444 });
+        }
+    }
+    match (&site.material.workspace, &plan.workspace) {
+        (Some(root), Some(workspace)) => {
+            mounts.push(bind(&root.path, Path::new(WORK_FOLDER), workspace.read_only));
+        }
+        _ => writable.folder(WORK_FOLDER, 0o755, true),
+    }
+    for folder in own_export_folders(plan, roots) {
+        writable.folder(&folder, 0o755, true);
+    }
+    mounts.append(&mut writable.mounts);
+    if mode == Mode::Shared && site.host.user.id == 0 && site.host.proc_mount.is_present() {
+        mounts.extend(PROC_MASKS.iter().map(|path| mask(Path::new(path))));
+    }
+    mounts.extend(roots.masks.iter().map(|path| mask(path)));
+    mounts.push(Mount::ReadOnly { target: b"/".to_vec() });
+
+    let scratch = Scratch {
+        size: plan.disk.as_u64(),
+        inodes: plan.disk.as_u64() / PAGE + OWN_INODES,
+        folders: writable.folders,
+    };
+    let setup = Setup {
+        new_root: true,
+        mounts,
+        hostname: plan.name.clone().into_bytes(),
+        loopback: !matches!(plan.network, NetworkPolicy::Full),
+        user_namespace: site.isolation == Isolation::Privileged,
+        owner: (0, 0),
+        pid_one: true,
+        die_with_parent: true,
+    };
+    (setup, scratch)
+}
+
+/// What becomes of the writable tmpfs.
+struct Writable<'a> {
+    state: &'a Path,
+    mounts: Vec<Mount>,
+    folders: Vec<ScratchFolder>,
+}
+
+impl Writable<'_> {
+    fn folder(&mut self, target: impl AsRef<Path>, mode: u32, owned: bool) {
+        let name = self.folders.len().to_string();
+        self.mounts.push(bind(&self.state.join(&name), target.as_ref(), false));
+        self.folders.push(ScratchFolder { name, mode, owned });
+    }
+}
+
+/// The folders for exported files that are the sandbox's own: not those of the host, nor below a place that is writable
+/// anyway.
+fn own_export_folders(plan: &Plan, roots: &Roots) -> Vec<PathBuf> {
+    let mut folders = export_folders(&plan.export_paths);
+    folders.retain(|folder| {
+        let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"].iter().any(|own| folder.starts_with(own));
+        !elsewhere && roots.access(folder).is_none()
+    });
+    folders
+}
+
+fn devices(mounts: &mut Vec<Mount>) {
+    for device in DEVICES {
+        mounts.push(Mount::Bind {
+            source: device.into(),
+            target: device.into(),
+            // Keeps their modes and owners; a device is written to all the same.
+            read_only: true,
+            devices: true,
+            optional: false,
+        });
+    }
+    for (at, points_to) in DEVICE_LINKS {
+        mounts.push(Mount::Symlink { points_to: points_to.into(), target: at.into() });
+    }
+}
+
+fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
+    Mount::Bind {
+        source: bytes(source),
+        target: bytes(target),
+        read_only,
+        devices: false,
+        optional: false,
+    }
+}
+
+fn mask(path: &Path) -> Mount {
+    Mount::Mask { target: bytes(path) }
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}

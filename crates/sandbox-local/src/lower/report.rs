@@ -1,0 +1,231 @@
+//! What is enforced of a plan here.
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::confinement::{self as executions, Mode, export_folders};
+
+use super::Site;
+use super::confinement::kernel;
+use super::roots::Roots;
+use crate::host::cgroup::Swap;
+use crate::host::{Cgroups, Isolation};
+
+const NOT_BUILT: &str = "not built yet on this backend";
+
+/// An entry for each demand of the plan.
+pub(super) fn report(
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots,
+) -> EnforcementReport {
+    let mut report = EnforcementReport::new();
+    for demand in &plan.demands {
+        report.set(demand.capability, entry(demand.capability, plan, site, mode, roots));
+    }
+    report
+}
+
+fn entry(
+    capability: Capability,
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots,
+) -> Enforcement {
+    let kernel = kernel(site.host);
+    match capability {
+        Capability::FilesystemReadRoots => read_roots(site),
+        Capability::FilesystemWriteRoots => write_roots(site),
+        Capability::NetworkAccess | Capability::Egress => network(plan, site),
+        Capability::EnvVarAccess => {
+            Enforcement::enforced("environment built from nothing, descriptors closed")
+        }
+        Capability::Processes => processes(site),
+        Capability::Privileges => executions::privileges(&kernel, mode),
+        Capability::SubprocessExecution => executions::subprocess_execution(&kernel),
+        Capability::Timeout => timeout(site),
+        // The host counts for itself what it takes from the stream.
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced("bounded capture on the host")
+        }
+        Capability::Memory => memory(site),
+        Capability::Cpus => cpus(site),
+        Capability::Pids => pids(site),
+        Capability::Disk => disk(plan, site, roots),
+        Capability::OpenFiles => Enforcement::enforced("RLIMIT_NOFILE"),
+        Capability::ArtifactExportPaths => export_paths(plan, site, roots),
+        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
+            Enforcement::unenforced(NOT_BUILT)
+        }
+        _ => Enforcement::unenforced("this backend does not know the capability"),
+    }
+}
+
+fn with_landlock(site: &Site<'_>, mechanism: &str) -> String {
+    if site.host.landlock_abi > 0 { format!("{mechanism}, Landlock") } else { mechanism.to_owned() }
+}
+
+fn read_roots(site: &Site<'_>) -> Enforcement {
+    match site.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => {
+            Enforcement::enforced(with_landlock(site, "mount namespace, pivot_root"))
+        }
+        Isolation::Landlock => Enforcement::partial(
+            "Landlock",
+            "names, sizes and dates of the caller's files outside can be seen (stat is not covered)",
+        ),
+    }
+}
+
+fn write_roots(site: &Site<'_>) -> Enforcement {
+    match site.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => {
+            Enforcement::enforced(with_landlock(site, "mount namespace, read-only mounts"))
+        }
+        Isolation::Landlock => {
+            let mut gap = "modes, dates and attributes of the caller's files outside can be changed \
+                           (chmod, chown, utimes and setxattr are not covered)"
+                .to_owned();
+            if site.host.landlock_abi < 3 {
+                gap += ", and files outside can be cut to nothing by truncate (Landlock ABI 3 would cover that)";
+            }
+            Enforcement::partial("Landlock", gap)
+        }
+    }
+}
+
+fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
+    if let NetworkPolicy::Allow(_) = plan.network {
+        return Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}: there is no network at all"));
+    }
+    match (site.isolation, kernel(site.host).seccomp) {
+        (Isolation::Landlock, _) => Enforcement::enforced("seccomp (no sockets but connected unix pairs)"),
+        (_, true) => Enforcement::enforced("network namespace, seccomp"),
+        (_, false) => Enforcement::partial(
+            "network namespace",
+            "sockets that are in no network namespace (vsock) are open: the kernel has no seccomp filters",
+        ),
+    }
+}
+
+fn processes(site: &Site<'_>) -> Enforcement {
+    match site.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => {
+            Enforcement::enforced("process and ipc namespaces, ended with their first process")
+        }
+        Isolation::Landlock => {
+            let seen = "which other processes there are can be found out (stat of /proc)";
+            let gap = match (site.host.landlock_abi, site.host.cgroups.has_pids()) {
+                (6.., true) => seen.to_owned(),
+                (6.., false) => format!("{seen}, and what is left is lost if the agent is killed from outside"),
+                _ => format!("{seen} and can be sent signals (Landlock ABI 6 would deny that)"),
+            };
+            Enforcement::partial("Landlock, seccomp, child subreaper", gap)
+        }
+    }
+}
+
+fn timeout(site: &Site<'_>) -> Enforcement {
+    match site.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => {
+            Enforcement::enforced("agent, host clock, process namespace")
+        }
+        Isolation::Landlock => Enforcement::enforced("agent, host clock, child subreaper"),
+    }
+}
+
+fn cgroup(site: &Site<'_>, controller: &str) -> String {
+    match &site.host.cgroups {
+        Cgroups::V1(_) => format!("cgroup v1 {controller}"),
+        Cgroups::V2(_) => format!("cgroup v2 {controller}"),
+        Cgroups::None { .. } => controller.to_owned(),
+    }
+}
+
+/// Why there is no control group, and what would help.
+fn no_cgroup(site: &Site<'_>, controller: &str) -> String {
+    match &site.host.cgroups {
+        Cgroups::None { reason, fix } => format!("{reason}; fix: {fix}"),
+        _ => format!("the {controller} controller is not handed down to this process"),
+    }
+}
+
+fn memory(site: &Site<'_>) -> Enforcement {
+    if !site.host.cgroups.has_memory() {
+        return Enforcement::partial(
+            "sampled every 100 ms, RLIMIT_DATA",
+            format!(
+                "what is taken between two samples is not stopped in time ({})",
+                no_cgroup(site, "memory")
+            ),
+        );
+    }
+    let mechanism = cgroup(site, "memory");
+    match site.host.cgroups.swap() {
+        Swap::Limited => Enforcement::enforced(format!("{mechanism}, swap included")),
+        Swap::Absent => Enforcement::enforced(mechanism),
+        Swap::Uncounted => Enforcement::partial(
+            mechanism,
+            "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
+        ),
+    }
+}
+
+fn cpus(site: &Site<'_>) -> Enforcement {
+    if site.host.cgroups.has_cpu() {
+        Enforcement::enforced(cgroup(site, "cpu"))
+    } else {
+        Enforcement::unenforced(no_cgroup(site, "cpu"))
+    }
+}
+
+fn pids(site: &Site<'_>) -> Enforcement {
+    let own = "RLIMIT_NPROC in its own user namespace";
+    match (site.isolation, site.host.cgroups.has_pids()) {
+        (Isolation::Privileged | Isolation::UserNamespace, true) => {
+            Enforcement::enforced(format!("{own}, {}", cgroup(site, "pids")))
+        }
+        (Isolation::Privileged | Isolation::UserNamespace, false) => Enforcement::enforced(own),
+        (Isolation::Landlock, true) => Enforcement::enforced(cgroup(site, "pids")),
+        (Isolation::Landlock, false) => Enforcement::partial(
+            "RLIMIT_NPROC",
+            "it counts the user's processes outside too, as they come and go",
+        ),
+    }
+}
+
+fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
+    let workspace = plan.workspace.as_ref().is_some_and(|workspace| !workspace.read_only);
+    if site.isolation == Isolation::Landlock {
+        return Enforcement::partial("RLIMIT_FSIZE", "it bounds each file, not their sum");
+    }
+    let gap = match (workspace, roots.writable()) {
+        (false, false) => return Enforcement::enforced("one tmpfs of that size"),
+        (true, false) => "workspace unbounded",
+        (false, true) => "write roots unbounded",
+        (true, true) => "workspace and write roots unbounded",
+    };
+    Enforcement::partial("one tmpfs of that size, RLIMIT_FSIZE", gap)
+}
+
+fn export_paths(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
+    let mechanism = "copied by the agent as the code's user, opened beneath the folder on the host";
+    if site.isolation != Isolation::Landlock {
+        return Enforcement::enforced(mechanism);
+    }
+    let workspace = site.material.workspace.as_ref().map(|root| root.path.as_path());
+    let reachable = |folder: &std::path::PathBuf| {
+        roots.access(folder) == Some(false)
+            || workspace.is_some_and(|workspace| folder.starts_with(workspace))
+    };
+    match export_folders(&plan.export_paths).into_iter().find(|folder| !reachable(folder)) {
+        None => Enforcement::enforced(mechanism),
+        Some(folder) => Enforcement::unenforced(format!(
+            "{} is the host's own here (a root of its own, with {WORK_FOLDER}, takes user namespaces): name paths below the \
+             workspace or a write root",
+            folder.display()
+        )),
+    }
+}

@@ -1,0 +1,138 @@
+//! Memory without control groups: a thread looks at the trees of this process' sandboxes ten times a second and kills the
+//! largest processes of one that is above its limit.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::remains::{Process, descendants};
+
+/// How often a tree is looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A tree that is watched for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    agent: i32,
+    limit: u64,
+    kills: AtomicU64,
+}
+
+impl Watch {
+    /// Holds the tree below the agent to `limit` bytes.
+    pub(crate) fn start(agent: i32, limit: u64) -> std::io::Result<Arc<Self>> {
+        let watch = Arc::new(Self { agent, limit, kills: AtomicU64::new(0) });
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::process::id();
+        // The thread does not exist in a fork of the process that started it.
+        if watched.owner != Some(pid) {
+            std::thread::Builder::new().name("sandbox-sampler".into()).spawn(look)?;
+            *watched = Watched { owner: Some(pid), watches: Vec::new() };
+        }
+        watched.watches.push(Arc::downgrade(&watch));
+        Ok(watch)
+    }
+
+    /// How many processes were killed so far.
+    pub(crate) fn kills(&self) -> u64 {
+        self.kills.load(Ordering::Relaxed)
+    }
+
+    fn look(&self) {
+        let processes = descendants(self.agent);
+        let mut sized = processes.iter().map(|process| (memory(process.pid), process)).collect::<Vec<_>>();
+        sized.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+        for process in excess(&sized, self.limit) {
+            process.send(rustix::process::Signal::KILL);
+            self.kills.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The largest processes, as many as it takes for the rest to be within the limit. `sized` is sorted, the largest first.
+fn excess<'a>(sized: &[(u64, &'a Process)], limit: u64) -> Vec<&'a Process> {
+    let mut total = sized.iter().map(|(size, _)| size).sum::<u64>();
+    let mut over = Vec::new();
+    for (size, process) in sized {
+        if total <= limit {
+            break;
+        }
+        total -= size;
+        over.push(*process);
+    }
+    over
+}
+
+struct Watched {
+    owner: Option<u32>,
+    watches: Vec<Weak<Watch>>,
+}
+
+static WATCHED: Mutex<Watched> = Mutex::new(Watched { owner: None, watches: Vec::new() });
+
+fn look() {
+    loop {
+        std::thread::sleep(PERIOD);
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.watches.retain(|watch| watch.strong_count() > 0);
+        if watched.watches.is_empty() {
+            watched.owner = None;
+            return;
+        }
+        let watches = watched.watches.clone();
+        drop(watched);
+        watches.iter().filter_map(Weak::upgrade).for_each(|watch| watch.look());
+    }
+}
+
+/// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
+fn memory(pid: i32) -> u64 {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(0, |status| in_status(&status))
+}
+
+fn in_status(status: &str) -> u64 {
+    let counted = status.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        ["RssAnon", "RssShmem", "VmSwap"].contains(&name).then_some(value)
+    });
+    let kib = counted.filter_map(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.sum::<u64>().saturating_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn own_memory_is_counted_and_files_are_not() {
+        let status = "Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 20 kB\nVmSwap:\t 3 kB\n";
+        assert_eq!(in_status(status), 123 * 1024);
+        assert_eq!(memory(i32::MAX), 0);
+    }
+
+    #[test]
+    fn a_tree_above_its_limit_loses_its_largest_process() {
+        let script = "sleep 60 & exec sleep 60";
+        let script = format!("sh -c '{script}'; exit 0");
+        let mut root = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let pid = i32::try_from(root.id()).expect("a small number");
+        let watch = Watch::start(pid, 1).expect("watched");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while watch.kills() == 0 {
+            assert!(Instant::now() < deadline, "nothing was killed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(watch);
+        for process in descendants(pid) {
+            process.send(rustix::process::Signal::KILL);
+        }
+        root.wait().expect("it ends");
+    }
+}

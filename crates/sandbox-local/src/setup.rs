@@ -1,0 +1,79 @@
+//! The first words with the agent: what to build, and the id maps that only somebody outside can write.
+
+use std::time::Duration;
+
+use sandbox_agent::protocol::{Failure, FrameBuffer, Kind, Setup, encode_message};
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_freestanding::Pid;
+use sandbox_host::failure_error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::error;
+
+/// How long the agent may take to build the sandbox.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// Sends the setup. Where the agent enters a user namespace of its own, waits for that and writes `map` for users and groups.
+///
+/// A failure of the agent without a user namespace comes as its answer to the next message.
+pub(crate) async fn set_up(
+    tier: &str,
+    stream: &mut UnixStream,
+    setup: &Setup,
+    agent: Pid,
+    map: Option<&str>,
+) -> Result<()> {
+    let talk = async {
+        let mut message = Vec::new();
+        encode_message(&mut message, 0, Kind::Setup, &setup.encode());
+        stream.write_all(&message).await.map_err(|cause| broken(tier, cause))?;
+        if let Some(map) = map {
+            wait_for_namespace(tier, stream).await?;
+            for file in ["uid_map", "gid_map"] {
+                let path = format!("/proc/{}/{file}", agent.0);
+                std::fs::write(&path, map).map_err(|cause| error::setup(tier, path, cause))?;
+            }
+            message.clear();
+            encode_message(&mut message, 0, Kind::Mapped, b"");
+            stream.write_all(&message).await.map_err(|cause| broken(tier, cause))?;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BOUND, talk).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::new(
+            ErrorKind::SetupFailed,
+            "set up sandbox",
+            format!("the agent did not build it within {BOUND:?}"),
+        )
+        .on(tier)),
+    }
+}
+
+async fn wait_for_namespace(tier: &str, stream: &mut UnixStream) -> Result<()> {
+    let mut buffer = FrameBuffer::new();
+    let mut bytes = [0; 4096];
+    loop {
+        if let Some(frame) = buffer.next_frame().map_err(|cause| broken(tier, cause))? {
+            return match frame.header.kind {
+                Kind::NeedMaps => Ok(()),
+                Kind::Failed => Err(match Failure::decode(frame.payload) {
+                    Ok(failure) => failure_error(tier, &failure),
+                    Err(cause) => broken(tier, cause),
+                }),
+                kind => Err(broken(tier, format!("unexpected first frame {kind:?}"))),
+            };
+        }
+        match stream.read(&mut bytes).await {
+            Ok(0) => return Err(broken(tier, "it ended before its first answer")),
+            Ok(count) => buffer.extend(&bytes[..count]),
+            Err(cause) => return Err(broken(tier, cause)),
+        }
+    }
+}
+
+fn broken(tier: &str, cause: impl ToString) -> Error {
+    let context = format!("the agent: {}", cause.to_string());
+    Error::new(ErrorKind::Protocol, "set up sandbox", context).on(tier)
+}

@@ -1,0 +1,197 @@
+//! Building one sandbox, from its lowered plan to an agent that answers.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use sandbox_core::{Plan, Result, unique_name};
+use sandbox_freestanding::Pid;
+use sandbox_host::{AgentInstance, Sandbox};
+use tokio::net::UnixStream;
+
+use crate::cgroup::{Group, remove_stale};
+use crate::error;
+use crate::host::{Cgroups, Host, Isolation, Material, user_tasks};
+use crate::isolator::LocalIsolator;
+use crate::lower::{LocalPlan, Mapped, Scratch, Site, lower};
+use crate::remains::Remains;
+use crate::sampler::Watch;
+use crate::setup::set_up;
+use crate::spawn::identity::IdentityMaps;
+use crate::spawn::{Launch, MappedMount, ScratchMount, spawn};
+use crate::subordinate::Range;
+
+/// What is to be built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(crate) tier: &'a str,
+    pub(crate) plan: &'a Plan,
+    pub(crate) host: &'a Host,
+    /// The state folder. It exists, and no part of its path is a link.
+    pub(crate) state: &'a Path,
+    pub(crate) lowered: &'a LocalPlan,
+}
+
+/// Builds it. When this fails, or its future is dropped, nothing is left.
+pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
+    let Order { tier, plan, host, state, lowered } = *order;
+    sweep_once(&host.cgroups);
+    let own_root = lowered.isolation != Isolation::Landlock;
+    let mut remains = Remains::new(own_root);
+    if lowered.isolation == Isolation::Privileged {
+        remains.set_range(Range::take(tier, state)?);
+    }
+    let private = if own_root { None } else { Some(private_folder(tier, state, &mut remains)?) };
+    let group = Group::create(&host.cgroups, &lowered.groups);
+    remains.set_group(group.map_err(|cause| error::setup(tier, "control groups", cause))?);
+
+    let (mut stream, theirs) = stream(tier)?;
+    let code = code_on_host(lowered, remains.range());
+    let launch = Launch {
+        stream: theirs,
+        namespaces: lowered.namespaces,
+        maps: (lowered.isolation == Isolation::UserNamespace)
+            .then(|| IdentityMaps::of_caller(host.user.id, host.user.group)),
+        mapped: mapped_mounts(tier, &lowered.mapped, code)?,
+        scratch: match own_root {
+            true => Some(scratch_mount(tier, state, &lowered.scratch, code)?),
+            false => None,
+        },
+        die_with_parent: own_root,
+        setup: own_root,
+    };
+    let started = spawn(launch, remains).await;
+    let remains = started.map_err(|cause| error::setup(tier, "start of the agent", cause))?;
+    let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
+    if own_root {
+        let map = remains.range().map(Range::map);
+        set_up(tier, &mut stream, &lowered.setup, agent, map.as_deref()).await?;
+    }
+    let sandbox = match &private {
+        None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
+        Some(private) => in_host_namespaces(order, private, agent)?,
+    };
+    let watch = match lowered.sampled_memory {
+        None => None,
+        Some(limit) => {
+            let watch = Watch::start(agent.0, limit);
+            Some(watch.map_err(|cause| error::setup(tier, "sampler of memory", cause))?)
+        }
+    };
+    let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
+    AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+}
+
+/// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
+fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
+    let Order { tier, plan, host, state, lowered } = *order;
+    let lowered = lower(
+        plan,
+        &Site {
+            tier,
+            host,
+            isolation: lowered.isolation,
+            material: &Material::of(tier, plan)?,
+            state,
+            private,
+            agent: agent.0.unsigned_abs(),
+            user_tasks: user_tasks(host.user.id),
+        },
+    )?;
+    let mut sandbox = Sandbox::new(plan, lowered.confinement, lowered.report)?;
+    // Folders of the host are the host's to make.
+    sandbox.settings.make_dirs.clear();
+    if let Some(workdir) = &lowered.workdir {
+        sandbox.settings.workdir = workdir.as_os_str().as_bytes().to_vec();
+    }
+    let folder = private.to_string_lossy().into_owned();
+    for name in ["HOME", "TMPDIR"] {
+        if !plan.env.contains_key(name) {
+            sandbox.env.insert(name.into(), folder.clone());
+        }
+    }
+    Ok(sandbox)
+}
+
+/// Both ends of the agent's stream.
+pub(crate) fn stream(tier: &str) -> Result<(UnixStream, std::os::fd::OwnedFd)> {
+    let failed = |cause| error::setup(tier, "the agent's stream", cause);
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+    ours.set_nonblocking(true).map_err(failed)?;
+    Ok((UnixStream::from_std(ours).map_err(failed)?, theirs.into()))
+}
+
+/// The code's user and group as numbers of the host, where they are others than the caller's.
+fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
+    use sandbox_host::confinement::Mode;
+    match (lowered.mode, range) {
+        (Mode::Split { uid, gid }, Some(range)) => Some((range.base() + uid, range.base() + gid)),
+        _ => None,
+    }
+}
+
+fn mapped_mounts(
+    tier: &str,
+    mapped: &[Mapped],
+    code: Option<(u32, u32)>,
+) -> Result<Vec<MappedMount>> {
+    let Some(to) = code else { return Ok(Vec::new()) };
+    let mount = |mapped: &Mapped| {
+        Ok(MappedMount { path: c_string(tier, &mapped.path)?, from: mapped.from, to })
+    };
+    mapped.iter().map(mount).collect()
+}
+
+fn scratch_mount(
+    tier: &str,
+    state: &Path,
+    scratch: &Scratch,
+    code: Option<(u32, u32)>,
+) -> Result<ScratchMount> {
+    let options = format!("size={},nr_inodes={},mode=0755", scratch.size, scratch.inodes);
+    let folders = scratch.folders.iter().map(|folder| {
+        let owner = code.filter(|_| folder.owned);
+        Ok((c_string(tier, &state.join(&folder.name))?, folder.mode, owner))
+    });
+    Ok(ScratchMount {
+        target: c_string(tier, state)?,
+        options: c_string(tier, Path::new(&options))?,
+        folders: folders.collect::<Result<_>>()?,
+    })
+}
+
+fn c_string(tier: &str, path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+        error::invalid_spec(tier, format!("path {}: it has a NUL", path.display()), "remove the NUL")
+    })
+}
+
+/// A folder of the sandbox's own, which goes with it.
+fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
+    let folder = state.join(unique_name("private"));
+    // A name that a killed process of the same number left is taken over: only this user can write there.
+    let made = match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
+            std::fs::remove_dir_all(&folder)
+                .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder))
+        }
+        made => made,
+    };
+    made.map_err(|cause| error::setup(tier, folder.display().to_string(), cause))?;
+    remains.set_folder(folder.clone());
+    Ok(folder)
+}
+
+/// Removes, once per process and in the background, what killed processes left.
+fn sweep_once(cgroups: &Cgroups) {
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| {
+        let cgroups = cgroups.clone();
+        let sweep = move || remove_stale(&cgroups);
+        if let Err(cause) = std::thread::Builder::new().name("sandbox-sweep".into()).spawn(sweep) {
+            tracing::debug!(%cause, "stale control groups stay");
+        }
+    });
+}

@@ -1,0 +1,199 @@
+//! What is seen and reached from inside.
+
+use std::net::TcpListener;
+
+use sandbox_core::ExecRequest;
+use sandbox_core::policy::NetworkPolicy;
+
+use crate::support::{create, is_root, namespaces, open_folder, policy, run, sh};
+
+#[tokio::test]
+async fn a_program_runs_and_its_code_comes_back() {
+    let result = run(policy(), "echo out; echo err >&2; exit 7").await;
+    assert_eq!(result.stdout_text(), "out\n");
+    assert_eq!(result.stderr_text(), "err\n");
+    assert_eq!(result.exit_code(), Some(7));
+}
+
+#[tokio::test]
+async fn files_outside_of_the_roots_are_not_read() {
+    let folder = open_folder();
+    let canary = folder.path().join("canary");
+    std::fs::write(&canary, "canary-content").expect("written");
+    let mut paths = vec![canary.display().to_string()];
+    paths.extend(["/etc/shadow", "/root/.bashrc", "/var/lib/dpkg/status"].map(String::from));
+    let home = std::env::var("HOME").unwrap_or("/root".into());
+    paths.push(format!("{home}/.profile"));
+    let sandbox = create(policy()).await;
+    for path in paths {
+        let result = sandbox.exec(&sh(&format!("cat {path}"))).await.expect("it runs");
+        assert!(!result.ok(), "{path} was read");
+        assert_eq!(result.stdout_text(), "", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_outside_is_written() {
+    let folder = open_folder();
+    let target = folder.path().join("target");
+    std::fs::write(&target, "before").expect("written");
+    let script = format!(
+        "echo after > {0}; rm -f {0}; touch /usr/sandbox-test /etc/sandbox-test /sandbox-test; true",
+        target.display()
+    );
+    run(policy(), &script).await;
+    assert_eq!(std::fs::read_to_string(&target).expect("there"), "before");
+    for path in ["/usr/sandbox-test", "/etc/sandbox-test", "/sandbox-test"] {
+        assert!(!std::path::Path::new(path).exists(), "{path} was made on the host");
+    }
+}
+
+#[tokio::test]
+async fn its_own_folders_can_be_written() {
+    let script = if namespaces() {
+        "set -e; pwd; for f in . /tmp /dev/shm; do echo x > $f/x; cat $f/x; done; ! touch /x; ! touch /etc/x"
+    } else {
+        "set -e; for f in . $TMPDIR $HOME; do echo x > $f/x; cat $f/x; done; ! touch /tmp/sandbox-test"
+    };
+    let result = run(policy(), script).await;
+    assert!(result.ok(), "{} {}", result.stdout_text(), result.stderr_text());
+    if namespaces() {
+        assert_eq!(result.stdout_text(), "/workspace\nx\nx\nx\n");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_made_from_nothing() {
+    // Cargo sets dozens; the tests as another user set this one.
+    assert!(std::env::vars_os().count() > 2, "the control: this process has variables");
+    let result = run(policy(), "/usr/bin/env").await;
+    let text = result.stdout_text();
+    let mut names = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect::<Vec<_>>();
+    names.retain(|name| !["HOME", "PATH", "PWD", "SHLVL", "_", "OLDPWD", "TMPDIR"].contains(name));
+    assert_eq!(names, [] as [&str; 0], "{text}");
+}
+
+#[tokio::test]
+async fn processes_of_the_host_are_out_of_reach() {
+    let own = std::process::id();
+    let sandbox = create(policy()).await;
+    let control = std::fs::read(format!("/proc/{own}/environ"));
+    assert!(control.is_ok(), "the control: the host can read it");
+    for script in [format!("cat /proc/{own}/environ"), format!("kill -0 {own}"), format!("ls /proc/{own}/cwd/")] {
+        let result = sandbox.exec(&sh(&script)).await.expect("it runs");
+        assert!(!result.ok(), "{script}: {}", result.stdout_text());
+    }
+    if namespaces() {
+        let result = sandbox.exec(&sh("ls /proc | grep -c '^[0-9]'")).await.expect("it runs");
+        let count = result.stdout_text().trim().parse::<u32>().expect("a number");
+        assert!(count <= 6, "{count} processes are seen");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_of_the_host_is_not_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("set");
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}", listener.local_addr().expect("a port").port());
+    let control = std::process::Command::new("bash").args(["-c", &script]).status();
+    assert!(control.expect("bash").success(), "the control: the host reaches it");
+    assert!(listener.accept().is_ok());
+
+    let sandbox = create(policy()).await;
+    let bash = ExecRequest::new("bash").arg("-c").arg(script.clone());
+    assert!(!sandbox.exec(&bash).await.expect("it runs").ok());
+    assert!(listener.accept().is_err(), "a connection came");
+
+    if namespaces() {
+        let mut open = policy();
+        open.network = Some(NetworkPolicy::Full);
+        let sandbox = create(open).await;
+        let result = sandbox.exec(&bash).await.expect("it runs");
+        assert!(result.ok(), "{}", result.stderr_text());
+        assert!(listener.accept().is_ok(), "the control: with the network it is reached");
+    }
+}
+
+#[tokio::test]
+async fn its_own_loopback_works() {
+    if !namespaces() {
+        return;
+    }
+    let script = "import socket\ns = socket.create_server(('127.0.0.1', 80 + 8000))\nc = socket.create_connection(('127.0.0.1', 8080))\nprint('connected')";
+    let sandbox = create(policy()).await;
+    let python = ExecRequest::new("python3").arg("-c").arg(script);
+    let result = sandbox.exec(&python).await.expect("python runs");
+    assert_eq!(result.stdout_text(), "connected\n", "{}", result.stderr_text());
+}
+
+#[tokio::test]
+async fn open_descriptors_are_not_inherited() {
+    let folder = open_folder();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "secret-content").expect("written");
+    let file = std::fs::File::open(&secret).expect("there");
+    // Inherited by every other program that this process starts.
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("set");
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+    let script = format!("cat <&{number}");
+    let control = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash");
+    assert_eq!(control.stdout, b"secret-content", "the control: it is inherited");
+    let sandbox = create(policy()).await;
+    let bash = ExecRequest::new("bash").arg("-c").arg(script);
+    let result = sandbox.exec(&bash).await.expect("it runs");
+    assert!(!result.stdout_text().contains("secret-content"));
+    assert!(!result.ok());
+}
+
+#[tokio::test]
+async fn code_has_no_capability_and_is_not_root() {
+    let sandbox = create(policy()).await;
+    let identity = sandbox.exec(&sh("id -u")).await.expect("it runs").stdout_text();
+    // Its own program: under Landlock alone only the first process of an execution may look at itself.
+    let status = ExecRequest::new("cat").arg("/proc/self/status");
+    let text = sandbox.exec(&status).await.expect("it runs").stdout_text();
+    let user = if !namespaces() {
+        rustix::process::geteuid().as_raw().to_string()
+    } else if is_root() {
+        "1000".into()
+    } else {
+        "65534".into()
+    };
+    assert_eq!(identity.trim(), user);
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        // The bounding set gives nothing without new privileges; only who has a capability can empty it.
+        if set == "CapBnd" && !namespaces() {
+            continue;
+        }
+        assert!(text.contains(&format!("{set}:\t0000000000000000")), "{text}");
+    }
+    assert!(text.contains("NoNewPrivs:\t1") && text.contains("Seccomp:\t2"), "{text}");
+}
+
+#[tokio::test]
+async fn two_sandboxes_do_not_share_what_they_write() {
+    let (one, other) = (create(policy()).await, create(policy()).await);
+    let write = "echo one > ${TMPDIR:-/tmp}/shared; echo one > shared";
+    assert!(one.exec(&sh(write)).await.expect("it runs").ok());
+    let read = "cat ${TMPDIR:-/tmp}/shared shared /dev/shm/*";
+    let result = other.exec(&sh(read)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "");
+}
+
+#[tokio::test]
+async fn the_root_cannot_be_changed_back() {
+    if !namespaces() {
+        return;
+    }
+    let script = "umount /usr; mount -o remount,rw /usr; mount -t tmpfs x /tmp; unshare -U true; umount -l /; chmod 777 /etc/passwd; \
+                  mknod /tmp/null c 1 3; echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; \
+                  chmod 600 /dev/null; ls -ld /usr; cat /dev/null";
+    let sandbox = create(policy()).await;
+    let result = sandbox.exec(&sh(script)).await.expect("it runs");
+    // Each of them complains, but for the last two.
+    assert!(result.stderr_text().lines().count() >= 10, "{}", result.stderr_text());
+    assert!(result.ok());
+    let result = sandbox.exec(&sh("ls -d /workspace /usr/bin && touch /usr/x")).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "/usr/bin\n/workspace\n");
+    assert!(result.stderr_text().contains("Read-only file system"), "{}", result.stderr_text());
+}

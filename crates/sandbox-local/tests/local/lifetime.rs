@@ -1,0 +1,201 @@
+//! Ends, after which nothing is left.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sandbox_core::spi::{Backend, Instance};
+use sandbox_core::{ExecRequest, Outcome, SandboxClient};
+use sandbox_local::UnsafeLocalBackend;
+
+use crate::support::{
+    client, create, eventually, namespaces, own_groups, policy, processes_with, sh, spec,
+};
+
+const OWNER: &str = "SANDBOX_TEST_OWNER";
+
+fn marker(test: &str) -> String {
+    format!("{test}-{}", std::process::id())
+}
+
+/// A script that keeps processes with `marker` in their command line, some of them detached.
+fn lingering(marker: &str) -> ExecRequest {
+    let sleep = format!("sh -c 'sleep 600; : {marker}'");
+    sh(&format!("setsid {sleep} & ({sleep} &) & {sleep}"))
+}
+
+#[tokio::test]
+async fn a_killed_sandbox_leaves_nothing() {
+    let marker = marker("killed");
+    let sandbox = std::sync::Arc::new(create(policy()).await);
+    let running = tokio::spawn({
+        let (sandbox, request) = (sandbox.clone(), lingering(&marker));
+        async move { sandbox.exec(&request).await }
+    });
+    wait_for(&marker).await;
+    let start = Instant::now();
+    sandbox.kill().await.expect("it ends");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(processes_with(&marker).is_empty());
+    sandbox.kill().await.expect("harmless");
+    let result = running.await.expect("joined");
+    assert!(!matches!(result.map(|r| r.outcome), Ok(Outcome::Exited { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_sandbox_leaves_nothing() {
+    let marker = marker("dropped");
+    let sandbox = create(policy()).await;
+    {
+        let request = lingering(&marker);
+        let running = sandbox.exec(&request);
+        tokio::select! {
+            _ = running => panic!("it lingers"),
+            () = wait_for(&marker) => {}
+        }
+    }
+    drop(sandbox);
+    let marker = &marker;
+    tokio::task::block_in_place(|| {
+        eventually(Duration::from_secs(3), "the tree is gone", || processes_with(marker).is_empty());
+    });
+}
+
+async fn wait_for(marker: &str) {
+    for _ in 0..1000 {
+        if processes_with(marker).len() >= 3 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the processes did not start");
+}
+
+/// Runs alone, in a process of its own, so that the groups of other tests do not count.
+#[test]
+fn fifty_at_once_work_and_leave_nothing() {
+    crate::users::alone("lifetime::fifty_at_once_work_and_leave_nothing", || {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(async {
+            let client = client(policy());
+            let tasks = (0..50).map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let sandbox = client.create(&spec()).await.expect("a sandbox");
+                    let result = sandbox.exec(&sh(&format!("echo {number}"))).await.expect("it runs");
+                    assert_eq!(result.stdout_text(), format!("{number}\n"));
+                    if number % 2 == 0 {
+                        sandbox.kill().await.expect("it ends");
+                    }
+                })
+            });
+            for task in tasks.collect::<Vec<_>>() {
+                task.await.expect("no panic");
+            }
+        });
+        eventually(Duration::from_secs(10), "no child is left", || {
+            std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
+                .is_ok_and(|children| children.is_empty())
+        });
+        eventually(Duration::from_secs(10), "no group is left", || own_groups().is_empty());
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_is_given_up_leaves_nothing() {
+    let client = client(policy());
+    let before = agents();
+    for delay in [0, 200, 500, 1000, 2000, 4000, 8000] {
+        let spec = spec();
+        let creation = client.create(&spec);
+        let _ = tokio::time::timeout(Duration::from_micros(delay), creation).await.map(drop);
+    }
+    tokio::task::block_in_place(|| {
+        // Other tests have sandboxes of their own meanwhile.
+        eventually(Duration::from_secs(20), "no agent is left", || agents() <= before.max(4));
+    });
+}
+
+fn agents() -> usize {
+    processes_with("sandbox-agent\0serve").len()
+}
+
+#[tokio::test]
+async fn a_lifetime_ends_a_sandbox() {
+    let spec = spec().lifetime(Duration::from_millis(300));
+    let sandbox = client(policy()).create(&spec).await.expect("a sandbox");
+    let result = sandbox.exec(&sh("sleep 20")).await;
+    let text = format!("{result:?}");
+    assert!(text.contains("lifetime"), "{text}");
+}
+
+/// The owner of a sandbox is killed: the kernel and the agent end it without anybody's help.
+#[test]
+fn nothing_survives_a_killed_owner() {
+    if std::env::var_os(OWNER).is_some() {
+        return own();
+    }
+    let mut owner = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "lifetime::nothing_survives_a_killed_owner", "--nocapture"])
+        .env(OWNER, marker("owned"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let output = BufReader::new(owner.stdout.take().expect("piped"));
+    let ready = output.lines().map_while(Result::ok).any(|line| line.contains("owner is ready"));
+    assert!(ready, "the owner did not get ready");
+    let marker = marker("owned");
+    eventually(Duration::from_secs(10), "its code runs", || !processes_with(&marker).is_empty());
+    owner.kill().expect("SIGKILL");
+    owner.wait().expect("ended");
+    eventually(Duration::from_secs(5), "its tree is gone", || processes_with(&marker).is_empty());
+}
+
+fn own() {
+    let marker = std::env::var(OWNER).expect("set");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let sandbox = create(policy()).await;
+        println!("owner is ready");
+        let result = sandbox.exec(&lingering(&marker)).await;
+        panic!("the owner should have been killed: {result:?}");
+    });
+}
+
+#[tokio::test]
+async fn the_unsafe_tier_runs_ends_and_kills() {
+    let backend = UnsafeLocalBackend::default();
+    assert_eq!(backend.name(), "local_unsafe");
+    let client = SandboxClient::with_backend(std::sync::Arc::new(backend), policy()).expect("a client");
+    let sandbox = client.create(&spec().env("GREETING", "hello")).await.expect("a sandbox");
+    let instance: Vec<_> = sandbox.enforcement().enforced_capabilities();
+    assert_eq!(instance, []);
+    let result = sandbox.exec(&sh("echo $GREETING; pwd; test -e /proc/1")).await.expect("it runs");
+    let here = std::env::current_dir().expect("a folder");
+    assert_eq!(result.stdout_text(), format!("hello\n{}\n", here.display()));
+    assert!(result.ok());
+
+    let marker = marker("unsafe");
+    let request = lingering(&marker).timeout(Duration::from_millis(500));
+    let result = sandbox.exec(&request).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::TimedOut);
+    assert!(processes_with(&marker).is_empty());
+    sandbox.kill().await.expect("it ends");
+}
+
+#[tokio::test]
+async fn what_the_host_enforces_is_reported() {
+    let backend = crate::support::backend();
+    let plan = sandbox_core::Plan::resolve(&spec(), &policy()).expect("a plan");
+    let report = backend.assess(&plan).await.expect("assessed");
+    for demand in &plan.demands {
+        assert!(report.get(demand.capability).is_some(), "{}", demand.capability);
+    }
+    let instance: Box<dyn Instance> = backend.create(&plan).await.expect("a sandbox");
+    assert_eq!(instance.enforcement(), &report);
+    let findings = backend.diagnose().await;
+    assert!(findings.iter().all(|finding| finding.present == finding.fix.is_empty()), "{findings:?}");
+    let key = backend.profile().await.expect("a key");
+    let expected = if namespaces() { "yes" } else { "no" };
+    assert!(key.contains(&("user_namespaces".into(), expected.into())), "{key:?}");
+}

@@ -1,0 +1,117 @@
+//! What the tests share.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use sandbox_core::{
+    Capability, CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle,
+    SandboxSpec, unique_name,
+};
+use sandbox_local::{LocalBackend, LocalConfig};
+
+/// Set for a run of the tests as if user namespaces were denied.
+pub const WITHOUT_NAMESPACES: &str = "SANDBOX_TEST_WITHOUT_NAMESPACES";
+
+/// Whether sandboxes have namespaces in this run.
+pub fn namespaces() -> bool {
+    std::env::var_os(WITHOUT_NAMESPACES).is_none()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub fn backend() -> Arc<LocalBackend> {
+    static BACKEND: OnceLock<Arc<LocalBackend>> = OnceLock::new();
+    let make = || {
+        let config = LocalConfig::new();
+        let config = if namespaces() { config } else { config.without_user_namespaces() };
+        Arc::new(LocalBackend::new(config))
+    };
+    Arc::clone(BACKEND.get_or_init(make))
+}
+
+/// A policy that takes what the host has.
+pub fn policy() -> CapabilityPolicy {
+    let mut policy = CapabilityPolicy::new();
+    policy.allow_partial = Capability::ALL.to_vec();
+    policy.allow_unenforced = Capability::ALL
+        .iter()
+        .copied()
+        .filter(|c| !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
+        .collect();
+    policy
+}
+
+pub fn spec() -> SandboxSpec {
+    SandboxSpec::new(unique_name("test"))
+}
+
+pub fn client(policy: CapabilityPolicy) -> SandboxClient {
+    SandboxClient::with_backend(backend(), policy).expect("a valid policy")
+}
+
+pub async fn create(policy: CapabilityPolicy) -> SandboxHandle {
+    client(policy).create(&spec()).await.expect("a sandbox")
+}
+
+pub fn sh(script: &str) -> ExecRequest {
+    ExecRequest::new("/bin/sh").arg("-c").arg(script)
+}
+
+/// One script in a sandbox of its own.
+pub async fn run(policy: CapabilityPolicy, script: &str) -> ExecResult {
+    let sandbox = create(policy).await;
+    let result = sandbox.exec(&sh(script)).await.expect("the shell runs");
+    sandbox.kill().await.expect("it ends");
+    result
+}
+
+/// A folder that every user may enter, outside of what sandboxes see.
+pub fn open_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("open");
+    folder
+}
+
+/// Host processes whose command line has `marker`.
+pub fn processes_with(marker: &str) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").expect("procfs").flatten().map(|entry| entry.path());
+    processes
+        .filter(|process| {
+            let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+            line.windows(marker.len()).any(|part| part == marker.as_bytes())
+        })
+        .collect()
+}
+
+/// Waits for a condition, at most `bound`.
+pub fn eventually(bound: Duration, what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + bound;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Every control group that this process has made and not removed.
+pub fn own_groups() -> Vec<PathBuf> {
+    let own = format!("-{}-", std::process::id());
+    let table = std::fs::read_to_string("/proc/self/cgroup").expect("procfs");
+    let mut groups = Vec::new();
+    for line in table.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next().expect("controllers"), fields.next().expect("path"));
+        let name = if controllers.is_empty() { "unified" } else { controllers };
+        let parent = PathBuf::from("/sys/fs/cgroup").join(name).join(path.trim_start_matches('/'));
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("sandbox-") && name.contains(&own) {
+                groups.push(entry.path());
+            }
+        }
+    }
+    groups
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask bench`: builds the benchmark and what it measures, and runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cargo::{self, Executable, Workspace};
+use crate::failure::{Context, Failure, Result};
+
+/// The packages that are built, whose programs have the names below.
+const PACKAGES: [&str; 2] = ["sandbox-bench", "sandbox-cli"];
+const BENCH: &str = "sandbox-bench";
+const COMMAND: &str = "sandbox";
+/// The backends that are measured.
+const FEATURES: &str = "local,docker";
+
+/// How long to measure, and where the numbers go.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only as many rounds as show that everything works
+    #[arg(long, conflicts_with = "iterations")]
+    smoke: bool,
+    /// Rounds; expensive operations take part in every tenth or so
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// Where the JSON goes, instead of `bench/latest.json` in the target folder
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Prints a table on stdout and writes JSON. Exits with 1 when something that should work here did
+/// not; how long it took is never a reason.
+///
+/// # Errors
+/// When the programs cannot be built or started.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let mut build = workspace.cargo();
+    build.args(["build", "--release", "--features", FEATURES]);
+    for package in PACKAGES {
+        build.args(["--package", package]);
+    }
+    let built = cargo::build(&mut build)?;
+    let mut bench = Command::new(program(&built, BENCH)?);
+    let json = arguments
+        .json
+        .clone()
+        .unwrap_or_else(|| workspace.target.join("bench/latest.json"));
+    bench
+        .arg("--sandbox")
+        .arg(program(&built, COMMAND)?)
+        .arg("--json")
+        .arg(json);
+    if arguments.smoke {
+        bench.arg("--smoke");
+    }
+    if let Some(iterations) = arguments.iterations {
+        bench.args(["--iterations", &iterations.to_string()]);
+    }
+    let status = bench
+        .stdin(Stdio::null())
+        .status()
+        .context(|| "cannot start the benchmark".to_owned())?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
+    built
+        .iter()
+        .find(|executable| executable.name == name)
+        .map(|executable| executable.path.as_path())
+        .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
+}

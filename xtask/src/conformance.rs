@@ -1,0 +1,183 @@
+//! `cargo xtask conformance`: attacks the backends, and says which attacks fail.
+//!
+//! The suite is a program of its own, so that this one links no backend and compiles fast.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cargo::{self, Workspace};
+use crate::failure::{Context, Failure, Result};
+
+const PACKAGE: &str = "sandbox-conformance";
+/// The backends that are measured.
+const FEATURES: &str = "local,docker";
+/// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
+const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
+/// The requirement in [`REQUIRE_VARIABLE`] that names no tier.
+const ROOT: &str = "root";
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    selection: Selection,
+    /// Only probes whose names hold this text
+    #[arg(long, value_name = "TEXT")]
+    filter: Vec<String>,
+    /// Leave out the checks by which the suite proves itself
+    #[arg(long)]
+    skip_self_checks: bool,
+    /// List the probes and run none
+    #[arg(long)]
+    list: bool,
+}
+
+/// The tiers of a run, the same for every task that measures.
+#[derive(Debug, clap::Args)]
+pub struct Selection {
+    /// Tiers to measure, separated by commas; without any, all that apply a policy
+    #[arg(long, value_delimiter = ',', value_name = "TIER")]
+    tier: Vec<String>,
+    /// Fail where one of these tiers cannot be measured
+    #[arg(long, value_delimiter = ',', value_name = "TIER")]
+    require: Vec<String>,
+    /// Image of the sandboxes of a tier
+    #[arg(long, value_name = "TIER=IMAGE")]
+    image: Vec<String>,
+    /// How many probes run at the same time
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+/// Runs the suite. Reports go to `conformance` in the target folder.
+///
+/// # Errors
+/// When the suite cannot be built or started.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let suite = Suite::build()?;
+    let mut command = suite.command();
+    arguments.selection.tell(&mut command);
+    for filter in &arguments.filter {
+        command.args(["--filter", filter]);
+    }
+    if arguments.skip_self_checks {
+        command.arg("--skip-self-checks");
+    }
+    if arguments.list {
+        command.arg("--list");
+    }
+    suite.run(&mut command)
+}
+
+impl Selection {
+    /// Tells the suite.
+    pub fn tell(&self, command: &mut Command) {
+        let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
+        let inherited = required
+            .split(',')
+            .filter(|name| !name.is_empty() && *name != ROOT);
+        for tier in &self.tier {
+            command.args(["--tier", tier]);
+        }
+        for tier in self.require.iter().map(String::as_str).chain(inherited) {
+            command.args(["--require", tier]);
+        }
+        for image in &self.image {
+            command.args(["--image", image]);
+        }
+        if let Some(jobs) = self.jobs {
+            command.args(["--jobs", &jobs.to_string()]);
+        }
+    }
+}
+
+/// The suite's program, built.
+#[derive(Debug)]
+pub struct Suite {
+    workspace: Workspace,
+    program: PathBuf,
+}
+
+impl Suite {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// When cargo fails.
+    pub fn build() -> Result<Self> {
+        let workspace = Workspace::find()?;
+        let mut build = workspace.cargo();
+        build.args(["build", "--package", PACKAGE, "--features", FEATURES]);
+        let built = cargo::build(&mut build)?;
+        let program = built
+            .into_iter()
+            .find(|executable| executable.name == PACKAGE && !executable.test)
+            .ok_or_else(|| Failure::new(format!("cargo has built no program {PACKAGE}")))?
+            .path;
+        Ok(Self { workspace, program })
+    }
+
+    /// The program's file.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The folder of the committed profiles.
+    pub fn matrix(&self) -> PathBuf {
+        self.workspace.root.join("matrix")
+    }
+
+    /// The program on this workspace's profiles, document and reports.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--matrix")
+            .arg(self.matrix())
+            .arg("--document")
+            .arg(self.workspace.root.join("README.md"))
+            .arg("--reports")
+            .arg(self.workspace.target.join("conformance"))
+            .current_dir(&self.workspace.root);
+        command
+    }
+
+    /// Runs a command of the suite and passes its exit code on.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(&self, command: &mut Command) -> Result<ExitCode> {
+        let status = command
+            .stdin(Stdio::null())
+            .status()
+            .context(|| format!("cannot start {}", self.program.display()))?;
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_selection_reaches_the_suite() {
+        let selection = Selection {
+            tier: vec!["local".into()],
+            require: vec!["docker".into()],
+            image: vec!["docker=x".into()],
+            jobs: Some(2),
+        };
+        let mut command = Command::new("suite");
+        selection.tell(&mut command);
+        let told: Vec<_> = command
+            .get_args()
+            .map(|text| text.to_string_lossy())
+            .collect();
+        assert_eq!(told[..4], ["--tier", "local", "--require", "docker"]);
+        assert!(told.ends_with(&[
+            "--image".into(),
+            "docker=x".into(),
+            "--jobs".into(),
+            "2".into()
+        ]));
+    }
+}

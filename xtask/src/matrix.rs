@@ -1,0 +1,126 @@
+//! `cargo xtask matrix`: the committed matrix against what is measured, or the other way round.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::conformance::{Selection, Suite};
+use crate::failure::{Context, Failure, Result};
+use crate::programs;
+
+/// The user as whom root measures the local tier once more: one that nobody has.
+const ORDINARY_USER: u32 = 54_320;
+
+/// What to do with the committed matrix.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("mode").required(true)))]
+pub struct Arguments {
+    /// Measure, and fail where the committed profiles or the README say something else
+    #[arg(long, group = "mode")]
+    check: bool,
+    /// As `--check`, without measuring anything
+    #[arg(long, group = "mode")]
+    check_committed: bool,
+    /// Measure, and write profiles and README
+    #[arg(long, group = "mode")]
+    write: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Does it.
+///
+/// # Errors
+/// When the suite cannot be built or started, or a profile cannot be written.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let suite = Suite::build()?;
+    let committed = |mode: &str| suite.run(suite.command().arg(mode));
+    let measured = |mode: &str| {
+        let mut command = suite.command();
+        arguments.selection.tell(&mut command);
+        suite.run(command.arg(mode))
+    };
+    if arguments.check_committed {
+        return committed("--check-committed");
+    }
+    if arguments.write {
+        let code = measured("--write-profile")?;
+        if programs::is_root() {
+            write_as_ordinary_user(&suite)?;
+        }
+        let rendered = committed("--render")?;
+        return Ok(worse(code, rendered));
+    }
+    let offline = committed("--check-committed")?;
+    Ok(worse(offline, measured("--check")?))
+}
+
+fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
+    if first == ExitCode::SUCCESS {
+        second
+    } else {
+        first
+    }
+}
+
+/// Measures the local tier as a user without rights, and takes over the profile.
+fn write_as_ordinary_user(suite: &Suite) -> Result<()> {
+    let folder = Folder::create()?;
+    let program = folder.path.join("suite");
+    fs::copy(suite.program(), &program).context(|| "cannot copy the suite".to_owned())?;
+    let profiles = folder.path.join("matrix");
+    let status = Command::new(&program)
+        .args(["--tier", "local", "--skip-self-checks", "--write-profile"])
+        .arg("--matrix")
+        .arg(&profiles)
+        .arg("--reports")
+        .arg(folder.path.join("reports"))
+        .current_dir(&folder.path)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", &folder.path)
+        .uid(ORDINARY_USER)
+        .gid(ORDINARY_USER)
+        .status()
+        .context(|| "cannot start the suite as an ordinary user".to_owned())?;
+    if !status.success() {
+        eprintln!("as an ordinary user the suite ended with {status}");
+    }
+    let entries =
+        fs::read_dir(&profiles).context(|| "no profile as an ordinary user".to_owned())?;
+    for entry in entries {
+        let entry = entry.context(|| "cannot read the profiles".to_owned())?;
+        let target = suite.matrix().join(entry.file_name());
+        fs::copy(entry.path(), &target).context(|| format!("cannot write {}", target.display()))?;
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o644))
+            .context(|| format!("cannot write {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// A folder of the ordinary user's, removed in the end.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn create() -> Result<Self> {
+        let path =
+            Path::new("/var/tmp").join(format!("sandbox-xtask-matrix-{}", std::process::id()));
+        fs::create_dir(&path).context(|| format!("cannot make {}", path.display()))?;
+        let folder = Self { path };
+        chown(&folder.path, Some(ORDINARY_USER), Some(ORDINARY_USER))
+            .map_err(|error| Failure::new(format!("{}: {error}", folder.path.display())))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
