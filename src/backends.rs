@@ -13,3 +13,39 @@ inventory::submit! { FeatureHint { tier: "local", feature: "local" } }
 inventory::submit! { FeatureHint { tier: "local_unsafe", feature: "local" } }
 inventory::submit! { FeatureHint { tier: "docker", feature: "docker" } }
 inventory::submit! { FeatureHint { tier: "docker_unsafe", feature: "docker" } }
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxClient, registry};
+
+    /// The tiers that each feature links, and whether it is on.
+    const FEATURES: [(&str, bool); 2] = [
+        ("local", cfg!(feature = "local")),
+        ("docker", cfg!(feature = "docker")),
+    ];
+
+    #[test]
+    fn a_feature_links_its_tiers_and_nothing_else_does() {
+        let linked = registry::tiers().unwrap();
+        for (feature, is_on) in FEATURES {
+            for tier in [feature.to_owned(), format!("{feature}_unsafe")] {
+                let registration = linked.iter().find(|registration| registration.tier == tier);
+                assert_eq!(registration.is_some(), is_on, "{tier}");
+                if let Some(registration) = registration {
+                    assert_eq!(
+                        registration.applies_policy,
+                        !tier.ends_with("_unsafe"),
+                        "{tier}"
+                    );
+                    continue;
+                }
+                let error = SandboxClient::open(&tier, CapabilityPolicy::new()).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::UnknownBackend);
+                assert_eq!(
+                    error.fix(),
+                    Some(format!("build with --features {feature}").as_str())
+                );
+            }
+        }
+    }
+}

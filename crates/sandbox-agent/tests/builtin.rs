@@ -21,8 +21,13 @@ fn bytes(path: &Path) -> Vec<u8> {
 /// Sends `data` as standard input, as fast as it is granted.
 #[track_caller]
 fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> Outcome {
-    let request =
-        ExecRequest { stdin: true, ..builtin(Builtin::Put { path: bytes(path), mode }) };
+    let request = ExecRequest {
+        stdin: true,
+        ..builtin(Builtin::Put {
+            path: bytes(path),
+            mode,
+        })
+    };
     let stream = client.exec(&request);
     let (mut sent, mut credit, mut ended) = (0, WINDOW as usize, false);
     client.follow(stream, |client, message| {
@@ -52,7 +57,11 @@ fn get(client: &mut Client, path: &Path) -> Outcome {
 #[track_caller]
 fn fails(outcome: &Outcome, errno: i32, detail: &Path) {
     let failure = outcome.failure();
-    assert_eq!((failure.step, failure.errno), (FailStep::File, errno), "{failure:?}");
+    assert_eq!(
+        (failure.step, failure.errno),
+        (FailStep::File, errno),
+        "{failure:?}"
+    );
     assert_eq!(failure.detail, detail.to_str().unwrap());
 }
 
@@ -61,8 +70,14 @@ fn files_go_in_and_out() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut client = Client::start(&settings());
-    let large: Vec<u8> = (0..64u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    for (name, data) in [("a/b/small", &b"content"[..]), ("empty", b""), ("large", &large)] {
+    let large: Vec<u8> = (0..64u32 << 20)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    for (name, data) in [
+        ("a/b/small", &b"content"[..]),
+        ("empty", b""),
+        ("large", &large),
+    ] {
         let path = place.join(name);
         let outcome = put(&mut client, &path, 0o640, data);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
@@ -78,7 +93,10 @@ fn files_go_in_and_out() {
     put(&mut client, &place.join("link"), 0o600, b"new").report();
     assert_eq!(fs::read(place.join("link")).unwrap(), b"new");
     assert_eq!(fs::metadata(place.join("large")).unwrap().len(), 64 << 20);
-    let names: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = fs::read_dir(place)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(names.len(), 4, "{names:?}");
 }
 
@@ -91,7 +109,10 @@ fn only_regular_files_come_out() {
     fs::write(place.join("folder/file"), "content").unwrap();
     symlink("folder", place.join("link")).unwrap();
     symlink("file", place.join("folder/link")).unwrap();
-    let status = std::process::Command::new("mkfifo").arg(place.join("fifo")).status().unwrap();
+    let status = std::process::Command::new("mkfifo")
+        .arg(place.join("fifo"))
+        .status()
+        .unwrap();
     assert!(status.success());
     let start = Instant::now();
     for (name, errno) in [
@@ -102,9 +123,17 @@ fn only_regular_files_come_out() {
         ("none", libc::ENOENT),
         ("folder/file/x", libc::ENOTDIR),
     ] {
-        fails(&get(&mut client, &place.join(name)), errno, &place.join(name));
+        fails(
+            &get(&mut client, &place.join(name)),
+            errno,
+            &place.join(name),
+        );
     }
-    fails(&get(&mut client, Path::new("/dev/zero")), libc::EINVAL, Path::new("/dev/zero"));
+    fails(
+        &get(&mut client, Path::new("/dev/zero")),
+        libc::EINVAL,
+        Path::new("/dev/zero"),
+    );
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
@@ -115,7 +144,10 @@ fn a_put_that_is_not_completed_leaves_nothing() {
     let mut client = Client::start(&settings());
     let request = ExecRequest {
         stdin: true,
-        ..builtin(Builtin::Put { path: bytes(&path), mode: 0o600 })
+        ..builtin(Builtin::Put {
+            path: bytes(&path),
+            mode: 0o600,
+        })
     };
     let count = || fs::read_dir(place.path()).unwrap().count();
     let stream = client.exec(&request);
@@ -129,17 +161,37 @@ fn a_put_that_is_not_completed_leaves_nothing() {
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(count(), 0);
     // As well when the time is over.
-    let outcome = client.run(&ExecRequest { timeout_ms: 100, ..request });
+    let outcome = client.run(&ExecRequest {
+        timeout_ms: 100,
+        ..request.clone()
+    });
     assert_eq!(outcome.kind(), ExitKind::TimedOut);
+    assert_eq!(count(), 0);
+    // As well when the sandbox is stopped.
+    let mut stopped = Client::start(&settings());
+    let stream = stopped.exec(&request);
+    stopped.send(stream, Kind::Stdin, b"half of");
+    assert_eq!(stopped.wait(stream).kind, Kind::Started);
+    stopped.send(0, Kind::Stop, &1000u32.to_le_bytes());
+    assert_eq!(stopped.finish(stream).kind(), ExitKind::Killed);
+    assert_eq!(stopped.agent_end().code(), Some(0));
     assert_eq!(count(), 0);
     // Where it cannot go.
     fs::create_dir(&path).unwrap();
     fails(&put(&mut client, &path, 0o600, b"x"), libc::EISDIR, &path);
     let below = place.path().join("f/x");
     fs::write(place.path().join("f"), "").unwrap();
-    fails(&put(&mut client, &below, 0o600, b"x"), libc::ENOTDIR, &place.path().join("f"));
+    fails(
+        &put(&mut client, &below, 0o600, b"x"),
+        libc::ENOTDIR,
+        &place.path().join("f"),
+    );
     let folder = place.path().join("folder/");
-    fails(&put(&mut client, &folder, 0o600, b"x"), libc::EISDIR, &folder);
+    fails(
+        &put(&mut client, &folder, 0o600, b"x"),
+        libc::EISDIR,
+        &folder,
+    );
     assert_eq!(count(), 2);
 }
 
@@ -160,7 +212,13 @@ fn records(bytes: &[u8]) -> Vec<Record> {
         let (size, _allocated) = (reader.u64().unwrap(), reader.u64().unwrap());
         let time = reader.u64().unwrap();
         let path = String::from_utf8_lossy(reader.bytes().unwrap()).into_owned();
-        records.push(Record { path, kind, mode, size, time });
+        records.push(Record {
+            path,
+            kind,
+            mode,
+            size,
+            time,
+        });
     }
     records.sort();
     records
@@ -176,13 +234,20 @@ fn lists_trees() {
     symlink("/etc", root.join("a/link")).unwrap();
     let mut client = Client::start(&settings());
     let mut list = |path: &Path, depth: u32| {
-        let outcome = client.run(&builtin(Builtin::List { path: bytes(path), depth }));
+        let outcome = client.run(&builtin(Builtin::List {
+            path: bytes(path),
+            depth,
+        }));
         outcome.report();
         records(&outcome.stdout)
             .into_iter()
             .map(|record| {
                 assert!(record.time > 1_500_000_000_000_000_000, "{record:?}");
-                let path = record.path.strip_prefix(path.to_str().unwrap()).unwrap().to_string();
+                let path = record
+                    .path
+                    .strip_prefix(path.to_str().unwrap())
+                    .unwrap()
+                    .to_string();
                 (path, record.kind as char, record.mode, record.size)
             })
             .collect::<Vec<_>>()
@@ -194,15 +259,33 @@ fn lists_trees() {
     assert_eq!(paths(list(&root, 1)), ["", "/a"]);
     assert_eq!(paths(list(&root, 2)), ["", "/a", "/a/b", "/a/link"]);
     let all = list(&root, u32::MAX);
-    assert_eq!(all[1], ("/a".into(), 'd', 0o1751, fs::metadata(root.join("a")).unwrap().len()));
+    assert_eq!(
+        all[1],
+        (
+            "/a".into(),
+            'd',
+            0o1751,
+            fs::metadata(root.join("a")).unwrap().len()
+        )
+    );
     assert_eq!(all[4], ("/a/b/file".into(), 'f', 0o644, 5));
     assert_eq!((all[5].0.as_str(), all[5].1, all[5].3), ("/a/link", 'l', 4));
     assert_eq!(all.len(), 6);
     assert_eq!(list(&root.join("a/link"), 5).len(), 1);
-    let missing = client.run(&builtin(Builtin::List { path: b"/no/such".to_vec(), depth: 0 }));
+    let missing = client.run(&builtin(Builtin::List {
+        path: b"/no/such".to_vec(),
+        depth: 0,
+    }));
     fails(&missing, libc::ENOENT, Path::new("/no/such"));
-    let slash = client.run(&builtin(Builtin::List { path: b"/".to_vec(), depth: 1 }));
-    assert!(records(&slash.stdout).iter().any(|record| record.path == "/etc"));
+    let slash = client.run(&builtin(Builtin::List {
+        path: b"/".to_vec(),
+        depth: 1,
+    }));
+    assert!(
+        records(&slash.stdout)
+            .iter()
+            .any(|record| record.path == "/etc")
+    );
 }
 
 #[test]
@@ -215,13 +298,18 @@ fn lists_a_tree_that_is_deeper_than_a_path() {
         ..common::command(&["bash", "-c", script])
     };
     assert_eq!(client.run(&request).kind(), ExitKind::Exited(0));
-    let list = Builtin::List { path: bytes(place.path()), depth: u32::MAX };
+    let list = Builtin::List {
+        path: bytes(place.path()),
+        depth: u32::MAX,
+    };
     let outcome = client.run(&builtin(list));
     outcome.report();
     let records = records(&outcome.stdout);
     assert_eq!(records.len(), 402);
     assert!(records.last().unwrap().path.ends_with("/bottom"));
-    let remove = builtin(Builtin::Remove { path: bytes(place.path()) });
+    let remove = builtin(Builtin::Remove {
+        path: bytes(place.path()),
+    });
     assert_eq!(client.run(&remove).kind(), ExitKind::Exited(0));
     assert!(!place.path().exists());
 }
@@ -231,20 +319,39 @@ fn makes_and_removes() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("a/b");
     let mut client = Client::start(&settings());
-    let make = |path: &Path| builtin(Builtin::MakeDir { path: bytes(path), mode: 0o777 });
+    let make = |path: &Path| {
+        builtin(Builtin::MakeDir {
+            path: bytes(path),
+            mode: 0o777,
+        })
+    };
     for _ in 0..2 {
         assert_eq!(client.run(&make(&folder)).kind(), ExitKind::Exited(0));
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o777);
     }
     fs::write(folder.join("file"), "").unwrap();
-    fails(&client.run(&make(&folder.join("file"))), libc::ENOTDIR, &folder.join("file"));
+    fails(
+        &client.run(&make(&folder.join("file"))),
+        libc::ENOTDIR,
+        &folder.join("file"),
+    );
     let remove = |path: &Path| builtin(Builtin::Remove { path: bytes(path) });
     client.run(&remove(&folder.join("file"))).report();
-    fails(&client.run(&remove(&folder.join("file"))), libc::ENOENT, &folder.join("file"));
+    fails(
+        &client.run(&remove(&folder.join("file"))),
+        libc::ENOENT,
+        &folder.join("file"),
+    );
     client.run(&remove(&place.path().join("a"))).report();
     assert!(!place.path().join("a").exists());
-    fails(&client.run(&make(Path::new(""))), libc::ENOENT, Path::new(""));
-    let outcome = client.run(&builtin(Builtin::Remove { path: b"/tmp/\0".to_vec() }));
+    fails(
+        &client.run(&make(Path::new(""))),
+        libc::ENOENT,
+        Path::new(""),
+    );
+    let outcome = client.run(&builtin(Builtin::Remove {
+        path: b"/tmp/\0".to_vec(),
+    }));
     assert_eq!(outcome.failure().step, FailStep::Request);
 }
 
@@ -252,11 +359,18 @@ fn makes_and_removes() {
 fn routines_obey_limits() {
     let place = tempfile::tempdir().unwrap();
     let mut settings = settings();
-    let limit = sandbox_agent::protocol::Limit { resource: libc::RLIMIT_FSIZE, value: 100_000 };
+    let limit = sandbox_agent::protocol::Limit {
+        resource: libc::RLIMIT_FSIZE,
+        value: 100_000,
+    };
     settings.confinement.limits.push(limit);
     let mut client = Client::start(&settings);
     let path = place.path().join("file");
-    fails(&put(&mut client, &path, 0o600, &[7; 150_000]), libc::EFBIG, &path);
+    fails(
+        &put(&mut client, &path, 0o600, &[7; 150_000]),
+        libc::EFBIG,
+        &path,
+    );
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     put(&mut client, &path, 0o600, &[7; 50_000]).report();
 }

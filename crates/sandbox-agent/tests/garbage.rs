@@ -4,32 +4,26 @@ mod common;
 
 use std::{
     io::{Read, Write},
-    os::{fd::AsRawFd, unix::net::UnixStream, unix::process::CommandExt},
-    process::{Command, Stdio},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
-use common::{agent_path, command, settings};
+use common::{agent_command, command, settings};
 use proptest::prelude::*;
 use sandbox_agent::protocol::{Kind, Setup, encode_message};
 
 /// Sends bytes to a new agent, then closes the sending direction. Gives its exit code and what it wrote to stderr.
 fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
     let (mut socket, theirs) = UnixStream::pair().unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let raw = theirs.as_raw_fd();
-    let mut command = Command::new(agent_path());
-    command.args(["serve", "--fd", "42"]).args(arguments);
-    command.stdin(Stdio::null()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec one system call is made.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::dup2(raw, 42) < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let mut command = agent_command(&[], Some(theirs.as_raw_fd()), &[]);
+    command
+        .args(["serve", "--fd", "42"])
+        .args(arguments)
+        .stderr(Stdio::piped());
     let mut agent = command.spawn().unwrap();
     drop(theirs);
     // The agent may end before it has taken everything.
@@ -49,7 +43,12 @@ fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
         std::thread::sleep(Duration::from_millis(1));
     };
     let mut stderr = String::new();
-    agent.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    agent
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
     (status.code(), stderr)
 }
 
@@ -98,28 +97,49 @@ fn nothing_is_no_conversation() {
 #[test]
 fn a_wrong_command_line_is_said() {
     for arguments in [&[][..], &["serve"], &["other"], &["serve", "--fd", "x"]] {
-        let output = Command::new(agent_path()).args(arguments).output().unwrap();
+        let output = agent_command(&[], None, &[])
+            .args(arguments)
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(64));
-        assert!(String::from_utf8(output.stderr).unwrap().starts_with("usage: "));
+        assert!(
+            String::from_utf8(output.stderr)
+                .unwrap()
+                .starts_with("usage: ")
+        );
     }
-    let output = Command::new(agent_path()).args(["serve", "--fd", "99"]).output().unwrap();
+    let output = agent_command(&[], None, &[])
+        .args(["serve", "--fd", "99"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(71));
-    let output = Command::new(agent_path()).arg("--version").output().unwrap();
+    let output = agent_command(&[], None, &[])
+        .arg("--version")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0));
     let version = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(version, format!("sandbox-agent {} (protocol 1)\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        version,
+        format!("sandbox-agent {} (protocol 1)\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
 fn serves_on_two_pipes() {
-    let mut agent = Command::new(agent_path())
+    let mut agent = agent_command(&[], None, &[])
         .args(["serve", "--stdio"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut bytes = hello();
-    encode_message(&mut bytes, 1, Kind::Exec, &command(&["echo", "over pipes"]).encode());
+    encode_message(
+        &mut bytes,
+        1,
+        Kind::Exec,
+        &command(&["echo", "over pipes"]).encode(),
+    );
     agent.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
     let mut stdout = agent.stdout.take().unwrap();
     let mut answer = Vec::new();

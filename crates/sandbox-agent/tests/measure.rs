@@ -28,7 +28,10 @@ fn resident(pid: u32) -> String {
 #[test]
 #[ignore = "a measurement"]
 fn measure() {
-    println!("size of the program: {} bytes", sandbox_agent::program().len());
+    println!(
+        "size of the program: {} bytes",
+        sandbox_agent::program().len()
+    );
     let times = (0..200)
         .map(|_| {
             let start = Instant::now();
@@ -42,14 +45,20 @@ fn measure() {
 
     let mut client = Client::start(&settings());
     println!("idle agent: {}", resident(client.agent.id()));
-    println!("ping: {:?}", median((0..2000).map(|_| client.ping()).collect()));
+    println!(
+        "ping: {:?}",
+        median((0..2000).map(|_| client.ping()).collect())
+    );
 
     let plain = |count: usize| {
         median(
             (0..count)
                 .map(|_| {
                     let start = Instant::now();
-                    let output = Command::new("/bin/true").stdin(Stdio::null()).output().unwrap();
+                    let output = Command::new("/bin/true")
+                        .stdin(Stdio::null())
+                        .output()
+                        .unwrap();
                     assert!(output.status.success());
                     start.elapsed()
                 })
@@ -61,7 +70,10 @@ fn measure() {
             (0..count)
                 .map(|_| {
                     let start = Instant::now();
-                    assert_eq!(client.run(&command(&["/bin/true"])).kind(), ExitKind::Exited(0));
+                    assert_eq!(
+                        client.run(&command(&["/bin/true"])).kind(),
+                        ExitKind::Exited(0)
+                    );
                     start.elapsed()
                 })
                 .collect(),
@@ -100,7 +112,9 @@ fn measure() {
     println!("1024 MiB through a plain pipe: {:?}", start.elapsed());
 
     for number in [0, 100, 500] {
-        let text = format!("i=0; while [ $i -lt {number} ]; do (setsid sleep 100 &) ; i=$((i+1)); done; echo up; sleep 100");
+        let text = format!(
+            "i=0; while [ $i -lt {number} ]; do (setsid sleep 100 &) ; i=$((i+1)); done; echo up; sleep 100"
+        );
         let stream = client.exec(&script(&text));
         let mut killed = None;
         let outcome = client.follow(stream, |client, message| {

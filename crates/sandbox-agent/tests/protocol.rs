@@ -27,16 +27,24 @@ fn request() -> impl Strategy<Value = ExecRequest> {
         vec(bytes(), 1..5).prop_map(|argv| Program::Command { argv }),
         builtin().prop_map(Program::Builtin),
     ];
-    (program, vec(bytes(), 0..5), bytes(), any::<bool>(), any::<u64>(), any::<bool>()).prop_map(
-        |(program, env, workdir, stdin, timeout_ms, log)| ExecRequest {
-            program,
-            env,
-            workdir,
-            stdin,
-            timeout_ms,
-            log,
-        },
+    (
+        program,
+        vec(bytes(), 0..5),
+        bytes(),
+        any::<bool>(),
+        any::<u64>(),
+        any::<bool>(),
     )
+        .prop_map(
+            |(program, env, workdir, stdin, timeout_ms, log)| ExecRequest {
+                program,
+                env,
+                workdir,
+                stdin,
+                timeout_ms,
+                log,
+            },
+        )
 }
 
 fn mount() -> impl Strategy<Value = Mount> {
@@ -62,20 +70,30 @@ fn mount() -> impl Strategy<Value = Mount> {
         ),
         bytes().prop_map(|target| Mount::Proc { target }),
         bytes().prop_map(|target| Mount::Mqueue { target }),
-        (bytes(), bytes())
-            .prop_map(|(points_to, target)| Mount::Symlink { points_to, target }),
-        (bytes(), any::<u32>(), any::<bool>())
-            .prop_map(|(target, mode, owned)| Mount::Dir { target, mode, owned }),
-        (bytes(), bytes(), any::<u32>())
-            .prop_map(|(target, content, mode)| Mount::File { target, content, mode }),
+        (bytes(), bytes()).prop_map(|(points_to, target)| Mount::Symlink { points_to, target }),
+        (bytes(), any::<u32>(), any::<bool>()).prop_map(|(target, mode, owned)| Mount::Dir {
+            target,
+            mode,
+            owned
+        }),
+        (bytes(), bytes(), any::<u32>()).prop_map(|(target, content, mode)| Mount::File {
+            target,
+            content,
+            mode
+        }),
         bytes().prop_map(|target| Mount::ReadOnly { target }),
         bytes().prop_map(|target| Mount::Mask { target }),
     ]
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
-    (vec(mount(), 0..6), bytes(), any::<[bool; 5]>(), any::<(u32, u32)>()).prop_map(
-        |(mounts, hostname, flags, owner)| {
+    (
+        vec(mount(), 0..6),
+        bytes(),
+        any::<[bool; 5]>(),
+        any::<(u32, u32)>(),
+    )
+        .prop_map(|(mounts, hostname, flags, owner)| {
             let [new_root, loopback, user_namespace, pid_one, die_with_parent] = flags;
             Setup {
                 new_root,
@@ -87,8 +105,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 pid_one,
                 die_with_parent,
             }
-        },
-    )
+        })
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -111,21 +128,37 @@ fn settings() -> impl Strategy<Value = Settings> {
         any::<bool>(),
         any::<u32>(),
     )
-        .prop_map(|(identity, limits, landlock, seccomp, exec_once, umask)| Confinement {
-            identity,
-            limits: limits
-                .into_iter()
-                .map(|(resource, value)| Limit { resource, value })
-                .collect(),
-            landlock,
-            seccomp: seccomp.concat(),
-            exec_once,
-            umask,
-        });
-    let rest = (any::<u64>(), any::<bool>(), any::<u32>(), bytes(), vec(bytes(), 0..3));
+        .prop_map(
+            |(identity, limits, landlock, seccomp, exec_once, umask)| Confinement {
+                identity,
+                limits: limits
+                    .into_iter()
+                    .map(|(resource, value)| Limit { resource, value })
+                    .collect(),
+                landlock,
+                seccomp: seccomp.concat(),
+                exec_once,
+                umask,
+            },
+        );
+    let rest = (
+        any::<u64>(),
+        any::<bool>(),
+        any::<u32>(),
+        bytes(),
+        vec(bytes(), 0..3),
+    );
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
         let (lease_ms, owned, log_bytes, workdir, make_dirs) = rest;
-        Settings { key, lease_ms, owned, log_bytes, workdir, make_dirs, confinement }
+        Settings {
+            key,
+            lease_ms,
+            owned,
+            log_bytes,
+            workdir,
+            make_dirs,
+            confinement,
+        }
     })
 }
 
@@ -138,7 +171,12 @@ fn report() -> impl Strategy<Value = ExitReport> {
         Just(ExitKind::Lost),
     ];
     (kind, any::<[u64; 5]>(), any::<[u32; 2]>(), any::<bool>()).prop_map(
-        |(kind, [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us], [stragglers, survivors], drain_cut)| {
+        |(
+            kind,
+            [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
+            [stragglers, survivors],
+            drain_cut,
+        )| {
             ExitReport {
                 kind,
                 stdout_total,
@@ -170,7 +208,11 @@ fn failure() -> impl Strategy<Value = Failure> {
             FailStep::File,
             FailStep::Protocol,
         ][step];
-        Failure { step, errno, detail }
+        Failure {
+            step,
+            errno,
+            detail,
+        }
     })
 }
 
@@ -304,7 +346,12 @@ proptest! {
 
 #[test]
 fn a_message_has_a_bound() {
-    let header = Header { stream: 1, kind: Kind::Exec, more: true, length: MAX_PAYLOAD };
+    let header = Header {
+        stream: 1,
+        kind: Kind::Exec,
+        more: true,
+        length: MAX_PAYLOAD,
+    };
     let mut assembler = MessageAssembler::new();
     let payload = vec![0; MAX_PAYLOAD];
     let mut pushed = 0;
@@ -321,17 +368,39 @@ fn a_message_has_a_bound() {
 
 #[test]
 fn messages_are_not_mixed() {
-    let header = Header { stream: 1, kind: Kind::Exec, more: true, length: 1 };
-    for other in [Header { stream: 2, ..header }, Header { kind: Kind::Stdin, ..header }] {
+    let header = Header {
+        stream: 1,
+        kind: Kind::Exec,
+        more: true,
+        length: 1,
+    };
+    for other in [
+        Header {
+            stream: 2,
+            ..header
+        },
+        Header {
+            kind: Kind::Stdin,
+            ..header
+        },
+    ] {
         let mut assembler = MessageAssembler::new();
         assert_eq!(assembler.push(header, &[1]), Ok(None));
-        assert!(matches!(assembler.push(other, &[1]), Err(ProtocolError::Unexpected(_))));
+        assert!(matches!(
+            assembler.push(other, &[1]),
+            Err(ProtocolError::Unexpected(_))
+        ));
     }
 }
 
 #[test]
 fn headers_are_strict() {
-    let good = Header { stream: 7, kind: Kind::Ping, more: true, length: MAX_PAYLOAD };
+    let good = Header {
+        stream: 7,
+        kind: Kind::Ping,
+        more: true,
+        length: MAX_PAYLOAD,
+    };
     assert_eq!(Header::decode(&good.encode()), Ok(good));
     let change = |at: usize, byte: u8| {
         let mut bytes: [u8; HEADER_LEN] = good.encode();
@@ -353,18 +422,29 @@ fn lists_have_a_bound() {
     // A list that claims more items than are allowed, and one that claims more than are there.
     let mut message = vec![0];
     message.extend(65_537u32.to_le_bytes());
-    assert_eq!(ExecRequest::decode(&message), Err(ProtocolError::TooLarge("list")));
+    assert_eq!(
+        ExecRequest::decode(&message),
+        Err(ProtocolError::TooLarge("list"))
+    );
     let mut message = vec![0];
     message.extend(65_536u32.to_le_bytes());
     assert_eq!(ExecRequest::decode(&message), Err(ProtocolError::Truncated));
     let mut message = vec![0];
     message.extend(0u32.to_le_bytes());
-    assert_eq!(ExecRequest::decode(&message), Err(ProtocolError::BadValue("command")));
+    assert_eq!(
+        ExecRequest::decode(&message),
+        Err(ProtocolError::BadValue("command"))
+    );
 }
 
 #[test]
 fn another_version_is_named() {
-    let mut message = Welcome { split: false, landlock_abi: 0, capabilities: 0 }.encode();
+    let mut message = Welcome {
+        split: false,
+        landlock_abi: 0,
+        capabilities: 0,
+    }
+    .encode();
     message[0] = 9;
     assert_eq!(Welcome::decode(&message), Err(ProtocolError::Version(9)));
 }

@@ -11,8 +11,19 @@ use std::{
 use common::{Client, command, script, settings};
 use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup};
 
-const NAMESPACES: &[&str] =
-    &["unshare", "-m", "-p", "-f", "-n", "-i", "-u", "-C", "--propagation", "private", "--"];
+const NAMESPACES: &[&str] = &[
+    "unshare",
+    "-m",
+    "-p",
+    "-f",
+    "-n",
+    "-i",
+    "-u",
+    "-C",
+    "--propagation",
+    "private",
+    "--",
+];
 
 fn is_root() -> bool {
     // SAFETY: the call takes nothing.
@@ -34,7 +45,14 @@ fn bind(source: &str, target: &str, read_only: bool) -> Mount {
 }
 
 fn tmpfs(target: &str, size: u64, exec: bool, owned: bool) -> Mount {
-    Mount::Tmpfs { target: target.into(), size, inodes: 100, mode: 0o755, exec, owned }
+    Mount::Tmpfs {
+        target: target.into(),
+        size,
+        inodes: 100,
+        mode: 0o755,
+        exec,
+        owned,
+    }
 }
 
 /// The place of a usual sandbox.
@@ -50,7 +68,9 @@ fn usual() -> Setup {
             Err(_) => {}
         }
     }
-    mounts.push(Mount::Proc { target: b"/proc".to_vec() });
+    mounts.push(Mount::Proc {
+        target: b"/proc".to_vec(),
+    });
     mounts.push(tmpfs("/dev", 4096, false, false));
     for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
         mounts.push(Mount::Bind {
@@ -61,20 +81,36 @@ fn usual() -> Setup {
             optional: false,
         });
     }
-    mounts.push(Mount::Mqueue { target: b"/dev/mqueue".to_vec() });
+    mounts.push(Mount::Mqueue {
+        target: b"/dev/mqueue".to_vec(),
+    });
     mounts.push(tmpfs("/tmp", 1 << 20, true, true));
-    mounts.push(Mount::Dir { target: b"/home/code".to_vec(), mode: 0o700, owned: true });
+    mounts.push(Mount::Dir {
+        target: b"/home/code".to_vec(),
+        mode: 0o700,
+        owned: true,
+    });
     mounts.push(Mount::File {
         target: b"/etc/hostname".to_vec(),
         content: b"inside\n".to_vec(),
         mode: 0o444,
     });
     mounts.push(bind("/etc/passwd", "/etc/passwd", true));
-    mounts.push(Mount::Mask { target: b"/etc/passwd".to_vec() });
-    mounts.push(Mount::Mask { target: b"/usr/include".to_vec() });
-    mounts.push(Mount::Mask { target: b"/proc/kcore".to_vec() });
-    mounts.push(Mount::Mask { target: b"/not/there".to_vec() });
-    mounts.push(Mount::ReadOnly { target: b"/".to_vec() });
+    mounts.push(Mount::Mask {
+        target: b"/etc/passwd".to_vec(),
+    });
+    mounts.push(Mount::Mask {
+        target: b"/usr/include".to_vec(),
+    });
+    mounts.push(Mount::Mask {
+        target: b"/proc/kcore".to_vec(),
+    });
+    mounts.push(Mount::Mask {
+        target: b"/not/there".to_vec(),
+    });
+    mounts.push(Mount::ReadOnly {
+        target: b"/".to_vec(),
+    });
     Setup {
         new_root: true,
         mounts,
@@ -142,39 +178,70 @@ fn refused(client: &mut Client, text: &str, words: &str) {
 }
 
 fn check_place(client: &mut Client, user: &str) {
-    assert_eq!(output(client, "id -u; id -g; id -G"), format!("{user}\n{user}\n{user}\n"));
-    assert_eq!(output(client, "cat /etc/hostname; uname -n"), "inside\ninside\n");
     assert_eq!(
-        output(client, "ls / | tr '\\n' ' '"),
-        {
-            let mut names = vec!["dev", "etc", "home", "proc", "tmp", "usr"];
-            names.extend(["bin", "sbin", "lib", "lib64"].iter().filter(|name| {
-                Path::new("/").join(name).symlink_metadata().is_ok()
-            }));
-            if Path::new("/opt").is_dir() {
-                names.push("opt");
-            }
-            names.sort_unstable();
-            names.join(" ") + " "
-        }
+        output(client, "id -u; id -g; id -G"),
+        format!("{user}\n{user}\n{user}\n")
     );
+    assert_eq!(
+        output(client, "cat /etc/hostname; uname -n"),
+        "inside\ninside\n"
+    );
+    assert_eq!(output(client, "ls / | tr '\\n' ' '"), {
+        let mut names = vec!["dev", "etc", "home", "proc", "tmp", "usr"];
+        names.extend(
+            ["bin", "sbin", "lib", "lib64"]
+                .iter()
+                .filter(|name| Path::new("/").join(name).symlink_metadata().is_ok()),
+        );
+        if Path::new("/opt").is_dir() {
+            names.push("opt");
+        }
+        names.sort_unstable();
+        names.join(" ") + " "
+    });
     // Files.
     refused(client, "touch /x", "Read-only file system");
     refused(client, "touch /usr/x", "Read-only file system");
     refused(client, "cat /etc/passwd", "Permission denied");
     refused(client, "ls /usr/include", "Permission denied");
-    assert_eq!(output(client, "touch /tmp/x && stat -c %u /tmp /tmp/x"), format!("{user}\n{user}\n"));
-    assert_eq!(output(client, "stat -c %u:%a /home/code"), format!("{user}:700\n"));
-    assert_eq!(output(client, "cp /bin/true /tmp/t && /tmp/t && echo ran"), "ran\n");
-    refused(client, "head -c 2000000 /dev/zero > /tmp/big", "No space left");
+    assert_eq!(
+        output(client, "touch /tmp/x && stat -c %u /tmp /tmp/x"),
+        format!("{user}\n{user}\n")
+    );
+    assert_eq!(
+        output(client, "stat -c %u:%a /home/code"),
+        format!("{user}:700\n")
+    );
+    assert_eq!(
+        output(client, "cp /bin/true /tmp/t && /tmp/t && echo ran"),
+        "ran\n"
+    );
+    refused(
+        client,
+        "head -c 2000000 /dev/zero > /tmp/big",
+        "No space left",
+    );
     output(client, "rm /tmp/big; head -c 3 /dev/urandom >/dev/null");
     refused(client, "mknod /tmp/null c 1 3", "Operation not permitted");
     // Processes: the agent is the first, supervisor and shell follow.
-    assert_eq!(output(client, "tr '\\0' ' ' </proc/1/cmdline | grep -c sandbox-agent"), "1\n");
-    refused(client, "ls /proc/1/fd", "Permission denied");
-    refused(client, "kill -9 1", "not permitted");
+    assert_eq!(
+        output(client, "tr '\\0' ' ' </proc/1/cmdline | grep -c serve"),
+        "1\n"
+    );
+    refused(client, "cat /proc/1/environ", "Permission denied");
+    refused(client, "cat /proc/1/fd/42", "Permission denied");
+    if user == "0" {
+        // Of the same identity it may be sent, and does nothing: the kernel shields the first process.
+        output(client, "kill -9 1; kill -STOP 1; kill -TERM 1");
+        client.ping();
+    } else {
+        refused(client, "kill -9 1", "not permitted");
+    }
     // Privileges.
-    let status = output(client, "grep -E 'Cap|NoNewPrivs' /proc/self/status | tr -d '\\n'");
+    let status = output(
+        client,
+        "grep -E 'Cap|NoNewPrivs' /proc/self/status | tr -d '\\n'",
+    );
     assert_eq!(
         status.replace('\t', ""),
         ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
@@ -182,13 +249,29 @@ fn check_place(client: &mut Client, user: &str) {
             .concat()
             + "NoNewPrivs:1"
     );
+    assert_eq!(output(client, "cat /proc/self/oom_score_adj"), "1000\n");
     // Network: a loopback that is up, and nothing else.
-    assert_eq!(output(client, "tail -n +3 /proc/net/dev | cut -d: -f1"), "    lo\n");
-    assert_eq!(output(client, "grep -c 127.0.0.1 /proc/net/fib_trie"), "2\n");
+    assert_eq!(
+        output(client, "tail -n +3 /proc/net/dev | cut -d: -f1"),
+        "    lo\n"
+    );
+    assert_eq!(
+        output(client, "grep -c 127.0.0.1 /proc/net/fib_trie"),
+        "2\n"
+    );
     // Descriptors.
-    assert_eq!(output(client, "ls /proc/self/fd | tr '\\n' ' '"), "0 1 2 3 ");
+    assert_eq!(
+        output(client, "ls /proc/self/fd | tr '\\n' ' '"),
+        "0 1 2 3 "
+    );
     // A pipe that may be opened by its name.
-    assert_eq!(output(client, "echo hello > /dev/fd/1 || echo hello > /proc/self/fd/1"), "hello\n");
+    assert_eq!(
+        output(
+            client,
+            "echo hello > /dev/fd/1 || echo hello > /proc/self/fd/1"
+        ),
+        "hello\n"
+    );
 }
 
 #[test]
@@ -212,7 +295,100 @@ fn builds_the_usual_place_in_a_user_namespace() {
     let mut client = inside(&setup, &split(1234));
     check_place(&mut client, "1234");
     let map = output(&mut client, "cat /proc/self/uid_map");
-    assert_eq!(map.split_whitespace().collect::<Vec<_>>(), ["0", "200000", "65536"]);
+    assert_eq!(
+        map.split_whitespace().collect::<Vec<_>>(),
+        ["0", "200000", "65536"]
+    );
+}
+
+/// System calls that came with Linux 5.2 or later.
+const SINCE_5_2: &[i64] = &[
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_pidfd_open,
+    libc::SYS_clone3,
+    libc::SYS_close_range,
+    libc::SYS_openat2,
+    libc::SYS_faccessat2,
+    libc::SYS_mount_setattr,
+];
+
+#[test]
+fn builds_the_usual_place_on_older_kernels() {
+    if !is_root() {
+        return;
+    }
+    for missing in [SINCE_5_2, &[libc::SYS_mount_setattr]] {
+        let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+        establish(&mut client, &usual(), &split(1234)).unwrap();
+        check_place(&mut client, "1234");
+    }
+}
+
+#[test]
+fn restricts_what_is_mounted_below() {
+    if !is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_str().unwrap();
+    for folder in ["a", "b c"] {
+        std::fs::create_dir(place.path().join(folder)).unwrap();
+    }
+    // The agent's mount namespace gets two more mounts, one below the other, before the agent starts.
+    let mounting =
+        format!("mount -t tmpfs x '{path}/b c' && touch '{path}/b c/file' && exec \"$@\"");
+    let mut wrapper = NAMESPACES.to_vec();
+    wrapper.extend(["sh", "-c", &mounting, "sh"]);
+    let mut setup = usual();
+    let at = setup.mounts.len() - 1;
+    setup.mounts.insert(at, bind(path, "/data", true));
+    setup.mounts.insert(at, bind(path, "/writable", false));
+    for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
+        let mut client = Client::launch_without(&wrapper, &["--setup"], missing);
+        // As root, so that nothing but the mounts refuses anything.
+        establish(&mut client, &setup, &split(0)).unwrap();
+        assert_eq!(output(&mut client, "ls '/data/b c'"), "file\n");
+        refused(&mut client, "touch /data/x", "Read-only file system");
+        refused(&mut client, "touch '/data/b c/x'", "Read-only file system");
+        output(&mut client, "touch '/writable/b c/x'; rm '/writable/b c/x'");
+        let options = output(
+            &mut client,
+            "grep -E ' /(data|writable)' /proc/self/mountinfo",
+        );
+        assert_eq!(options.lines().count(), 4, "{options}");
+        assert!(
+            options.lines().all(|line| line.contains("nosuid,nodev")),
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn builds_the_usual_place_without_privileges() {
+    if !is_root() {
+        return;
+    }
+    // As another user, who is root of a user namespace and nothing else.
+    let mut wrapper = vec![
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--",
+        "unshare",
+        "-Ur",
+    ];
+    wrapper.extend(&NAMESPACES[1..]);
+    let mut setup = usual();
+    // Nobody else to own anything.
+    setup.owner = (0, 0);
+    let mut client = Client::launch(&wrapper, &["--setup"]);
+    establish(&mut client, &setup, &settings()).unwrap();
+    check_place(&mut client, "0");
 }
 
 #[test]
@@ -231,7 +407,10 @@ fn the_end_of_the_owner_ends_the_namespace() {
     drop(client);
     let start = Instant::now();
     while count(&mark) > 0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "processes are left");
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "processes are left"
+        );
     }
 }
 
@@ -262,28 +441,61 @@ fn names_what_cannot_be_set_up() {
         failure
     };
     let failure = fail(&|setup| setup.mounts.insert(0, bind("/no/such", "/x", true)));
-    assert_eq!((failure.errno, &*failure.detail), (libc::ENOENT, "/x: bind of /no/such"));
+    assert_eq!(
+        (failure.errno, &*failure.detail),
+        (libc::ENOENT, "/x: bind of /no/such")
+    );
     let failure = fail(&|setup| setup.mounts.push(tmpfs("/late", 4096, false, false)));
-    assert_eq!((failure.errno, &*failure.detail), (libc::EROFS, "/late: tmpfs"));
+    assert_eq!(
+        (failure.errno, &*failure.detail),
+        (libc::EROFS, "/late: tmpfs")
+    );
     let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a", 0, false, false)));
-    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "/a: tmpfs"));
+    assert_eq!(
+        (failure.errno, &*failure.detail),
+        (libc::EINVAL, "/a: tmpfs")
+    );
     let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a/../b", 1, false, false)));
-    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "/a/../b: tmpfs"));
+    assert_eq!(
+        (failure.errno, &*failure.detail),
+        (libc::EINVAL, "/a/../b: tmpfs")
+    );
     let failure = fail(&|setup| setup.hostname = vec![b'x'; 65]);
-    assert_eq!((failure.errno, &*failure.detail), (libc::EINVAL, "sethostname"));
+    assert_eq!(
+        (failure.errno, &*failure.detail),
+        (libc::EINVAL, "sethostname")
+    );
 }
 
 #[test]
 fn setup_must_be_true() {
     // Neither in a process namespace of its own, nor with a root.
     let mut client = Client::launch(&[], &["--setup"]);
-    client.send(0, Kind::Setup, &Setup { pid_one: true, ..Setup::default() }.encode());
+    client.send(
+        0,
+        Kind::Setup,
+        &Setup {
+            pid_one: true,
+            ..Setup::default()
+        }
+        .encode(),
+    );
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();
     assert_eq!(failure.step, FailStep::Setup);
     assert_eq!(client.agent_end().code(), Some(71));
     let mut client = Client::launch(&[], &["--setup"]);
-    let mounts = vec![Mount::Proc { target: b"/proc".to_vec() }];
-    client.send(0, Kind::Setup, &Setup { mounts, ..Setup::default() }.encode());
+    let mounts = vec![Mount::Proc {
+        target: b"/proc".to_vec(),
+    }];
+    client.send(
+        0,
+        Kind::Setup,
+        &Setup {
+            mounts,
+            ..Setup::default()
+        }
+        .encode(),
+    );
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();
     assert_eq!(failure.step, FailStep::Setup);
     assert_eq!(client.agent_end().code(), Some(71));
@@ -292,8 +504,15 @@ fn setup_must_be_true() {
 #[test]
 fn setup_may_do_nothing() {
     let mut client = Client::launch(&[], &["--setup"]);
-    establish(&mut client, &Setup { die_with_parent: true, ..Setup::default() }, &settings())
-        .unwrap();
+    establish(
+        &mut client,
+        &Setup {
+            die_with_parent: true,
+            ..Setup::default()
+        },
+        &settings(),
+    )
+    .unwrap();
     assert_eq!(client.run(&command(&["echo", "here"])).text(), "here\n");
 }
 

@@ -69,13 +69,21 @@ fn measure(arguments: &Arguments) -> failure::Result<ExitCode> {
     if cfg!(debug_assertions) {
         eprintln!("warning: not a release build, the numbers mean little");
     }
+    // Asked before the run, which is a load of its own.
+    let machine = machine::Machine::this();
+    if machine.is_busy() {
+        eprintln!(
+            "warning: the machine is busy (load {}): expect noise",
+            machine.load
+        );
+    }
     let rounds = arguments.iterations.unwrap_or(if arguments.smoke {
         SMOKE_ROUNDS
     } else {
         ROUNDS
     });
     let run = driver::run(rounds, arguments.sandbox.as_deref())?;
-    let report = report::Report::new(rounds, &run);
+    let report = report::Report::new(machine, rounds, &run);
     if let Some(path) = &arguments.json {
         report.write_json(path)?;
         eprintln!("written to {}", path.display());

@@ -54,11 +54,11 @@ struct Part {
 }
 
 impl Report {
-    /// Of a run of `rounds` rounds.
-    pub fn new(rounds: u32, measured: &Measured) -> Self {
+    /// Of a run of `rounds` rounds on `machine`.
+    pub fn new(machine: Machine, rounds: u32, measured: &Measured) -> Self {
         Self {
             version: VERSION,
-            machine: Machine::this(),
+            machine,
             rounds,
             cases: CASES
                 .iter()
@@ -156,6 +156,7 @@ impl fmt::Display for Report {
             processors,
             processor,
             kernel,
+            load,
             ..
         } = &self.machine;
         let build = if self.machine.release_build {
@@ -165,7 +166,7 @@ impl fmt::Display for Report {
         };
         writeln!(
             formatter,
-            "{processors} x {processor}, Linux {kernel}, {build} build"
+            "{processors} x {processor}, Linux {kernel}, load {load} before, {build} build"
         )?;
         write_table(formatter, &rows)?;
         for Footprint {
@@ -275,7 +276,7 @@ mod tests {
         measured.samples.insert("one-shot", ours.to_vec());
         measured.missing.insert("spawn", "not there".to_owned());
         measured.missing.insert("echo", "not there".to_owned());
-        let report = Report::new(3, &measured);
+        let report = Report::new(Machine::this(), 3, &measured);
         assert!(!report.failed());
         let text = report.to_string();
         let lines: Vec<Vec<&str>> = text
@@ -297,6 +298,6 @@ mod tests {
         assert_eq!(json["cases"][1]["ratio"], 0.5);
         assert_eq!(json["cases"][1]["samples"][1], 3_000_000);
         measured.failed.insert("output", "lost".to_owned());
-        assert!(Report::new(3, &measured).failed());
+        assert!(Report::new(Machine::this(), 3, &measured).failed());
     }
 }

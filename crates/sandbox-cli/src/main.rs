@@ -5,6 +5,8 @@ mod commands;
 mod escape;
 mod exit;
 mod failure;
+#[cfg(test)]
+mod help_tests;
 mod options;
 mod output;
 mod table;

@@ -13,18 +13,21 @@ use common::{
     unique_seconds, wait_until,
 };
 
-/// Whether the engine and the default image are there. A test that cannot run says so, and fails where Docker is required.
+/// Whether the engine and the default image are there. A test that cannot run says so, and fails where Docker is required;
+/// a user who may not talk to the engine is no reason to fail.
 fn is_there() -> bool {
     let (code, document) = run_json(&["doctor", "-b", "docker"]);
     if code == Some(0) {
         return true;
     }
+    let problem = document["tiers"][0]["problem"].as_str().unwrap_or_default();
     let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
+    let is_required = required.split(',').any(|name| name.trim() == "docker");
     assert!(
-        !required.split(',').any(|name| name.trim() == "docker"),
-        "docker is required: {document}"
+        !is_required || problem.contains("permission denied"),
+        "docker is required: {problem}"
     );
-    println!("NOT RUN: docker: {document}");
+    println!("NOT RUN: docker: {problem}");
     false
 }
 

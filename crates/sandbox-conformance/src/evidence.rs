@@ -142,6 +142,8 @@ pub struct Evidence {
     pub oracles: Vec<Oracle>,
     /// What the backend declared of the probe's subject in the sandbox that was attacked.
     pub declared: Option<Enforcement>,
+    /// The tier applies policies: what it declares unenforced it must refuse until that is waived.
+    pub gated: bool,
     /// Demands for which the backend declined to create the sandbox until they were waived; the probe ran with the waiver.
     pub waived: Vec<Unmet>,
     /// The backend declined to create the sandbox, whatever is waived.

@@ -93,6 +93,9 @@ impl Finding {
     #[must_use]
     pub fn standing(&self) -> Standing {
         let declared = self.evidence.declared.as_ref();
+        if let Some(accepted) = self.accepted_in_silence() {
+            return Standing::Failed(format!("declared {accepted}, and made all the same"));
+        }
         match self.verdict {
             Verdict::Enforced => match declared {
                 None | Some(Enforcement::Enforced { .. }) => Standing::Passed,
@@ -113,6 +116,18 @@ impl Finding {
         }
     }
 
+    /// What the backend says that it does not enforce, where it made the sandbox without refusing first. Every setting of a
+    /// probe demands what the probe is about.
+    fn accepted_in_silence(&self) -> Option<&Enforcement> {
+        let (capability, declared) = (self.subject.capability()?, self.evidence.declared.as_ref()?);
+        let waived = self
+            .evidence
+            .waived
+            .iter()
+            .any(|unmet| unmet.demand.capability == capability);
+        (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
+    }
+
     /// The piece of evidence that decided, in a line.
     #[must_use]
     pub fn detail(&self) -> String {
@@ -123,11 +138,16 @@ impl Finding {
         };
         match self.verdict {
             Verdict::NotRun => evidence.not_run.clone().unwrap_or_default(),
-            Verdict::Refused => match (&evidence.refused, evidence.waived.first()) {
-                (Some(why), _) => why.clone(),
-                (None, Some(unmet)) => unmet.to_string(),
-                (None, None) => String::new(),
-            },
+            Verdict::Refused => {
+                let own = |unmet: &&sandbox_core::Unmet| {
+                    Some(unmet.demand.capability) == self.subject.capability()
+                };
+                match (&evidence.refused, evidence.waived.iter().find(own)) {
+                    (Some(why), _) => why.clone(),
+                    (None, Some(unmet)) => unmet.to_string(),
+                    (None, None) => String::new(),
+                }
+            }
             Verdict::Inconclusive => match &evidence.trouble {
                 Some(trouble) => trouble.clone(),
                 None => step("host control", &evidence.host_control),

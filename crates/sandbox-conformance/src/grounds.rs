@@ -15,6 +15,9 @@ use crate::program;
 /// platform's roots.
 const PARENT: &str = "/var/tmp";
 
+/// What the name of the folder starts with; the number of the process follows.
+const PREFIX: &str = "sandbox-conformance-";
+
 /// The grounds of one run. Dropping them removes everything.
 #[derive(Debug)]
 pub struct Grounds {
@@ -35,11 +38,9 @@ impl Grounds {
     ///
     /// When the host's disk refuses.
     pub fn prepare() -> Result<Self, Trouble> {
+        sweep()?;
         let nonce = random_name();
-        let folder = Path::new(PARENT).join(format!(
-            "sandbox-conformance-{}-{nonce}",
-            std::process::id()
-        ));
+        let folder = Path::new(PARENT).join(format!("{PREFIX}{}-{nonce}", std::process::id()));
         make_folder(&folder)?;
         let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
         let canary = folder.join("descriptor");
@@ -129,6 +130,25 @@ impl Drop for Grounds {
             eprintln!("cannot remove {}: {error}", self.folder.display());
         }
     }
+}
+
+/// Removes the grounds of runs that were killed.
+fn sweep() -> Result<(), Trouble> {
+    for entry in fs::read_dir(PARENT)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let dead = process.is_some_and(|pid| {
+            pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()
+        });
+        if dead {
+            // Another user's grounds stay: they are for that user to remove.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Sixteen hexadecimal digits that no other process guesses by accident.

@@ -1,6 +1,7 @@
 //! The command `sandbox-conformance`: measures the linked tiers, writes reports, and keeps the committed matrix honest.
 //!
-//! Exit codes: 0 everything is as claimed, 1 something is not, 2 wrong usage, 3 a tier that was required could not be measured.
+//! Exit codes: 0 everything is as claimed, 1 something is not, 2 wrong usage, 3 a tier that was required could not be measured,
+//! 130 interrupted.
 
 mod command;
 
@@ -9,6 +10,9 @@ use std::process::{Command, ExitCode};
 
 use clap::Parser;
 use sandbox_conformance::grounds::{SECRET_VARIABLE, random_name};
+
+/// The exit code of a program that was interrupted, as shells give it.
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let arguments = command::Arguments::parse();
@@ -22,10 +26,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.to_string()),
     };
-    match runtime.block_on(command::run(&arguments)) {
-        Ok(code) => code,
-        Err(trouble) => failed(&trouble.to_string()),
-    }
+    runtime.block_on(async {
+        // Interrupted, everything is dropped, and what is dropped cleans up after itself.
+        tokio::select! {
+            done = command::run(&arguments) => done.unwrap_or_else(|trouble| failed(&trouble.to_string())),
+            () = interrupted() => ExitCode::from(INTERRUPTED),
+        }
+    })
 }
 
 /// Becomes this program once more, with a secret in its environment that no sandbox may see.
@@ -35,6 +42,22 @@ fn again_with_a_secret() -> ExitCode {
         .env(SECRET_VARIABLE, format!("secret-{}", random_name()))
         .exec();
     failed(&format!("start again with {SECRET_VARIABLE}: {error}"))
+}
+
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut hang_up)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    eprintln!("interrupted");
 }
 
 fn failed(what: &str) -> ExitCode {

@@ -65,6 +65,12 @@ impl Pool {
         }
     }
 
+    /// What is measured.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// The place of a setting: the one that others use too, unless the setting wants its own.
     #[must_use]
     pub fn place(&self, setting: Setting) -> Arc<Place> {

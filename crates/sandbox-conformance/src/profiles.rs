@@ -98,11 +98,20 @@ pub enum Comparison {
     Same(Vec<(String, String, String)>),
 }
 
+/// The committed profile of the tier and the key of what was measured.
+#[must_use]
+pub fn of_this_host<'a>(
+    committed: &'a [(String, Profile)],
+    measured: &Profile,
+) -> Option<&'a Profile> {
+    let same_host = |p: &&Profile| p.tier == measured.tier && p.key == measured.key;
+    committed.iter().map(|(_, profile)| profile).find(same_host)
+}
+
 /// Compares what was measured with the committed profile of the same tier and key.
 #[must_use]
 pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Comparison {
-    let same_host = |p: &&Profile| p.tier == measured.tier && p.key == measured.key;
-    let Some(profile) = committed.iter().map(|(_, profile)| profile).find(same_host) else {
+    let Some(profile) = of_this_host(committed, measured) else {
         return Comparison::UnknownKey;
     };
     if profile.suite != measured.suite {

@@ -90,8 +90,8 @@ pub async fn run(target: &Target, options: &Options) -> Result<Report, Trouble> 
     })
 }
 
-/// Runs a probe again in sandboxes that nothing else uses, [`REPETITIONS`] times. The finding of the last run, with
-/// [`Verdict::Flaky`] where the runs, the first one included, do not agree.
+/// Runs a probe again in sandboxes that nothing else uses, [`REPETITIONS`] times. The finding of the last run that told
+/// something, with [`Verdict::Flaky`] where such runs, the first one included, do not agree.
 ///
 /// # Errors
 ///
@@ -111,10 +111,15 @@ pub async fn repeat(
         let mut again = run_all(target, options, &probes).await?;
         if let Some(finding) = again.pop() {
             verdicts.push(finding.verdict);
-            last = finding;
+            if finding.verdict.is_measured() || !last.verdict.is_measured() {
+                last = finding;
+            }
         }
     }
-    if verdicts.iter().any(|verdict| *verdict != verdicts[0]) {
+    let mut measured = verdicts.iter().filter(|verdict| verdict.is_measured());
+    if let Some(one) = measured.next()
+        && measured.any(|other| other != one)
+    {
         last.verdict = Verdict::Flaky;
     }
     last.repetitions = verdicts;

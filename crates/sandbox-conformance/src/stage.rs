@@ -89,6 +89,15 @@ impl Stage {
         self.own_folder(self.grounds.read_root())
     }
 
+    /// A folder of this probe below the write root.
+    ///
+    /// # Errors
+    ///
+    /// When the host's disk refuses.
+    pub fn write_folder(&self) -> Result<PathBuf, Trouble> {
+        self.own_folder(self.grounds.write_root())
+    }
+
     /// A new folder of the host into which artifacts may come.
     ///
     /// # Errors
@@ -283,6 +292,7 @@ impl Stage {
         match pool.enter(place).await {
             Ok(sandbox) => {
                 if role == Role::Attacked {
+                    self.evidence.gated = pool.target().applies_policy();
                     self.evidence.waived = sandbox.waived().to_vec();
                     self.evidence.declared =
                         self.subject.capability().and_then(|c| sandbox.declared(c));

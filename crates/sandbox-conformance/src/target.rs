@@ -13,6 +13,7 @@ pub struct Target {
     name: String,
     backend: Arc<dyn Backend>,
     registered: bool,
+    applies_policy: bool,
 }
 
 impl fmt::Debug for Target {
@@ -30,11 +31,13 @@ impl Target {
     ///
     /// [`sandbox_core::ErrorKind::UnknownBackend`], and what opening the backend finds.
     pub fn tier(name: &str) -> Result<Self> {
-        let backend = (registry::tier(name)?.open)()?;
+        let registration = registry::tier(name)?;
+        let backend = (registration.open)()?;
         Ok(Self {
             name: name.to_owned(),
             backend,
             registered: true,
+            applies_policy: registration.applies_policy,
         })
     }
 
@@ -45,6 +48,7 @@ impl Target {
             name: backend.name().to_owned(),
             backend,
             registered: false,
+            applies_policy: true,
         }
     }
 
@@ -52,6 +56,12 @@ impl Target {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it refuses what it cannot enforce. An `*_unsafe` tier does not.
+    #[must_use]
+    pub fn applies_policy(&self) -> bool {
+        self.applies_policy
     }
 
     /// A client under this policy, made the way that every user makes one.

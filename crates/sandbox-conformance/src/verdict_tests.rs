@@ -80,6 +80,7 @@ fn all() -> Vec<Evidence> {
                                 attack: attack.clone(),
                                 oracles: oracles.clone(),
                                 declared: None,
+                                gated: true,
                                 waived: waived.clone(),
                                 refused: said[bits & 1].clone(),
                                 not_run: said[bits >> 1 & 1].clone(),

@@ -55,7 +55,7 @@ fn the_local_tier_is_what_it_claims() {
     assert_success(&output);
     let report = report(folder.path());
     let findings = report["tiers"][0]["findings"].as_array().expect("findings");
-    assert!(findings.len() >= 98, "{}", findings.len());
+    assert!(findings.len() >= 99, "{}", findings.len());
     let enforced = findings
         .iter()
         .filter(|finding| finding["verdict"] == "enforced")
@@ -91,7 +91,7 @@ fn an_unsafe_tier_leaks_and_says_so() {
         .args(["--tier", "local_unsafe", "--skip-self-checks"])
         .args([
             "--filter",
-            "network::",
+            "network::tcp",
             "--filter",
             "filesystem::read_outside",
         ])
@@ -99,9 +99,13 @@ fn an_unsafe_tier_leaks_and_says_so() {
         .expect("the command");
     assert_success(&output);
     let report = report(folder.path());
-    for finding in report["tiers"][0]["findings"].as_array().expect("findings") {
-        let verdict = finding["verdict"].as_str().expect("verdict");
-        assert!(matches!(verdict, "leaked" | "inconclusive"), "{finding}");
+    let findings = report["tiers"][0]["findings"].as_array().expect("findings");
+    assert_eq!(findings.len(), 3);
+    for finding in findings {
+        // A host without IPv6 cannot be attacked over it.
+        let open =
+            finding["id"] == "network::tcp6_host_listener" && finding["verdict"] == "inconclusive";
+        assert!(open || finding["verdict"] == "leaked", "{finding}");
         assert_eq!(
             finding["evidence"]["declared"]["status"], "unenforced",
             "{finding}"

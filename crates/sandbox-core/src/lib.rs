@@ -30,7 +30,7 @@ pub use client::{OneShot, SandboxClient, unique_name};
 pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
-pub use handle::SandboxHandle;
+pub use handle::{STOP_GRACE, SandboxHandle};
 #[doc(hidden)]
 pub use inventory;
 pub use matrix::CompatibilityMatrix;

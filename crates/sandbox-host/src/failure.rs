@@ -19,16 +19,14 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         _ => (ErrorKind::SetupFailed, "set up sandbox"),
     };
     let detail = escape(&failure.detail);
+    let subject = match failure.step {
+        FailStep::Workdir => format!("working folder {detail}"),
+        _ => detail,
+    };
     let context = match failure.errno {
-        0 => detail,
-        errno => {
-            let reason = reason(errno);
-            if detail.is_empty() {
-                reason
-            } else {
-                format!("{detail}: {reason}")
-            }
-        }
+        0 => subject,
+        errno if subject.is_empty() => reason(errno),
+        errno => format!("{subject}: {}", reason(errno)),
     };
     Error::new(kind, operation, context).on(tier)
 }

@@ -297,6 +297,10 @@ impl Instance for AgentInstance {
         &self.sandbox.enforcement
     }
 
+    fn temporary_folder(&self) -> &str {
+        self.sandbox.env.get("TMPDIR").map_or("/tmp", String::as_str)
+    }
+
     async fn exec(
         &self,
         request: &ExecRequest,

@@ -21,6 +21,7 @@ mod summary;
 mod supervise;
 mod tally;
 mod user_folder;
+mod user_stage;
 
 use requirements::{Requirement, Requirements};
 use summary::Summary;

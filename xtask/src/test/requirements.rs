@@ -20,6 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// What can be required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Requirement {
+    /// The local tier: measured, and with a committed profile of such a host
+    Local,
     /// The Docker engine, with the test images
     Docker,
     /// Being root, so that tests run as root and as an ordinary user
@@ -29,6 +31,7 @@ pub enum Requirement {
 impl Requirement {
     fn name(self) -> &'static str {
         match self {
+            Self::Local => "local",
             Self::Docker => "docker",
             Self::Root => "root",
         }
@@ -37,6 +40,8 @@ impl Requirement {
     /// Makes it usable where that changes nothing but the images of an engine that runs.
     fn provide(self) -> Result<()> {
         match self {
+            // Whether it can be measured, and what is committed, shows when it is measured.
+            Self::Local => Ok(()),
             Self::Docker => {
                 engines::connect_docker(TIMEOUT)?;
                 images()
@@ -53,7 +58,7 @@ impl Requirement {
 /// What was asked for.
 #[derive(Debug)]
 pub struct Requirements {
-    required: String,
+    required: Vec<Requirement>,
 }
 
 impl Requirements {
@@ -81,18 +86,24 @@ impl Requirements {
                 summary.not_run(name, &failure.to_string());
             }
         }
-        let names: Vec<_> = required
-            .iter()
-            .map(|requirement| requirement.name())
-            .collect();
         Ok(Self {
-            required: names.join(","),
+            required: required.to_vec(),
         })
+    }
+
+    /// Whether it was asked for.
+    pub fn requires(&self, requirement: Requirement) -> bool {
+        self.required.contains(&requirement)
     }
 
     /// Tells a program what is required.
     pub fn tell(&self, command: &mut Command) {
-        command.env(VARIABLE, &self.required);
+        let names: Vec<_> = self
+            .required
+            .iter()
+            .map(|requirement| requirement.name())
+            .collect();
+        command.env(VARIABLE, names.join(","));
     }
 }
 

@@ -3,18 +3,21 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     string::ToString,
+    vec::Vec,
 };
+use core::convert::Infallible;
 
-use sandbox_freestanding::{Pid, process};
+use sandbox_freestanding::{Descriptor, Pid, process};
 
 use super::{
     connection::{Arrival, Connection},
     ending::Ending,
-    exec::{Execution, Part, Sweep},
+    exec::{Execution, Part, Sweep, drain},
     failing::{failure, refusal},
     log::Log,
     outgoing::FLOODED,
     polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
+    reaping::{self, Reaped, reap},
     replay::Replay,
     sandbox::Sandbox,
 };
@@ -63,20 +66,26 @@ pub(super) struct Agent {
 
 impl Agent {
     /// An agent without executions.
-    pub(super) fn new(sandbox: Sandbox, settings: &Settings) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for the log.
+    pub(super) fn new(sandbox: Sandbox, settings: &Settings) -> Result<Self, Failure> {
         let lease = (settings.lease_ms > 0).then_some(settings.lease_ms);
-        Self {
+        let log = Log::new(settings.log_bytes as usize)
+            .map_err(|errno| failure(FailStep::Settings, errno, "memory of the log"))?;
+        Ok(Self {
             sandbox,
             executions: BTreeMap::new(),
             replays: BTreeMap::new(),
             supervisors: BTreeMap::new(),
-            log: Log::new(settings.log_bytes as usize),
+            log,
             sweep: None,
             stopping: None,
             owned: settings.owned,
             lease,
             lease_end: lease.map_or(Moment::MAX, |lease| after(now(), lease)),
-        }
+        })
     }
 
     /// Serves until the end, and ends everything.
@@ -85,29 +94,33 @@ impl Agent {
             Ok(never) => match never {},
             Err(ending) => ending,
         };
-        if ending != Ending::Stopped {
+        if ending != Ending::Stopped || !self.executions.is_empty() {
             self.end_all();
         }
         if let Some(failure) = ending.failure() {
-            connection.outgoing.message(0, Kind::Failed, &failure.encode());
+            connection
+                .outgoing
+                .message(0, Kind::Failed, &failure.encode());
         }
         connection.send_all(LAST_WORDS);
         ending
     }
 
-    fn work(&mut self, connection: &mut Connection) -> Result<core::convert::Infallible, Ending> {
+    fn work(&mut self, connection: &mut Connection) -> Result<Infallible, Ending> {
         let mut set = PollSet::new();
-        let mut events = alloc::vec::Vec::new();
+        let mut events = Vec::new();
         // What came together with the settings is here already.
         self.dispatch(connection)?;
         loop {
             self.advance(connection)?;
             connection.send();
+            if !connection.alive {
+                self.stream_ended()?;
+            }
             self.collect(connection, &mut set);
             let until = self.next_moment();
-            set.wait(until).map_err(|errno| {
-                Ending::Broken(failure(FailStep::Settings, errno, "ppoll"))
-            })?;
+            set.wait(until)
+                .map_err(|errno| Ending::Broken(failure(FailStep::Settings, errno, "ppoll")))?;
             events.clear();
             events.extend(set.happened());
             for (source, _) in &events {
@@ -139,11 +152,7 @@ impl Agent {
             }
             set.add(ends.input, events, Source::Host);
         }
-        set.add(
-            sandbox_freestanding::Descriptor::raw(&self.sandbox.child_ended),
-            POLLIN,
-            Source::Children,
-        );
+        set.add(self.sandbox.child_ended.raw(), POLLIN, Source::Children);
         let room = connection.outgoing.has_room();
         for execution in self.executions.values() {
             execution.wants(room, set, Source::Execution);
@@ -151,10 +160,13 @@ impl Agent {
     }
 
     fn next_moment(&self) -> Option<Moment> {
-        let stopping = self
-            .stopping
-            .as_ref()
-            .map(|stopping| if stopping.killed { stopping.give_up } else { stopping.kill_at });
+        let stopping = self.stopping.as_ref().map(|stopping| {
+            if stopping.killed {
+                stopping.give_up
+            } else {
+                stopping.kill_at
+            }
+        });
         self.executions
             .values()
             .filter_map(Execution::next_moment)
@@ -177,14 +189,21 @@ impl Agent {
                 self.dispatch(connection)
             }
             Arrival::Nothing => Ok(()),
-            Arrival::End => self.stream_ended(connection),
+            Arrival::End => {
+                connection.alive = false;
+                Ok(())
+            }
         }
     }
 
-    fn stream_ended(&self, connection: &mut Connection) -> Result<(), Ending> {
-        connection.alive = false;
+    /// The host is gone, which reading or writing has shown.
+    fn stream_ended(&self) -> Result<(), Ending> {
         // Without a lease nothing would ever end it.
-        if self.owned || self.lease.is_none() { Err(Ending::OwnerGone) } else { Ok(()) }
+        if self.owned || self.lease.is_none() {
+            Err(Ending::OwnerGone)
+        } else {
+            Ok(())
+        }
     }
 
     fn dispatch(&mut self, connection: &mut Connection) -> Result<(), Ending> {
@@ -214,7 +233,9 @@ impl Agent {
         match (header.stream, header.kind) {
             (0, Kind::Ping) => outgoing.message(0, Kind::Pong, message),
             (0, Kind::Stop) => {
-                let grace = message.try_into().map_err(|_| ProtocolError::BadValue("grace"))?;
+                let grace = message
+                    .try_into()
+                    .map_err(|_| ProtocolError::BadValue("grace"))?;
                 self.stop(u32::from_le_bytes(grace));
             }
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0").into()),
@@ -235,7 +256,9 @@ impl Agent {
                 if self.is_open(stream) {
                     return Err(ProtocolError::Unexpected("second use of a stream").into());
                 }
-                let tail = message.try_into().map_err(|_| ProtocolError::BadValue("tail"))?;
+                let tail = message
+                    .try_into()
+                    .map_err(|_| ProtocolError::BadValue("tail"))?;
                 match self.check_room() {
                     Ok(()) => {
                         let replay = Replay::new(&self.log, u32::from_le_bytes(tail));
@@ -288,15 +311,18 @@ impl Agent {
             execution.terminate();
         }
         let kill_at = after(now(), u64::from(grace));
-        self.stopping =
-            Some(Stopping { kill_at, give_up: after(kill_at, STOP_BOUND), killed: false });
+        self.stopping = Some(Stopping {
+            kill_at,
+            give_up: after(kill_at, STOP_BOUND),
+            killed: false,
+        });
     }
 
     fn reap(&mut self) {
-        super::exec::drain(&self.sandbox.child_ended);
+        drain(&self.sandbox.child_ended);
         loop {
-            match super::reaping::reap() {
-                Some(super::reaping::Reaped::Ended(pid)) => {
+            match reap() {
+                Some(Reaped::Ended(pid)) => {
                     if let Some(stream) = self.supervisors.remove(&pid)
                         && let Some(execution) = self.executions.get_mut(&stream)
                         && execution.supervisor() == pid
@@ -304,10 +330,10 @@ impl Agent {
                         execution.supervisor_ended();
                     }
                 }
-                Some(super::reaping::Reaped::Stopped(pid)) => {
+                Some(Reaped::Stopped(pid)) => {
                     // Only code of the agent's own identity does this to a supervisor. It would never report.
                     if self.supervisors.contains_key(&pid) {
-                        super::reaping::kill(pid);
+                        reaping::kill(pid);
                     }
                 }
                 None => return,
@@ -326,9 +352,11 @@ impl Agent {
         }
         self.sweep();
         let outgoing = &mut connection.outgoing;
-        self.executions.retain(|_, execution| !execution.finish(outgoing));
+        self.executions
+            .retain(|_, execution| !execution.finish(outgoing));
         let log = &self.log;
-        self.replays.retain(|stream, replay| !replay.advance(*stream, log, outgoing));
+        self.replays
+            .retain(|stream, replay| !replay.advance(*stream, log, outgoing));
         self.advance_stop(now, connection)
     }
 
@@ -347,7 +375,9 @@ impl Agent {
     }
 
     fn advance_stop(&mut self, now: Moment, connection: &mut Connection) -> Result<(), Ending> {
-        let Some(stopping) = &mut self.stopping else { return Ok(()) };
+        let Some(stopping) = &mut self.stopping else {
+            return Ok(());
+        };
         if now >= stopping.kill_at && !stopping.killed {
             stopping.killed = true;
             for execution in self.executions.values_mut() {
@@ -371,21 +401,20 @@ impl Agent {
         self.executions.clear();
         let end = after(now(), END_BOUND);
         let mut set = PollSet::new();
-        set.add(
-            sandbox_freestanding::Descriptor::raw(&self.sandbox.child_ended),
-            POLLIN,
-            (),
-        );
+        set.add(self.sandbox.child_ended.raw(), POLLIN, ());
         while !self.supervisors.is_empty() && now() < end {
             // An error only shortens the wait.
             let _ = set.wait(Some(end));
             self.reap();
         }
         for pid in self.supervisors.keys() {
-            super::reaping::kill(*pid);
+            reaping::kill(*pid);
         }
         let mut sweep = Sweep::new();
-        while sweep.round(self.sandbox.files.as_ref(), &BTreeSet::new()).is_none() {
+        while sweep
+            .round(self.sandbox.files.as_ref(), &BTreeSet::new())
+            .is_none()
+        {
             // As above.
             let _ = set.wait(Some(sweep.next()));
             self.reap();

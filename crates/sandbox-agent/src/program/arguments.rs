@@ -33,10 +33,24 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
             "--fd" if ends.is_none() => {
-                let raw = arguments.next()?.to_str().ok()?.parse().ok().filter(|raw| *raw >= 0)?;
-                ends = Some(Ends { input: raw, output: raw });
+                let raw = arguments
+                    .next()?
+                    .to_str()
+                    .ok()?
+                    .parse()
+                    .ok()
+                    .filter(|raw| *raw >= 0)?;
+                ends = Some(Ends {
+                    input: raw,
+                    output: raw,
+                });
             }
-            "--stdio" if ends.is_none() => ends = Some(Ends { input: 0, output: 1 }),
+            "--stdio" if ends.is_none() => {
+                ends = Some(Ends {
+                    input: 0,
+                    output: 1,
+                })
+            }
             "--setup" if !setup => setup = true,
             _ => return None,
         }
@@ -51,15 +65,27 @@ mod tests {
     #[test]
     fn only_what_is_known() {
         let parsed = |arguments: &[&'static CStr]| parse(arguments.iter().copied());
-        let socket = Ends { input: 7, output: 7 };
+        let socket = Ends {
+            input: 7,
+            output: 7,
+        };
         assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
-            Some(Task::Serve { ends: socket, setup: true })
+            Some(Task::Serve {
+                ends: socket,
+                setup: true
+            })
         );
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
-            Some(Task::Serve { ends: Ends { input: 0, output: 1 }, setup: false })
+            Some(Task::Serve {
+                ends: Ends {
+                    input: 0,
+                    output: 1
+                },
+                setup: false
+            })
         );
         for wrong in [
             &[][..],

@@ -114,8 +114,7 @@ impl Connection {
     pub(super) fn send_all(&mut self, milliseconds: u64) {
         loop {
             self.send();
-            if self.outgoing.is_empty()
-                || !wait_for(self.ends.output, POLLOUT, Some(milliseconds))
+            if self.outgoing.is_empty() || !wait_for(self.ends.output, POLLOUT, Some(milliseconds))
             {
                 return;
             }

@@ -12,7 +12,12 @@ use super::process_files::ProcessFiles;
 pub(super) fn close_all_but(keep: &mut [RawFd], files: Option<&ProcessFiles>) {
     keep.sort_unstable();
     let mut first = 0;
-    for kept in keep.iter().copied().map(RawFd::cast_unsigned).chain([u32::MAX]) {
+    for kept in keep
+        .iter()
+        .copied()
+        .map(RawFd::cast_unsigned)
+        .chain([u32::MAX])
+    {
         // An empty gap would be an error.
         if first < kept && io::close_range(first, kept - 1, 0).is_err() {
             // Before Linux 5.9, or denied by an engine's seccomp profile that is older than the call.

@@ -17,7 +17,10 @@ const BPF_JUMP_GREATER_EQUAL: u16 = 0x35;
 /// Where x86_64 has its second table of calls, with an `execve` of its own. Elsewhere no number is that large.
 const X32: u32 = 0x4000_0000;
 
-#[expect(clippy::cast_possible_truncation, reason = "numbers of system calls are small")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of system calls are small"
+)]
 const PROGRAM: [SockFilter; 9] = [
     // The architecture: calls of another one have other numbers, and are refused altogether.
     instruction(BPF_LOAD, 4, 0, 0),
@@ -28,11 +31,21 @@ const PROGRAM: [SockFilter; 9] = [
     instruction(BPF_JUMP_EQUAL, nr::EXECVEAT as u32, 1, 0),
     instruction(BPF_RETURN, SECCOMP_RET_ALLOW, 0, 0),
     instruction(BPF_RETURN, SECCOMP_RET_USER_NOTIF, 0, 0),
-    instruction(BPF_RETURN, SECCOMP_RET_ERRNO | Errno::EPERM.0.cast_unsigned(), 0, 0),
+    instruction(
+        BPF_RETURN,
+        SECCOMP_RET_ERRNO | Errno::EPERM.0.cast_unsigned(),
+        0,
+        0,
+    ),
 ];
 
 const fn instruction(code: u16, k: u32, jump_true: u8, jump_false: u8) -> SockFilter {
-    SockFilter { code, jump_true, jump_false, k }
+    SockFilter {
+        code,
+        jump_true,
+        jump_false,
+        k,
+    }
 }
 
 /// Installs the program for the calling process, and hands its listener to the gate at the other end of `notify`.
@@ -56,7 +69,11 @@ pub(super) struct Gate {
 impl Gate {
     /// Waits for the listener on `socket`.
     pub(super) fn new(socket: Fd) -> Self {
-        Self { socket, listener: None, used: false }
+        Self {
+            socket,
+            listener: None,
+            used: false,
+        }
     }
 
     /// Answers one question, or takes the listener; false when no question can come any more.

@@ -8,12 +8,20 @@ use crate::protocol::{FailStep, Failure};
 
 /// A failure of a system call.
 pub(super) fn failure(step: FailStep, errno: Errno, detail: impl Into<String>) -> Failure {
-    Failure { step, errno: errno.0, detail: detail.into() }
+    Failure {
+        step,
+        errno: errno.0,
+        detail: detail.into(),
+    }
 }
 
 /// A failure without an error number.
 pub(super) fn refusal(step: FailStep, detail: impl Into<String>) -> Failure {
-    Failure { step, errno: 0, detail: detail.into() }
+    Failure {
+        step,
+        errno: 0,
+        detail: detail.into(),
+    }
 }
 
 /// Bytes of a path as text, for the detail of a failure.

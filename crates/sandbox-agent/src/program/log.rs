@@ -1,19 +1,29 @@
 //! The sandbox's log: the last bytes that its programs wrote, in the order in which they arrived.
 
-use alloc::vec::Vec;
+use sandbox_freestanding::Result;
+
+use super::region::Region;
 
 /// A ring of bytes. A position counts the bytes ever written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
-    ring: Vec<u8>,
+    ring: Region,
     capacity: usize,
     written: u64,
 }
 
 impl Log {
     /// Keeps the last `capacity` bytes; the memory is taken as they come.
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { ring: Vec::new(), capacity, written: 0 }
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(capacity: usize) -> Result<Self> {
+        Ok(Self {
+            ring: Region::new(capacity)?,
+            capacity,
+            written: 0,
+        })
     }
 
     /// Appends bytes.
@@ -25,10 +35,7 @@ impl Log {
             let at = self.index(self.written);
             let count = rest.len().min(self.capacity - at);
             let (head, tail) = rest.split_at(count);
-            if self.ring.len() < at + count {
-                self.ring.resize(at + count, 0);
-            }
-            self.ring[at..at + count].copy_from_slice(head);
+            self.ring.bytes_mut()[at..at + count].copy_from_slice(head);
             self.written += count as u64;
             rest = tail;
         }
@@ -52,13 +59,16 @@ impl Log {
         while done < total {
             let at = self.index(position + done as u64);
             let count = (total - done).min(self.capacity - at);
-            buffer[done..done + count].copy_from_slice(&self.ring[at..at + count]);
+            buffer[done..done + count].copy_from_slice(&self.ring.bytes()[at..at + count]);
             done += count;
         }
         total
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder of the capacity")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a remainder of the capacity"
+    )]
     fn index(&self, position: u64) -> usize {
         (position % self.capacity as u64) as usize
     }
@@ -67,12 +77,12 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+    use alloc::{vec, vec::Vec};
 
     #[test]
     fn keeps_the_last_bytes() {
         for capacity in [1, 2, 7, 64] {
-            let (mut log, mut all) = (Log::new(capacity), Vec::new());
+            let (mut log, mut all) = (Log::new(capacity).unwrap(), Vec::new());
             for round in 0..200usize {
                 let bytes: Vec<u8> = (0..round % 11).map(|n| (round * 13 + n) as u8).collect();
                 log.append(&bytes);
@@ -87,7 +97,7 @@ mod tests {
 
     #[test]
     fn may_keep_nothing() {
-        let mut log = Log::new(0);
+        let mut log = Log::new(0).unwrap();
         log.append(b"gone");
         assert_eq!((log.oldest(), log.end()), (4, 4));
         assert_eq!(log.read(4, &mut [0; 4]), 0);

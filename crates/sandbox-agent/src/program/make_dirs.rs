@@ -2,12 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
-    Errno, Result, fs,
-    fs::AT_FDCWD,
-    path::terminated,
-    stat::stat_at,
-};
+use sandbox_freestanding::{Errno, Result, fs, fs::AT_FDCWD, path::terminated, stat::stat_at};
 
 use super::failing::{failure, text};
 use crate::protocol::{FailStep, Failure};
@@ -36,7 +31,10 @@ pub(super) fn make_dirs(
 pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
     let mut end = 0;
     while end < path.len() {
-        end += 1 + path[end + 1..].iter().position(|byte| *byte == b'/').unwrap_or(path.len() - end - 1);
+        end += 1 + path[end + 1..]
+            .iter()
+            .position(|byte| *byte == b'/')
+            .unwrap_or(path.len() - end - 1);
         let part = terminated(&path[..end])?;
         match fs::make_directory(AT_FDCWD, &part, mode) {
             Ok(()) => {

@@ -22,6 +22,7 @@ mod prepare;
 mod privilege;
 mod process_files;
 mod reaping;
+mod region;
 mod replay;
 mod sandbox;
 mod serve;

@@ -16,20 +16,27 @@ pub(super) struct OomScore {
 }
 
 impl OomScore {
-    /// Opens the file and tries whether the value can be raised and lowered again. Needs a process that is still
-    /// dumpable, and has no `CAP_SYS_RESOURCE` any more (whose holder cannot go back).
+    /// Opens the file. Needs a process that is still dumpable and has the identity it was started with.
     ///
     /// # Errors
     ///
-    /// What `open`, `read` and `write` report, such as `ENOENT` without a procfs.
+    /// What `open` and `read` report, such as `ENOENT` without a procfs.
     pub(super) fn open() -> Result<Self> {
         let file = fs::open(c"/proc/self/oom_score_adj", fs::O_RDWR | fs::O_CLOEXEC, 0)?;
         let mut text = [0; 16];
         let count = io::read(&file, &mut text)?;
-        let score = Self { file, usual: text[..count].trim_ascii().to_vec() };
-        score.set(b"1000")?;
-        score.set(&score.usual)?;
-        Ok(score)
+        Ok(Self {
+            file,
+            usual: text[..count].trim_ascii().to_vec(),
+        })
+    }
+
+    /// Whether the value can be raised and lowered again. Needs a process without `CAP_SYS_RESOURCE`: for a holder, the
+    /// raised value becomes the lowest that there is without the capability.
+    pub(super) fn can_be_raised(&self) -> bool {
+        self.set(b"1000")
+            .and_then(|()| self.set(&self.usual))
+            .is_ok()
     }
 
     /// Forks with the highest value, so that the child keeps it.
@@ -37,7 +44,7 @@ impl OomScore {
         &self,
         fork: impl FnOnce() -> Result<Option<Pid>>,
     ) -> Result<Option<Pid>> {
-        // Both writes were tried when the file was opened. Should one fail later, then the agent is as likely a victim
+        // Both writes were tried at the start. Should one fail later, then the agent is as likely a victim
         // as its children are, which the host would see as the end of the stream.
         let _ = self.set(b"1000");
         let forked = fork();

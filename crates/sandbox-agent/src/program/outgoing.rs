@@ -48,7 +48,13 @@ impl Outgoing {
     }
 
     fn frame(&mut self, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
-        let header = Header { stream, kind, more, length: payload.len() }.encode();
+        let header = Header {
+            stream,
+            kind,
+            more,
+            length: payload.len(),
+        }
+        .encode();
         let free = self.reserve(HEADER_LEN + payload.len());
         free[..HEADER_LEN].copy_from_slice(&header);
         free[HEADER_LEN..].copy_from_slice(payload);
@@ -70,7 +76,13 @@ impl Outgoing {
         if length == 0 {
             return Ok(&[]);
         }
-        let header = Header { stream, kind, more: false, length }.encode();
+        let header = Header {
+            stream,
+            kind,
+            more: false,
+            length,
+        }
+        .encode();
         free[..HEADER_LEN].copy_from_slice(&header);
         let payload = self.end + HEADER_LEN;
         self.end = payload + length;
@@ -152,7 +164,7 @@ mod tests {
                 reader.extend(&chunk[..count]);
             }
         }
-        while reader.len() > 0 || !outgoing.is_empty() {
+        while !reader.is_empty() || !outgoing.is_empty() {
             let mut chunk = [0; 60000];
             if let Ok(count) = io::read(&read_end, &mut chunk) {
                 reader.extend(&chunk[..count]);

@@ -52,7 +52,10 @@ pub(super) struct PollSet<T> {
 impl<T: Copy> PollSet<T> {
     /// Nothing to wait for.
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), meanings: Vec::new() }
+        Self {
+            entries: Vec::new(),
+            meanings: Vec::new(),
+        }
     }
 
     /// Starts anew, keeping the memory.

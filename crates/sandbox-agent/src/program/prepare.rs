@@ -36,9 +36,12 @@ const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
 pub(super) fn prepare(
     settings: &Settings,
     files: Option<ProcessFiles>,
+    oom: Option<OomScore>,
 ) -> core::result::Result<(Sandbox, Welcome), Failure> {
     let confinement = &settings.confinement;
-    let identity = confinement.identity.filter(|identity| privilege::differs(*identity));
+    let identity = confinement
+        .identity
+        .filter(|identity| privilege::differs(*identity));
     make_dirs(&settings.make_dirs, identity)?;
     let landlock = confinement.landlock.as_ref().map(build_rules).transpose()?;
     let landlock_abi = privilege::landlock_abi();
@@ -46,8 +49,12 @@ pub(super) fn prepare(
     let open_files = raise_open_files();
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))
         .map_err(|errno| failure(FailStep::Settings, errno, "signalfd"))?;
-    let (left, oom) = reduce(identity)?;
-    let workdir: &[u8] = if settings.workdir.is_empty() { b"/" } else { &settings.workdir };
+    let (left, oom) = reduce(identity, oom)?;
+    let workdir: &[u8] = if settings.workdir.is_empty() {
+        b"/"
+    } else {
+        &settings.workdir
+    };
     let workdir = terminated(workdir)
         .map_err(|errno| failure(FailStep::Settings, errno, "working folder"))?;
     let sandbox = Sandbox {
@@ -64,25 +71,30 @@ pub(super) fn prepare(
         oom,
         child_ended,
     };
-    let welcome =
-        Welcome { split: identity.is_some(), landlock_abi, capabilities: left.permitted };
+    let welcome = Welcome {
+        split: identity.is_some(),
+        landlock_abi,
+        capabilities: left.permitted,
+    };
     Ok((sandbox, welcome))
 }
 
 fn reduce(
     identity: Option<(u32, u32)>,
+    oom: Option<OomScore>,
 ) -> core::result::Result<(Capabilities, Option<OomScore>), Failure> {
-    // Only without CAP_SYS_RESOURCE can the value be lowered again, only while dumpable can it be opened: in between.
-    let kept = Capabilities::current()
-        .map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
+    // Only without CAP_SYS_RESOURCE can the value be lowered again.
+    let kept =
+        Capabilities::current().map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
     let without = Capabilities {
         effective: kept.effective & !(1 << CAP_SYS_RESOURCE),
         permitted: kept.permitted & !(1 << CAP_SYS_RESOURCE),
         inheritable: 0,
     };
-    without.apply().map_err(|errno| failure(FailStep::Settings, errno, "capset"))?;
-    // Without a procfs, or where it is denied, agent and code are equal victims: the end of the agent ends the sandbox.
-    let oom = OomScore::open().ok();
+    without
+        .apply()
+        .map_err(|errno| failure(FailStep::Settings, errno, "capset"))?;
+    let oom = oom.filter(OomScore::can_be_raised);
     let left = privilege::reduce(identity)?;
     Ok((left, oom))
 }
@@ -110,7 +122,11 @@ fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
             Err(errno) => return Err(failed(errno)),
         };
         let is_folder = stat_of(&parent).map_err(failed)?.is_directory();
-        let access = if is_folder { rule.access } else { rule.access & ACCESS_OF_FILES };
+        let access = if is_folder {
+            rule.access
+        } else {
+            rule.access & ACCESS_OF_FILES
+        };
         landlock::allow_beneath(&ruleset, &parent, access).map_err(failed)?;
     }
     Ok(ruleset)
@@ -140,12 +156,18 @@ fn raise_open_files() -> limits::Rlimit {
     let usual = match limits::get(limits::RLIMIT_NOFILE) {
         Ok(usual) => usual,
         // A kernel that does not know this limit has none.
-        Err(_) => limits::Rlimit { soft: u64::MAX, hard: u64::MAX },
+        Err(_) => limits::Rlimit {
+            soft: u64::MAX,
+            hard: u64::MAX,
+        },
     };
     // With the old limit fewer executions run at once, and the next one is told.
     let _ = limits::set(
         limits::RLIMIT_NOFILE,
-        limits::Rlimit { soft: usual.hard, hard: usual.hard },
+        limits::Rlimit {
+            soft: usual.hard,
+            hard: usual.hard,
+        },
     );
     usual
 }

@@ -26,9 +26,7 @@ const NEEDED: u64 = 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
 /// # Errors
 ///
 /// When the identity cannot be become, or the kernel refuses.
-pub(super) fn reduce(
-    identity: Option<(u32, u32)>,
-) -> core::result::Result<Capabilities, Failure> {
+pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capabilities, Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
     let held = Capabilities::current().map_err(failed("capget"))?;
     if identity.is_some() && held.permitted & NEEDED != NEEDED {
@@ -46,7 +44,11 @@ pub(super) fn reduce(
         Err(errno) => return Err(failed("PR_CAP_AMBIENT")(errno)),
     }
     let kept = if identity.is_some() { NEEDED } else { 0 };
-    let left = Capabilities { effective: kept, permitted: kept, inheritable: 0 };
+    let left = Capabilities {
+        effective: kept,
+        permitted: kept,
+        inheritable: 0,
+    };
     left.apply().map_err(failed("capset"))?;
     if let Some((user, group)) = identity {
         // Pipes then belong to the code, which may open /dev/stdout; and the agent has no more of the files than it.

@@ -35,7 +35,11 @@ impl ProcessFiles {
     ///
     /// As [`ProcessFiles::new`], and what `open` reports.
     pub(super) fn open() -> Result<Self> {
-        Self::new(fs::open(c"/proc", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0)?)
+        Self::new(fs::open(
+            c"/proc",
+            fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC,
+            0,
+        )?)
     }
 }
 

@@ -23,12 +23,22 @@ pub(super) fn reap() -> Option<Reaped> {
     let pid = retry(|| {
         // SAFETY: the kernel writes one status.
         result(unsafe {
-            syscall4(nr::WAIT4, usize::MAX, &raw mut status as usize, WNOHANG | WUNTRACED, 0)
+            syscall4(
+                nr::WAIT4,
+                usize::MAX,
+                &raw mut status as usize,
+                WNOHANG | WUNTRACED,
+                0,
+            )
         })
     });
     // The only error is that there is no child.
     let pid = Pid(i32::try_from(pid.ok()?).ok().filter(|pid| *pid > 0)?);
-    Some(if status & 0xff == 0x7f { Reaped::Stopped(pid) } else { Reaped::Ended(pid) })
+    Some(if status & 0xff == 0x7f {
+        Reaped::Stopped(pid)
+    } else {
+        Reaped::Ended(pid)
+    })
 }
 
 /// Kills a child that is not reaped yet.

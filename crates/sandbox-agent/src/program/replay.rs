@@ -1,9 +1,7 @@
 //! Sending the log.
 
 use super::{log::Log, outgoing::Outgoing};
-use crate::protocol::{
-    Channel, ExitKind, ExitReport, Kind, MAX_PAYLOAD, ProtocolError, WINDOW,
-};
+use crate::protocol::{Channel, ExitKind, ExitReport, Kind, MAX_PAYLOAD, ProtocolError, WINDOW};
 
 /// A stream on which the log's last bytes are sent.
 #[derive(Debug)]
@@ -23,7 +21,14 @@ impl Replay {
         let end = log.end();
         let position = log.oldest().max(end.saturating_sub(u64::from(tail)));
         let credit = u64::from(WINDOW);
-        Self { position, end, credit, sent: 0, overtaken: false, killed: false }
+        Self {
+            position,
+            end,
+            credit,
+            sent: 0,
+            overtaken: false,
+            killed: false,
+        }
     }
 
     /// A frame of the host for this stream.
@@ -55,19 +60,27 @@ impl Replay {
                 continue;
             }
             let limit = self.credit.min(self.end - self.position);
-            let limit = usize::try_from(limit).unwrap_or(MAX_PAYLOAD).min(MAX_PAYLOAD);
+            let limit = usize::try_from(limit)
+                .unwrap_or(MAX_PAYLOAD)
+                .min(MAX_PAYLOAD);
             if limit == 0 || !outgoing.has_room() {
                 return false;
             }
             let position = self.position;
             let sent = outgoing
-                .data(stream, Kind::Stdout, limit, |buffer| Ok(log.read(position, buffer)))
+                .data(stream, Kind::Stdout, limit, |buffer| {
+                    Ok(log.read(position, buffer))
+                })
                 .map_or(0, <[u8]>::len) as u64;
             self.position += sent;
             self.credit -= sent;
             self.sent += sent;
         }
-        let kind = if self.killed { ExitKind::Killed } else { ExitKind::Exited(0) };
+        let kind = if self.killed {
+            ExitKind::Killed
+        } else {
+            ExitKind::Exited(0)
+        };
         let report = ExitReport {
             kind,
             stdout_total: self.sent,

@@ -13,6 +13,7 @@ use super::{
     descriptors::close_all_but,
     ending::Ending,
     failing::failure,
+    oom::OomScore,
     prepare::{occupy_standard_streams, prepare},
     privilege,
     process_files::ProcessFiles,
@@ -35,7 +36,9 @@ pub(super) fn serve(ends: Ends, with_setup: bool) -> i32 {
         Err(ending) => ending,
     };
     if let Some(failure) = ending.failure() {
-        connection.outgoing.message(0, Kind::Failed, &failure.encode());
+        connection
+            .outgoing
+            .message(0, Kind::Failed, &failure.encode());
         connection.send_all(LAST_WORDS);
     }
     ending.exit_code()
@@ -49,6 +52,8 @@ fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, End
     occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
     default_signals().map_err(|errno| broken("signals", errno))?;
     fs::set_umask(0);
+    // Before a change of identity takes the file out of reach. Without a procfs, agent and code are equal victims.
+    let oom = OomScore::open().ok();
     let mut files = None;
     let mut die_with_parent = false;
     if with_setup {
@@ -60,12 +65,15 @@ fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, End
     let message = expect(connection, Kind::Hello)?;
     let settings = Settings::decode(&message)?;
     let files = files.or_else(|| ProcessFiles::open().ok());
-    let (sandbox, welcome) = prepare(&settings, files).map_err(Ending::Refused)?;
+    let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
+    let agent = Agent::new(sandbox, &settings).map_err(Ending::Refused)?;
     if die_with_parent {
         privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
     }
-    connection.outgoing.message(0, Kind::Welcome, &welcome.encode());
-    Ok(Agent::new(sandbox, &settings))
+    connection
+        .outgoing
+        .message(0, Kind::Welcome, &welcome.encode());
+    Ok(agent)
 }
 
 /// The next message, which must be of this kind.

@@ -107,7 +107,9 @@ impl<'a> Reader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], ProtocolError> {
-        self.take(N)?.try_into().map_err(|_| ProtocolError::Truncated)
+        self.take(N)?
+            .try_into()
+            .map_err(|_| ProtocolError::Truncated)
     }
 
     /// Reads one byte.
@@ -204,6 +206,10 @@ impl<'a> Reader<'a> {
     ///
     /// [`ProtocolError::TrailingBytes`] when it does not.
     pub fn end(self) -> Result<(), ProtocolError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(ProtocolError::TrailingBytes) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(ProtocolError::TrailingBytes)
+        }
     }
 }

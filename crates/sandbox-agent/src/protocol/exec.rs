@@ -185,7 +185,10 @@ impl Failure {
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
         let detail = self.detail.as_bytes();
-        message.u8(self.step as u8).i32(self.errno).bytes(&detail[..detail.len().min(4096)]);
+        message
+            .u8(self.step as u8)
+            .i32(self.errno)
+            .bytes(&detail[..detail.len().min(4096)]);
         message.finish()
     }
 
@@ -200,7 +203,11 @@ impl Failure {
         let errno = reader.i32()?;
         let detail = String::from_utf8_lossy(reader.bytes()?).into_owned();
         reader.end()?;
-        Ok(Self { step, errno, detail })
+        Ok(Self {
+            step,
+            errno,
+            detail,
+        })
     }
 }
 
@@ -216,9 +223,19 @@ impl ExitReport {
             ExitKind::Lost => (4, 0),
         };
         let mut message = Writer::new();
-        message.u8(kind).u8(code).u64(self.stdout_total).u64(self.stderr_total);
-        message.u32(self.stragglers).u32(self.survivors).bool(self.drain_cut);
-        message.u64(self.cpu_us).u64(self.max_rss_kib).u64(self.wall_us);
+        message
+            .u8(kind)
+            .u8(code)
+            .u64(self.stdout_total)
+            .u64(self.stderr_total);
+        message
+            .u32(self.stragglers)
+            .u32(self.survivors)
+            .bool(self.drain_cut);
+        message
+            .u64(self.cpu_us)
+            .u64(self.max_rss_kib)
+            .u64(self.wall_us);
         message.finish()
     }
 
@@ -283,7 +300,11 @@ impl ExecRequest {
         message.list(&self.env, |message, entry| {
             message.bytes(entry);
         });
-        message.bytes(&self.workdir).bool(self.stdin).u64(self.timeout_ms).bool(self.log);
+        message
+            .bytes(&self.workdir)
+            .bool(self.stdin)
+            .u64(self.timeout_ms)
+            .bool(self.log);
         message.finish()
     }
 
@@ -295,12 +316,16 @@ impl ExecRequest {
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         let program = match reader.u8()? {
-            0 => Program::Command { argv: byte_list(&mut reader)? },
+            0 => Program::Command {
+                argv: byte_list(&mut reader)?,
+            },
             1 => Program::Builtin(Builtin::Put {
                 path: reader.bytes()?.to_vec(),
                 mode: reader.u32()?,
             }),
-            2 => Program::Builtin(Builtin::Get { path: reader.bytes()?.to_vec() }),
+            2 => Program::Builtin(Builtin::Get {
+                path: reader.bytes()?.to_vec(),
+            }),
             3 => Program::Builtin(Builtin::List {
                 path: reader.bytes()?.to_vec(),
                 depth: reader.u32()?,
@@ -309,7 +334,9 @@ impl ExecRequest {
                 path: reader.bytes()?.to_vec(),
                 mode: reader.u32()?,
             }),
-            5 => Program::Builtin(Builtin::Remove { path: reader.bytes()?.to_vec() }),
+            5 => Program::Builtin(Builtin::Remove {
+                path: reader.bytes()?.to_vec(),
+            }),
             _ => return Err(ProtocolError::BadValue("program")),
         };
         if matches!(&program, Program::Command { argv } if argv.is_empty()) {

@@ -67,7 +67,16 @@ impl Header {
         debug_assert!(self.length <= MAX_PAYLOAD);
         let [s0, s1, s2, s3] = self.stream.to_le_bytes();
         let [l0, l1] = (self.length as u16).to_le_bytes();
-        [s0, s1, s2, s3, self.kind as u8, if self.more { FLAG_MORE } else { 0 }, l0, l1]
+        [
+            s0,
+            s1,
+            s2,
+            s3,
+            self.kind as u8,
+            if self.more { FLAG_MORE } else { 0 },
+            l0,
+            l1,
+        ]
     }
 }
 
@@ -86,8 +95,19 @@ pub struct Frame<'a> {
 ///
 /// When `payload` is larger than [`MAX_PAYLOAD`]: callers cut data before ([`encode_message`] does).
 pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
-    assert!(payload.len() <= MAX_PAYLOAD, "a frame's payload is at most {MAX_PAYLOAD} bytes");
-    out.extend_from_slice(&Header { stream, kind, more, length: payload.len() }.encode());
+    assert!(
+        payload.len() <= MAX_PAYLOAD,
+        "a frame's payload is at most {MAX_PAYLOAD} bytes"
+    );
+    out.extend_from_slice(
+        &Header {
+            stream,
+            kind,
+            more,
+            length: payload.len(),
+        }
+        .encode(),
+    );
     out.extend_from_slice(payload);
 }
 
@@ -154,6 +174,9 @@ impl FrameBuffer {
         }
         let payload = self.start + HEADER_LEN;
         self.start = end;
-        Ok(Some(Frame { header, payload: &self.bytes[payload..end] }))
+        Ok(Some(Frame {
+            header,
+            payload: &self.bytes[payload..end],
+        }))
     }
 }

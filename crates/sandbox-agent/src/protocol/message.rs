@@ -84,7 +84,9 @@ impl Kind {
             Kind::Exited,
             Kind::Failed,
         ];
-        ALL.into_iter().find(|kind| *kind as u8 == byte).ok_or(ProtocolError::UnknownKind(byte))
+        ALL.into_iter()
+            .find(|kind| *kind as u8 == byte)
+            .ok_or(ProtocolError::UnknownKind(byte))
     }
 }
 
@@ -161,7 +163,9 @@ impl MessageAssembler {
                 self.open = Some((header.stream, header.kind));
             }
             Some(open) if open != (header.stream, header.kind) => {
-                return Err(ProtocolError::Unexpected("frame in the middle of a message"));
+                return Err(ProtocolError::Unexpected(
+                    "frame in the middle of a message",
+                ));
             }
             Some(_) => {}
         }

@@ -88,7 +88,11 @@ impl Settings {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
-        message.u16(VERSION).bytes(&self.key).u64(self.lease_ms).bool(self.owned);
+        message
+            .u16(VERSION)
+            .bytes(&self.key)
+            .u64(self.lease_ms)
+            .bool(self.owned);
         message.u32(self.log_bytes).bytes(&self.workdir);
         message.list(&self.make_dirs, |message, path| {
             message.bytes(path);
@@ -106,13 +110,20 @@ impl Settings {
                 message.bool(false);
             }
             Some(rules) => {
-                message.bool(true).u64(rules.handled_fs).u64(rules.handled_net).u64(rules.scoped);
+                message
+                    .bool(true)
+                    .u64(rules.handled_fs)
+                    .u64(rules.handled_net)
+                    .u64(rules.scoped);
                 message.list(&rules.paths, |message, rule| {
                     message.bytes(&rule.path).u64(rule.access);
                 });
             }
         }
-        message.bytes(&confinement.seccomp).bool(confinement.exec_once).u32(confinement.umask);
+        message
+            .bytes(&confinement.seccomp)
+            .bool(confinement.exec_once)
+            .u32(confinement.umask);
         message.finish()
     }
 
@@ -127,22 +138,36 @@ impl Settings {
         if version != VERSION {
             return Err(ProtocolError::Version(version));
         }
-        let key = reader.bytes()?.try_into().map_err(|_| ProtocolError::BadValue("key"))?;
+        let key = reader
+            .bytes()?
+            .try_into()
+            .map_err(|_| ProtocolError::BadValue("key"))?;
         let lease_ms = reader.u64()?;
         let owned = reader.bool()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
         let make_dirs = super::exec::byte_list(&mut reader)?;
-        let identity = if reader.bool()? { Some((reader.u32()?, reader.u32()?)) } else { None };
-        let limits =
-            reader.list(|reader| Ok(Limit { resource: reader.u32()?, value: reader.u64()? }))?;
+        let identity = if reader.bool()? {
+            Some((reader.u32()?, reader.u32()?))
+        } else {
+            None
+        };
+        let limits = reader.list(|reader| {
+            Ok(Limit {
+                resource: reader.u32()?,
+                value: reader.u64()?,
+            })
+        })?;
         let landlock = if reader.bool()? {
             Some(LandlockRules {
                 handled_fs: reader.u64()?,
                 handled_net: reader.u64()?,
                 scoped: reader.u64()?,
                 paths: reader.list(|reader| {
-                    Ok(LandlockPath { path: reader.bytes()?.to_vec(), access: reader.u64()? })
+                    Ok(LandlockPath {
+                        path: reader.bytes()?.to_vec(),
+                        access: reader.u64()?,
+                    })
                 })?,
             })
         } else {
@@ -155,8 +180,23 @@ impl Settings {
         let exec_once = reader.bool()?;
         let umask = reader.u32()?;
         reader.end()?;
-        let confinement = Confinement { identity, limits, landlock, seccomp, exec_once, umask };
-        Ok(Self { key, lease_ms, owned, log_bytes, workdir, make_dirs, confinement })
+        let confinement = Confinement {
+            identity,
+            limits,
+            landlock,
+            seccomp,
+            exec_once,
+            umask,
+        };
+        Ok(Self {
+            key,
+            lease_ms,
+            owned,
+            log_bytes,
+            workdir,
+            make_dirs,
+            confinement,
+        })
     }
 }
 
@@ -165,7 +205,11 @@ impl Welcome {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
-        message.u16(VERSION).bool(self.split).u32(self.landlock_abi).u64(self.capabilities);
+        message
+            .u16(VERSION)
+            .bool(self.split)
+            .u32(self.landlock_abi)
+            .u64(self.capabilities);
         message.finish()
     }
 

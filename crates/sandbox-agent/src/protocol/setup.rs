@@ -112,12 +112,30 @@ pub struct Setup {
 impl Mount {
     fn write(&self, message: &mut Writer) {
         match self {
-            Self::Bind { source, target, read_only, devices, optional } => {
+            Self::Bind {
+                source,
+                target,
+                read_only,
+                devices,
+                optional,
+            } => {
                 message.u8(0).bytes(source).bytes(target);
                 message.bool(*read_only).bool(*devices).bool(*optional);
             }
-            Self::Tmpfs { target, size, inodes, mode, exec, owned } => {
-                message.u8(1).bytes(target).u64(*size).u64(*inodes).u32(*mode);
+            Self::Tmpfs {
+                target,
+                size,
+                inodes,
+                mode,
+                exec,
+                owned,
+            } => {
+                message
+                    .u8(1)
+                    .bytes(target)
+                    .u64(*size)
+                    .u64(*inodes)
+                    .u32(*mode);
                 message.bool(*exec).bool(*owned);
             }
             Self::Proc { target } => {
@@ -129,10 +147,18 @@ impl Mount {
             Self::Symlink { points_to, target } => {
                 message.u8(4).bytes(points_to).bytes(target);
             }
-            Self::Dir { target, mode, owned } => {
+            Self::Dir {
+                target,
+                mode,
+                owned,
+            } => {
                 message.u8(5).bytes(target).u32(*mode).bool(*owned);
             }
-            Self::File { target, content, mode } => {
+            Self::File {
+                target,
+                content,
+                mode,
+            } => {
                 message.u8(6).bytes(target).bytes(content).u32(*mode);
             }
             Self::ReadOnly { target } => {
@@ -164,9 +190,16 @@ impl Mount {
                 exec: reader.bool()?,
                 owned: reader.bool()?,
             },
-            2 => Self::Proc { target: owned(reader)? },
-            3 => Self::Mqueue { target: owned(reader)? },
-            4 => Self::Symlink { points_to: owned(reader)?, target: owned(reader)? },
+            2 => Self::Proc {
+                target: owned(reader)?,
+            },
+            3 => Self::Mqueue {
+                target: owned(reader)?,
+            },
+            4 => Self::Symlink {
+                points_to: owned(reader)?,
+                target: owned(reader)?,
+            },
             5 => Self::Dir {
                 target: owned(reader)?,
                 mode: reader.u32()?,
@@ -177,8 +210,12 @@ impl Mount {
                 content: owned(reader)?,
                 mode: reader.u32()?,
             },
-            7 => Self::ReadOnly { target: owned(reader)? },
-            8 => Self::Mask { target: owned(reader)? },
+            7 => Self::ReadOnly {
+                target: owned(reader)?,
+            },
+            8 => Self::Mask {
+                target: owned(reader)?,
+            },
             _ => return Err(ProtocolError::BadValue("mount")),
         })
     }
@@ -189,9 +226,18 @@ impl Setup {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
-        message.bool(self.new_root).list(&self.mounts, |message, mount| mount.write(message));
-        message.bytes(&self.hostname).bool(self.loopback).bool(self.user_namespace);
-        message.u32(self.owner.0).u32(self.owner.1).bool(self.pid_one).bool(self.die_with_parent);
+        message
+            .bool(self.new_root)
+            .list(&self.mounts, |message, mount| mount.write(message));
+        message
+            .bytes(&self.hostname)
+            .bool(self.loopback)
+            .bool(self.user_namespace);
+        message
+            .u32(self.owner.0)
+            .u32(self.owner.1)
+            .bool(self.pid_one)
+            .bool(self.die_with_parent);
         message.finish()
     }
 

@@ -3,12 +3,12 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     io::{ErrorKind, Read, Write},
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::{net::UnixStream, process::CommandExt},
     },
-    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -22,20 +22,43 @@ use sandbox_agent::protocol::{
 /// How long a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The agent as a file that can be executed.
-pub fn agent_path() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        // In the target folder, which is there as long as the test is. A name of its own for each process: a file that
-        // is being written cannot be executed.
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("sandbox-agent-{}", std::process::id()));
-        let next = path.with_extension("new");
-        std::fs::write(&next, sandbox_agent::program()).unwrap();
-        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::rename(&next, &path).unwrap();
-        path
+/// The agent as a file in memory.
+fn agent_file() -> RawFd {
+    static FILE: OnceLock<File> = OnceLock::new();
+    FILE.get_or_init(|| {
+        // SAFETY: the kernel reads the name.
+        let raw = unsafe { libc::memfd_create(c"sandbox-agent".as_ptr(), libc::MFD_CLOEXEC) };
+        let mut file = File::from(owned(raw));
+        file.write_all(sandbox_agent::program()).unwrap();
+        file
     })
+    .as_raw_fd()
+}
+
+/// A command that executes the agent, or a `wrapper` that executes what it is given behind its own arguments, with the
+/// agent and its arguments there. The agent finds `socket` on descriptor 42.
+pub fn agent_command(wrapper: &[&str], socket: Option<RawFd>, without: &[i64]) -> Command {
+    let words = [wrapper, &["/proc/self/fd/43"]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).env_clear();
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let filter = refuse(without, libc::ENOSYS);
+    let filter_wanted = !without.is_empty();
+    let agent = agent_file();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            let placed = libc::dup2(agent, 43) == 43
+                && socket.is_none_or(|socket| libc::dup2(socket, 42) == 42)
+                && (!filter_wanted || install(&filter));
+            if placed {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        });
+    }
+    command
 }
 
 /// What came on a stream.
@@ -76,7 +99,9 @@ impl Outcome {
 
     #[track_caller]
     pub fn failure(&self) -> &Failure {
-        self.end.as_ref().expect_err("the execution should have failed")
+        self.end
+            .as_ref()
+            .expect_err("the execution should have failed")
     }
 
     #[track_caller]
@@ -98,7 +123,10 @@ pub fn settings() -> Settings {
         log_bytes: 64 * 1024,
         workdir: b"/".to_vec(),
         make_dirs: Vec::new(),
-        confinement: Confinement { umask: 0o022, ..Confinement::default() },
+        confinement: Confinement {
+            umask: 0o022,
+            ..Confinement::default()
+        },
     }
 }
 
@@ -106,7 +134,10 @@ pub fn settings() -> Settings {
 pub fn command(argv: &[&str]) -> ExecRequest {
     ExecRequest {
         program: Program::Command {
-            argv: argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),
+            argv: argv
+                .iter()
+                .map(|argument| argument.as_bytes().to_vec())
+                .collect(),
         },
         env: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
         workdir: Vec::new(),
@@ -123,40 +154,37 @@ pub fn script(text: &str) -> ExecRequest {
 
 /// A request for a routine of the agent.
 pub fn builtin(builtin: Builtin) -> ExecRequest {
-    ExecRequest { program: Program::Builtin(builtin), env: Vec::new(), ..command(&["x"]) }
+    ExecRequest {
+        program: Program::Builtin(builtin),
+        env: Vec::new(),
+        ..command(&["x"])
+    }
 }
 
 impl Client {
     /// Starts the agent by `wrapper` (a program and its arguments, which execute the rest of their arguments), with
     /// these arguments behind `serve --fd N`.
     pub fn launch(wrapper: &[&str], arguments: &[&str]) -> Client {
+        Self::launch_without(wrapper, arguments, &[])
+    }
+
+    /// As `launch`, on a kernel that does not know some system calls.
+    pub fn launch_without(wrapper: &[&str], arguments: &[&str], calls: &[i64]) -> Client {
         let (socket, theirs) = UnixStream::pair().unwrap();
-        let theirs: OwnedFd = theirs.into();
-        let path = agent_path();
-        let mut words: Vec<&str> = wrapper.to_vec();
-        words.extend([path.to_str().unwrap(), "serve", "--fd", "42"]);
-        words.extend(arguments);
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).env_clear();
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        let raw = theirs.as_raw_fd();
-        // SAFETY: between fork and exec one system call is made.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::dup2(raw, 42) < 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
-            });
-        }
-        let agent = command.spawn().unwrap();
-        drop(theirs);
+        let mut command = agent_command(wrapper, Some(theirs.as_raw_fd()), calls);
+        let agent = command
+            .args(["serve", "--fd", "42"])
+            .args(arguments)
+            .spawn()
+            .unwrap();
         Client::over(socket, agent)
     }
 
     /// Speaks to an agent that runs already.
     pub fn over(socket: UnixStream, agent: Child) -> Client {
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         Client {
             socket,
@@ -219,7 +247,11 @@ impl Client {
             while let Some(frame) = self.buffer.next_frame().unwrap() {
                 let Header { stream, kind, .. } = frame.header;
                 if let Some(bytes) = self.assembler.push(frame.header, frame.payload).unwrap() {
-                    return Some(Message { stream, kind, bytes: bytes.to_vec() });
+                    return Some(Message {
+                        stream,
+                        kind,
+                        bytes: bytes.to_vec(),
+                    });
                 }
             }
             match self.socket.read(&mut chunk) {
@@ -250,14 +282,21 @@ impl Client {
             }
             assert!(Instant::now() < end, "nothing came on stream {stream}");
             if let Some(message) = self.receive(Duration::from_secs(1)) {
-                self.waiting.entry(message.stream).or_default().push(message);
+                self.waiting
+                    .entry(message.stream)
+                    .or_default()
+                    .push(message);
             }
         }
     }
 
     /// Grants credit.
     pub fn grant(&mut self, stream: u32, channel: Channel, bytes: usize) {
-        self.send(stream, Kind::Credit, &channel.credit(u32::try_from(bytes).unwrap()));
+        self.send(
+            stream,
+            Kind::Credit,
+            &channel.credit(u32::try_from(bytes).unwrap()),
+        );
     }
 
     /// Follows a stream to its end, granting credit for all that comes.
@@ -296,7 +335,12 @@ impl Client {
             assert_eq!(report.stdout_total, stdout.len() as u64);
             assert_eq!(report.stderr_total, stderr.len() as u64);
         }
-        Outcome { pid, stdout, stderr, end }
+        Outcome {
+            pid,
+            stdout,
+            stderr,
+            end,
+        }
     }
 
     /// Waits for the report at the end of a stream, without a look at what comes before.
@@ -343,6 +387,41 @@ impl Client {
     }
 }
 
+/// A seccomp program that refuses system calls of these numbers with an error.
+pub fn refuse(calls: &[libc::c_long], errno: i32) -> Vec<u8> {
+    let mut program: Vec<(u16, u8, u8, u32)> = vec![(0x20, 0, 0, 0)];
+    for call in calls {
+        program.push((0x15, 0, 1, u32::try_from(*call).unwrap()));
+        program.push((0x06, 0, 0, 0x0005_0000 | errno.cast_unsigned()));
+    }
+    program.push((0x06, 0, 0, 0x7fff_0000));
+    program
+        .into_iter()
+        .flat_map(|(code, jt, jf, k)| {
+            let mut record = code.to_ne_bytes().to_vec();
+            record.extend([jt, jf]);
+            record.extend(k.to_ne_bytes());
+            record
+        })
+        .collect()
+}
+
+/// Installs a program for the calling process, which must be root.
+fn install(program: &[u8]) -> bool {
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len() / 8).unwrap(),
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: the kernel reads the program, whose records are 8 bytes long.
+    unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const filter,
+        ) == 0
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         // The end of the stream ends the agent; if not, this does.
@@ -352,7 +431,10 @@ impl Drop for Client {
             if Instant::now() > end {
                 let _ = self.agent.kill();
                 let _ = self.agent.wait();
-                assert!(std::thread::panicking(), "the agent outlived its owner's stream");
+                assert!(
+                    std::thread::panicking(),
+                    "the agent outlived its owner's stream"
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use sandbox_conformance::profiles::{self, Comparison};
-use sandbox_conformance::{Report, Target, Trouble, Verdict, repeat, suite};
-use sandbox_core::matrix::{CompatibilityMatrix, replace_block};
+use sandbox_conformance::{Report, Target, Trouble, repeat, suite};
+use sandbox_core::matrix::{CompatibilityMatrix, Profile, replace_block};
 use sandbox_core::registry;
 
 use super::{Arguments, options};
@@ -54,9 +54,7 @@ pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
 
 /// Profiles that are committed and that the backend, as compiled, does not know: `CompatibilityMatrix::linked` would lack
 /// them.
-fn unregistered(
-    committed: &[(String, sandbox_core::matrix::Profile)],
-) -> Result<Vec<String>, Trouble> {
+fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, Trouble> {
     let linked = CompatibilityMatrix::linked()?;
     let tiers: Vec<&str> = registry::tiers()?.iter().map(|tier| tier.tier).collect();
     let missing = committed.iter().filter(|entry| {
@@ -82,49 +80,60 @@ pub async fn compare(
         .iter_mut()
         .filter(|report| report.unavailable.is_none())
     {
-        let required = arguments.require.contains(&report.tier);
-        let Comparison::Same(differing) = profiles::compare(&committed, &report.profile()) else {
-            match profiles::compare(&committed, &report.profile()) {
-                Comparison::OtherSuite => {
-                    failures.push(format!(
-                        "{}: the committed profile is of another suite",
-                        report.tier
-                    ));
-                }
-                _ if required => failures.push(format!(
-                    "{}: no committed profile for this host, {}; cargo xtask matrix --write",
-                    report.tier,
-                    profiles::name(&report.profile())
-                )),
-                _ => eprintln!(
-                    "{}: no committed profile for this host: not compared",
-                    report.tier
-                ),
+        let tier = report.tier.clone();
+        match profiles::compare(&committed, &report.profile()) {
+            Comparison::OtherSuite => {
+                failures.push(format!("{tier}: the committed profile is of another suite"));
             }
-            continue;
-        };
-        let target = Target::tier(&report.tier)?;
-        for (name, wanted, found) in differing {
-            if !arguments.filter.is_empty() && !report.findings.iter().any(|f| f.id == name) {
-                continue;
+            Comparison::UnknownKey if arguments.require.contains(&tier) => failures.push(format!(
+                "{tier}: no committed profile for this host, {}; cargo xtask matrix --write",
+                profiles::name(&report.profile())
+            )),
+            Comparison::UnknownKey => {
+                eprintln!("{tier}: no committed profile for this host: not compared");
             }
-            let mut found = found;
-            if let Some(finding) = report
-                .findings
-                .iter_mut()
-                .find(|finding| finding.id == name)
-                && finding.repetitions.is_empty()
-            {
-                *finding = repeat(&target, &options(arguments, &report.tier), finding).await?;
-                if finding.verdict == Verdict::Flaky {
-                    found = format!("runs disagree: {:?}", finding.repetitions);
+            Comparison::Same(differing) => {
+                for (name, wanted, found) in differing {
+                    let settled = settle(arguments, report, &committed, &name).await?;
+                    failures.extend(settled.map(|repeated| {
+                        format!(
+                            "{tier} {name}: committed is {wanted}; measured is {found}{repeated}"
+                        )
+                    }));
                 }
             }
-            failures.push(format!(
-                "{} {name}: committed is {wanted}; measured is {found}",
-                report.tier
-            ));
         }
     }
     Ok(failures)
+}
+
+/// Repeats a probe that differs from what is committed. `None` where the repetitions agree with it, and the first run told
+/// nothing; else what the repetitions say.
+async fn settle(
+    arguments: &Arguments,
+    report: &mut Report,
+    committed: &[(String, Profile)],
+    name: &str,
+) -> Result<Option<String>, Trouble> {
+    let Some(position) = report
+        .findings
+        .iter()
+        .position(|finding| finding.id == name)
+    else {
+        // Left out by a filter, or gone from the suite, which the suite's identity tells.
+        return Ok(None);
+    };
+    let finding = &mut report.findings[position];
+    if finding.repetitions.is_empty() {
+        let target = Target::tier(&report.tier)?;
+        *finding = repeat(&target, &options(arguments, &report.tier), finding).await?;
+    }
+    let repeated = format!("; repeated: {:?}", finding.repetitions);
+    let profile = report.profile();
+    let same = profiles::of_this_host(committed, &profile)
+        .is_some_and(|committed| committed.probes.get(name) == profile.probes.get(name));
+    if same {
+        eprintln!("{} {name}: as committed at last{repeated}", report.tier);
+    }
+    Ok((!same).then_some(repeated))
 }

@@ -60,10 +60,13 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         failures.extend(matrix::compare(arguments, &mut reports).await?);
         failures.extend(vacuous(arguments, &reports, &self_checks));
     }
-    print!("{}", report::summary(&reports, &self_checks));
     for failure in &failures {
         println!("FAILED {}", report::printable(failure));
     }
+    print!(
+        "{}",
+        report::summary(&reports, &self_checks, failures.len())
+    );
     let missing = missing(arguments, &reports);
     for (tier, reason) in &missing {
         eprintln!(

@@ -1,5 +1,6 @@
 //! Shapes that many probes share.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::evidence::{Attempt, Step};
@@ -64,6 +65,22 @@ pub fn control(action: &str, failure: Option<String>) -> Step {
             Some(detail) => Attempt::unclear(detail),
         },
     )
+}
+
+/// The file of this name anywhere below the folder.
+#[must_use]
+pub fn found_below(folder: &Path, name: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        if entry.file_name() == name {
+            return Some(entry.path());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Some(found) = found_below(&entry.path(), name)
+        {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// How long what an attack leaves behind may be seen before it counts as a survivor.

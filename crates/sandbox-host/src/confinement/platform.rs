@@ -1,9 +1,10 @@
 //! The platform's programs and libraries: what can be read where a policy names no read roots.
 
-/// Folders of programs and libraries. Never homes, `/var`, `/run` or `/srv`. Missing ones are passed over; those that are
+/// Folders of programs and libraries. Never homes, `/var`, `/run`, `/srv`, nor `/opt`, where packages keep sockets and
+/// credentials beside their programs; a read root adds it. Missing ones are passed over; those that are
 /// links (`/bin` on most systems) lead into `/usr`.
 pub const PLATFORM_READ_ROOTS: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 ];
 
 /// What programs and libraries need of `/etc`. Missing ones are passed over.

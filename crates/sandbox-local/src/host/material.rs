@@ -1,5 +1,7 @@
 //! Everything of the host that one plan names, looked up, so that its lowering is pure.
 
+use std::sync::Arc;
+
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Plan, Result};
 
@@ -9,7 +11,7 @@ use super::{PathRole, Root, platform_roots, resolve};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Material {
     /// The platform's programs and libraries.
-    pub(crate) platform: &'static [Root],
+    pub(crate) platform: Arc<[Root]>,
     /// The plan's read roots.
     pub(crate) read: Vec<Root>,
     /// The plan's write roots.

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sandbox_core::Result;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
@@ -50,6 +51,10 @@ pub(crate) struct Root {
     pub(crate) owner: (u32, u32),
     /// Permission bits.
     pub(crate) mode: u32,
+    /// Whether the plan names it, rather than the root folder that it is in.
+    pub(crate) named: bool,
+    /// What is in a small file of the platform: to copy it costs half of what mounting it does.
+    pub(crate) content: Option<Vec<u8>>,
 }
 
 /// Looks up a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
@@ -69,20 +74,39 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
         let name = entry.map_err(failed)?.file_name();
         if OWN.iter().all(|own| name != *own) {
             // A dangling link in the root folder leads nowhere inside either.
-            roots.extend(look_up(&Path::new("/").join(name)).ok());
+            let root = look_up(&Path::new("/").join(name)).ok();
+            roots.extend(root.map(|root| Root { named: false, ..root }));
         }
     }
     roots.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(roots)
 }
 
-/// What a sandbox sees of the host where its policy names no read roots. Looked up once per process.
-pub(crate) fn platform_roots() -> &'static [Root] {
-    static ROOTS: OnceLock<Vec<Root>> = OnceLock::new();
-    ROOTS.get_or_init(|| {
-        let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
-        paths.filter_map(|path| look_up(Path::new(path)).ok()).collect()
-    })
+/// The platform's programs and libraries, which every sandbox sees. Looked up every ten seconds at most.
+pub(crate) fn platform_roots() -> Arc<[Root]> {
+    const FRESH: Duration = Duration::from_secs(10);
+    static SEEN: Mutex<Option<(Instant, Arc<[Root]>)>> = Mutex::new(None);
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*seen {
+        Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
+        _ => {
+            let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
+            let roots = paths.filter_map(|path| look_up(Path::new(path)).ok()).map(with_content);
+            let roots = roots.collect::<Arc<[_]>>();
+            *seen = Some((Instant::now(), Arc::clone(&roots)));
+            roots
+        }
+    }
+}
+
+fn with_content(mut root: Root) -> Root {
+    const SMALL: u64 = 16 * 1024;
+    let small = std::fs::symlink_metadata(&root.path).is_ok_and(|found| found.len() <= SMALL);
+    // What others may not read is not for code either, and what a folder holds is mounted with it.
+    if root.kind == Kind::File && small && root.mode & 0o004 != 0 && root.path.starts_with("/etc") {
+        root.content = std::fs::read(&root.path).ok();
+    }
+    root
 }
 
 fn look_up(path: &Path) -> io::Result<Root> {
@@ -125,7 +149,7 @@ fn look_up(path: &Path) -> io::Result<Root> {
         _ => Kind::Other,
     };
     let owner = (found.uid(), found.gid());
-    Ok(Root { links, path: here, kind, owner, mode: found.mode() & 0o7777 })
+    Ok(Root { links, path: here, kind, owner, mode: found.mode() & 0o7777, named: true, content: None })
 }
 
 fn parts(path: &Path) -> io::Result<VecDeque<OsString>> {
@@ -185,7 +209,8 @@ mod tests {
 
     #[test]
     fn the_platform_is_more_than_nothing() {
-        let usr = platform_roots().iter().find(|root| root.path == Path::new("/usr"));
+        let roots = platform_roots();
+        let usr = roots.iter().find(|root| root.path == Path::new("/usr"));
         assert_eq!(usr.expect("every Linux has /usr").kind, Kind::Folder);
     }
 }

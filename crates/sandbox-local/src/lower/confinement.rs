@@ -67,16 +67,22 @@ fn own_paths(plan: &Plan, roots: &Roots, paths: &mut Paths) {
     if plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only) {
         read.push(WORK_FOLDER.into());
     }
-    read.sort();
+    paths.read = outermost(read);
+    paths.write.push(WORK_FOLDER.into());
+    if plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only) {
+        paths.write.retain(|path| path != WORK_FOLDER);
+    }
+    paths.write = outermost(std::mem::take(&mut paths.write));
+}
+
+/// The paths that lie in no other of them, sorted.
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
     let mut outermost = Vec::<PathBuf>::new();
-    for path in read {
+    for path in paths {
         if !outermost.iter().any(|outer| path.starts_with(outer)) {
             outermost.push(path);
         }
     }
-    paths.read = outermost;
-    if plan.workspace.is_none() {
-        paths.write.push(WORK_FOLDER.into());
-    }
-    paths.write.retain(|path| !path.starts_with("/dev/mqueue"));
+    outermost
 }

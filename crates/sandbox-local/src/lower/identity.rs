@@ -51,7 +51,7 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
     if site.isolation != Isolation::Privileged {
         return Ok(Vec::new());
     }
-    if let Some(root) = site.material.read.iter().find(|root| !others_may_read(root)) {
+    if let Some(root) = site.material.read.iter().find(|root| root.named && !others_may_read(root)) {
         // It would be there and could not be opened.
         return Err(error::invalid_policy(
             site.tier,

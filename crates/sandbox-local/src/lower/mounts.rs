@@ -90,6 +90,9 @@ pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> 
     }
     devices(&mut mounts);
     writable.folder("/dev/shm", 0o1777, false);
+    for (path, content) in &roots.copies {
+        mounts.push(Mount::File { target: bytes(path), content: content.clone(), mode: 0o444 });
+    }
     for (path, content) in etc::files(plan, mode, site.material) {
         if roots.access(Path::new(path)).is_none() {
             mounts.push(Mount::File { target: path.into(), content, mode: 0o444 });

@@ -37,7 +37,7 @@ fn entry(
     let kernel = kernel(site.host);
     match capability {
         Capability::FilesystemReadRoots => read_roots(site),
-        Capability::FilesystemWriteRoots => write_roots(site),
+        Capability::FilesystemWriteRoots => write_roots(site, roots),
         Capability::NetworkAccess | Capability::Egress => network(plan, site),
         Capability::EnvVarAccess => {
             Enforcement::enforced("environment built from nothing, descriptors closed")
@@ -79,7 +79,7 @@ fn read_roots(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn write_roots(site: &Site<'_>) -> Enforcement {
+fn write_roots(site: &Site<'_>, roots: &Roots) -> Enforcement {
     match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
             Enforcement::enforced(with_landlock(site, "mount namespace, read-only mounts"))
@@ -90,6 +90,9 @@ fn write_roots(site: &Site<'_>) -> Enforcement {
                 .to_owned();
             if site.host.landlock_abi < 3 {
                 gap += ", and files outside can be cut to nothing by truncate (Landlock ABI 3 would cover that)";
+            }
+            if roots.has_read_only_below_writable() {
+                gap += ", and read roots that lie in a write root can be written";
             }
             Enforcement::partial("Landlock", gap)
         }

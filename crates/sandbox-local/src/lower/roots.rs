@@ -15,6 +15,8 @@ use crate::host::{Isolation, PathRole, Root};
 pub(super) struct Roots {
     /// What is mounted at its own path, outer before inner: path and whether it is read-only.
     pub(super) binds: Vec<(PathBuf, bool)>,
+    /// Small files that are copied instead: path and content.
+    pub(super) copies: Vec<(PathBuf, Vec<u8>)>,
     /// Links that lead to a bind: where each stands, and what it says.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Paths in the sandbox under which the state folder would appear.
@@ -23,6 +25,7 @@ pub(super) struct Roots {
 
 impl Roots {
     pub(super) fn of(plan: &Plan, site: &Site<'_>) -> Result<Self> {
+        let mut roots = Self::default();
         let mut wanted = BTreeMap::<PathBuf, bool>::new();
         let mut links = BTreeMap::<PathBuf, PathBuf>::new();
         let platform = site.material.platform.iter().map(|root| (PathRole::Read, root));
@@ -30,16 +33,22 @@ impl Roots {
         let write = site.material.write.iter().map(|root| (PathRole::Write, root));
         for (role, root) in platform.chain(read).chain(write) {
             check(site, role, root)?;
-            wanted.insert(root.path.clone(), role == PathRole::Read);
             links.extend(root.links.iter().cloned());
+            match &root.content {
+                Some(content) if site.isolation != Isolation::Landlock => {
+                    roots.copies.push((root.path.clone(), content.clone()));
+                }
+                _ => drop(wanted.insert(root.path.clone(), role == PathRole::Read)),
+            }
         }
-        let mut roots = Self::default();
         // By path, an outer folder comes before what is in it.
         for (path, read_only) in wanted {
             if roots.access(&path) != Some(read_only) {
                 roots.binds.push((path, read_only));
             }
         }
+        let binds = std::mem::take(&mut roots.copies);
+        roots.copies = binds.into_iter().filter(|(path, _)| roots.access(path).is_none()).collect();
         for (at, target) in links {
             if roots.access(&at).is_none() && !is_own(&at) {
                 roots.links.push((at, target));
@@ -63,6 +72,14 @@ impl Roots {
     pub(super) fn access(&self, path: &Path) -> Option<bool> {
         let holding = self.binds.iter().rev().find(|(bind, _)| path.starts_with(bind));
         holding.map(|(_, read_only)| *read_only)
+    }
+
+    /// Whether a read root lies in a write root: only a mount of its own protects it there.
+    pub(super) fn has_read_only_below_writable(&self) -> bool {
+        let writable = self.binds.iter().filter(|(_, read_only)| !read_only);
+        let mut read_only = self.binds.iter().filter(|(_, read_only)| *read_only);
+        let writable = writable.collect::<Vec<_>>();
+        read_only.any(|(path, _)| writable.iter().any(|(outer, _)| path.starts_with(outer)))
     }
 
     /// Whether code may write to anything of the host through a root.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbox_freestanding::{Errno, Pid};
 use sandbox_freestanding::process::{WNOHANG, wait4};
-use sandbox_freestanding::signal::{SIGKILL, send};
+use sandbox_freestanding::signal::{SIGKILL, SIGSTOP, send};
 
 use crate::cgroup::Group;
 use crate::spawn::clone::Child;
@@ -84,7 +84,9 @@ impl Remains {
     pub(crate) fn kill(&self) {
         let Some(agent) = &self.child else { return };
         if !self.own_processes {
-            // The descendants first: without their subreaper they would be anybody's.
+            // The descendants first: without their subreaper they would be anybody's. It is stopped meanwhile, and so starts
+            // and reports nothing. It may have ended by itself.
+            let _ = send(agent.pidfd.as_raw_fd(), SIGSTOP);
             tree::kill(agent.pid.0, self.group());
         }
         // It may have ended by itself.

@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use sandbox_core::ExecRequest;
 use sandbox_core::policy::NetworkPolicy;
 
-use crate::support::{create, is_root, namespaces, open_folder, policy, run, sh};
+use crate::support::{
+    create, is_root, namespaces, open_folder, policy, processes_with, run, sh,
+};
 
 #[tokio::test]
 async fn a_program_runs_and_its_code_comes_back() {
@@ -149,9 +151,23 @@ async fn open_descriptors_are_not_inherited() {
 async fn code_has_no_capability_and_is_not_root() {
     let sandbox = create(policy()).await;
     let identity = sandbox.exec(&sh("id -u")).await.expect("it runs").stdout_text();
-    // Its own program: under Landlock alone only the first process of an execution may look at itself.
-    let status = ExecRequest::new("cat").arg("/proc/self/status");
-    let text = sandbox.exec(&status).await.expect("it runs").stdout_text();
+    // Seen from outside: under Landlock alone code cannot look at itself.
+    let marker = format!("30.{}", std::process::id());
+    let sleep = ExecRequest::new("sleep").arg(marker.clone());
+    let sleeping = sandbox.exec(&sleep);
+    let look = async {
+        for _ in 0..1000 {
+            if let [process] = processes_with(&marker).as_slice() {
+                return std::fs::read_to_string(process.join("status")).expect("readable");
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("it did not start")
+    };
+    let text = tokio::select! {
+        ended = sleeping => panic!("{ended:?}"),
+        text = look => text,
+    };
     let user = if !namespaces() {
         rustix::process::geteuid().as_raw().to_string()
     } else if is_root() {

@@ -35,7 +35,10 @@ pub(super) fn get(path: &[u8]) -> core::result::Result<(), Trouble> {
 /// engine's older seccomp profile denies. Nothing is waited for.
 fn open_without_links(path: &[u8]) -> Result<Fd> {
     let mut folder = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
-    let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
+    let mut parts = path
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+        .peekable();
     while let Some(part) = parts.next() {
         let name = terminated(part)?;
         if parts.peek().is_none() {
@@ -77,8 +80,10 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(place.join("socket")).unwrap();
         let open = |path: &str| open_without_links(place.join(path).as_os_str().as_bytes());
         let mut bytes = [0; 20];
-        assert_eq!(io::read(&open("folder//./file").unwrap(), &mut bytes), Ok(7));
-        assert_eq!(io::read(&open("folder/../folder/file").unwrap(), &mut bytes), Ok(7));
+        for path in ["folder//./file", "folder/../folder/file"] {
+            let file = open(path).unwrap();
+            assert_eq!(io::read(&file, &mut bytes), Ok(7));
+        }
         assert_eq!(open("link/file").unwrap_err(), Errno::ELOOP);
         assert_eq!(open("folder/link").unwrap_err(), Errno::ELOOP);
         assert_eq!(open("folder/file/x").unwrap_err(), Errno::ENOTDIR);

@@ -6,9 +6,7 @@ use core::ffi::CStr;
 use sandbox_freestanding::{
     Errno, fs, io,
     path::terminated,
-    stat::{
-        S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK, Stat, stat_at,
-    },
+    stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK, Stat, stat_at},
 };
 
 use super::{Trouble, trouble, walk::Walk};
@@ -24,7 +22,11 @@ const CHUNK: usize = 64 * 1024;
 pub(super) fn list(path: &[u8], depth: u32) -> Result<(), Trouble> {
     let start = terminated(path).map_err(trouble(path))?;
     let facts = stat_at(fs::AT_FDCWD, &start, fs::AT_SYMLINK_NOFOLLOW).map_err(trouble(path))?;
-    let mut listing = Listing { records: Vec::new(), path: path.to_vec(), first_trouble: None };
+    let mut listing = Listing {
+        records: Vec::new(),
+        path: path.to_vec(),
+        first_trouble: None,
+    };
     listing.record(&facts)?;
     if facts.is_directory() && depth > 0 {
         let walk = Walk::new(fs::AT_FDCWD, &start).map_err(trouble(path))?;
@@ -81,7 +83,8 @@ impl Listing {
     fn leave(&mut self, name: &CStr) {
         let length = self.path.len() - name.to_bytes().len();
         // The slash too, but for the root's.
-        self.path.truncate(if length > 1 { length - 1 } else { length });
+        self.path
+            .truncate(if length > 1 { length - 1 } else { length });
     }
 
     /// Keeps the first trouble with an entry; one that is gone by now is none.
@@ -94,12 +97,18 @@ impl Listing {
     fn record(&mut self, facts: &Stat) -> Result<(), Trouble> {
         let mut record = Writer::new();
         record.u8(letter(facts)).u32(facts.mode & 0o7777);
-        record.u64(facts.size.cast_unsigned()).u64(facts.blocks.cast_unsigned() * 512);
+        record
+            .u64(facts.size.cast_unsigned())
+            .u64(facts.blocks.cast_unsigned() * 512);
         let seconds = facts.modification_seconds.saturating_mul(1_000_000_000);
         let time = seconds.saturating_add(facts.modification_nanoseconds);
         record.u64(time.cast_unsigned()).bytes(&self.path);
         self.records.extend_from_slice(&record.finish());
-        if self.records.len() >= CHUNK { self.flush() } else { Ok(()) }
+        if self.records.len() >= CHUNK {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<(), Trouble> {

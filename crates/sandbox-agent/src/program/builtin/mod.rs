@@ -9,9 +9,7 @@ mod walk;
 
 use alloc::string::String;
 
-use sandbox_freestanding::{
-    Errno, RawFd, fs, path::terminated, signal, stat::stat_at,
-};
+use sandbox_freestanding::{Errno, RawFd, fs, path::terminated, signal, stat::stat_at};
 
 use super::{
     failing::{failure, text},
@@ -71,5 +69,7 @@ fn make_folder(path: &[u8], mode: u32) -> Result<(), Trouble> {
     make_path(path, mode & 0o7777, None).map_err(trouble(path))?;
     // An empty path makes nothing, and is no folder.
     let path_text = terminated(path).map_err(trouble(path))?;
-    stat_at(fs::AT_FDCWD, &path_text, 0).map(drop).map_err(trouble(path))
+    stat_at(fs::AT_FDCWD, &path_text, 0)
+        .map(drop)
+        .map_err(trouble(path))
 }

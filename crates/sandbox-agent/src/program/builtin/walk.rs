@@ -36,7 +36,12 @@ fn identity(facts: &Stat) -> (u64, u64) {
 }
 
 fn open(parent: i32, name: &CStr) -> Result<Fd> {
-    fs::open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
+    fs::open_at(
+        parent,
+        name,
+        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+        0,
+    )
 }
 
 fn names(folder: &Fd) -> Result<Vec<CString>> {
@@ -58,7 +63,12 @@ impl Walk {
         let folder = open(parent, name)?;
         let identity = identity(&stat_of(&folder)?);
         let names = names(&folder)?;
-        Ok(Self { folder, identity, names, above: Vec::new() })
+        Ok(Self {
+            folder,
+            identity,
+            names,
+            above: Vec::new(),
+        })
     }
 
     /// The folder in which the walk stands.
@@ -85,7 +95,11 @@ impl Walk {
         let below = Self::new(self.folder.as_raw(), &name)?;
         let above = core::mem::replace(self, below);
         self.above = above.above;
-        self.above.push(Level { names: above.names, identity: above.identity, current: name });
+        self.above.push(Level {
+            names: above.names,
+            identity: above.identity,
+            current: name,
+        });
         Ok(())
     }
 
@@ -95,7 +109,9 @@ impl Walk {
     ///
     /// `ESTALE` when somebody moved a folder meanwhile, so that the way back is another one.
     pub(super) fn ascend(&mut self) -> Result<Option<CString>> {
-        let Some(level) = self.above.pop() else { return Ok(None) };
+        let Some(level) = self.above.pop() else {
+            return Ok(None);
+        };
         let folder = open(self.folder.as_raw(), c"..")?;
         if identity(&stat_of(&folder)?) != level.identity {
             return Err(Errno::ESTALE);

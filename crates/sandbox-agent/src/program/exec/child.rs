@@ -4,7 +4,9 @@ use alloc::{string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
 
 use sandbox_freestanding::{
-    Errno, Fd, Result, descriptor::Descriptor, fs, io, landlock, limits,
+    Errno, Fd, Result,
+    descriptor::Descriptor,
+    fs, io, landlock, limits,
     path::terminated,
     process::{self, PR_SET_PDEATHSIG, exit, set_attribute},
     seccomp,
@@ -60,7 +62,11 @@ fn start(
     set_limits(sandbox)?;
     if let Some((user, group)) = sandbox.identity {
         become_identity(user, group).map_err(|errno| {
-            failure(FailStep::Identity, errno, alloc::format!("user {user}, group {group}"))
+            failure(
+                FailStep::Identity,
+                errno,
+                alloc::format!("user {user}, group {group}"),
+            )
         })?;
     }
     // After the change of identity, which clears it.
@@ -72,9 +78,8 @@ fn start(
         Program::Command { argv } => {
             let arguments = strings(argv)?;
             let environment = strings(&request.env)?;
-            let path = lookup::resolve(&argv[0], &request.env).map_err(|(step, errno)| {
-                failure(step, errno, text(&argv[0]))
-            })?;
+            let path = lookup::resolve(&argv[0], &request.env)
+                .map_err(|(step, errno)| failure(step, errno, text(&argv[0])))?;
             confine(sandbox, notify)?;
             execute(&path, &arguments, &environment)
         }
@@ -92,15 +97,29 @@ fn start(
 
 fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
     let failed = |resource: u32| {
-        move |errno| failure(FailStep::Limits, errno, alloc::format!("resource limit {resource}"))
+        move |errno| {
+            failure(
+                FailStep::Limits,
+                errno,
+                alloc::format!("resource limit {resource}"),
+            )
+        }
     };
     limits::set(limits::RLIMIT_NOFILE, sandbox.open_files)
         .map_err(failed(limits::RLIMIT_NOFILE))?;
     for limit in &sandbox.limits {
-        let hard = limits::get(limit.resource).map_err(failed(limit.resource))?.hard;
+        let hard = limits::get(limit.resource)
+            .map_err(failed(limit.resource))?
+            .hard;
         let value = limit.value.min(hard);
-        limits::set(limit.resource, limits::Rlimit { soft: value, hard: value })
-            .map_err(failed(limit.resource))?;
+        limits::set(
+            limit.resource,
+            limits::Rlimit {
+                soft: value,
+                hard: value,
+            },
+        )
+        .map_err(failed(limit.resource))?;
     }
     Ok(())
 }
@@ -172,5 +191,9 @@ fn refused(path: &CStr, errno: Errno) -> Failure {
 }
 
 fn pointers(strings: &[alloc::ffi::CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([core::ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([core::ptr::null()])
+        .collect()
 }

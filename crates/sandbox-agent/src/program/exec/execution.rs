@@ -23,9 +23,7 @@ use crate::{
         polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
         sandbox::Sandbox,
     },
-    protocol::{
-        Channel, ExecRequest, ExitKind, ExitReport, Failure, Kind, Program, ProtocolError,
-    },
+    protocol::{Channel, ExecRequest, ExitKind, ExitReport, Failure, Kind, Program, ProtocolError},
 };
 
 /// How long pipes are read for that somebody outside of the tree holds open, milliseconds.
@@ -102,8 +100,7 @@ impl Execution {
     ) -> Result<Self, Failure> {
         let begun = now();
         let spawned = spawn(sandbox, request)?;
-        let deadline =
-            (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
+        let deadline = (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
         Ok(Self {
             stream,
             supervisor: spawned.supervisor,
@@ -147,7 +144,11 @@ impl Execution {
         if let Some(progress) = &self.progress {
             // A program's number is of no use before it runs, and then the pipe hangs up: one wake-up less. A routine's
             // pipe stays open.
-            let events = if self.routine && !self.started { POLLIN } else { 0 };
+            let events = if self.routine && !self.started {
+                POLLIN
+            } else {
+                0
+            };
             set.add(progress.as_raw(), events, meaning(Part::Progress));
         }
         if let Some(pipe) = self.stdin.wants() {
@@ -176,8 +177,12 @@ impl Execution {
             Part::Control => self.read_report(),
             Part::Progress => self.read_progress(outgoing),
             Part::Stdin => self.stdin.write_on(self.stream, outgoing),
-            Part::Stdout => self.stdout.read(self.stream, outgoing, self.logged.then_some(log)),
-            Part::Stderr => self.stderr.read(self.stream, outgoing, self.logged.then_some(log)),
+            Part::Stdout => self
+                .stdout
+                .read(self.stream, outgoing, self.logged.then_some(log)),
+            Part::Stderr => self
+                .stderr
+                .read(self.stream, outgoing, self.logged.then_some(log)),
         }
     }
 
@@ -197,7 +202,9 @@ impl Execution {
             Kind::StdinEnd if message.is_empty() => self.stdin.end(),
             Kind::Signal => {
                 let number = u32::from_le_bytes(
-                    message.try_into().map_err(|_| ProtocolError::BadValue("signal"))?,
+                    message
+                        .try_into()
+                        .map_err(|_| ProtocolError::BadValue("signal"))?,
                 );
                 match u8::try_from(number) {
                     Ok(number @ 1..=64) => self.order(Order::Signal(number)),
@@ -236,6 +243,10 @@ impl Execution {
 
     /// Asks the main process, and its group, to end.
     pub(in crate::program) fn terminate(&mut self) {
+        if self.routine {
+            // A routine that a signal ends would leave a half-written file.
+            return self.kill(ExitKind::Killed);
+        }
         self.order(Order::Terminate);
     }
 
@@ -299,7 +310,9 @@ impl Execution {
     }
 
     fn read_progress(&mut self, outgoing: &mut Outgoing) {
-        let Some(progress) = &self.progress else { return };
+        let Some(progress) = &self.progress else {
+            return;
+        };
         let mut chunk = [0; 512];
         loop {
             match io::read(progress, &mut chunk) {
@@ -324,7 +337,15 @@ impl Execution {
 
     /// The next moment at which [`Execution::tick`] has something to do.
     pub(in crate::program) fn next_moment(&self) -> Option<Moment> {
-        [self.deadline, self.kill_order, self.give_up, self.drain_until].into_iter().flatten().min()
+        [
+            self.deadline,
+            self.kill_order,
+            self.give_up,
+            self.drain_until,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Does what time asks for.
@@ -357,7 +378,11 @@ impl Execution {
         if !self.outputs_done() {
             return false;
         }
-        if let Some(failure) = self.progress_bytes.get(4..).filter(|bytes| !bytes.is_empty()) {
+        if let Some(failure) = self
+            .progress_bytes
+            .get(4..)
+            .filter(|bytes| !bytes.is_empty())
+        {
             outgoing.message(self.stream, Kind::Failed, failure);
             return true;
         }

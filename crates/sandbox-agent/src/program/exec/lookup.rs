@@ -50,9 +50,11 @@ pub(super) fn resolve(
             Err(_) => {}
         }
     }
-    Err(refused.map_or((FailStep::NotFound, Errno::ENOENT), |errno| {
-        (FailStep::NotExecutable, errno)
-    }))
+    Err(
+        refused.map_or((FailStep::NotFound, Errno::ENOENT), |errno| {
+            (FailStep::NotExecutable, errno)
+        }),
+    )
 }
 
 fn executable(path: &CStr) -> Result<()> {
@@ -63,7 +65,12 @@ fn executable(path: &CStr) -> Result<()> {
     let folder = fs::AT_FDCWD as isize as usize;
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
-        syscall3(nr::FACCESSAT, folder, path.as_ptr() as usize, fs::X_OK as usize)
+        syscall3(
+            nr::FACCESSAT,
+            folder,
+            path.as_ptr() as usize,
+            fs::X_OK as usize,
+        )
     })
 }
 
@@ -77,7 +84,10 @@ pub(super) fn classify(path: &CStr, errno: Errno) -> (FailStep, &'static str) {
         // The kernel counts processes at this place too.
         Errno::EAGAIN => (FailStep::Spawn, ": too many processes of this user"),
         Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE => (FailStep::Spawn, ""),
-        Errno::E2BIG => (FailStep::Request, ": arguments and environment are too large"),
+        Errno::E2BIG => (
+            FailStep::Request,
+            ": arguments and environment are too large",
+        ),
         _ => (FailStep::NotExecutable, ""),
     }
 }
@@ -102,7 +112,9 @@ mod tests {
         assert_eq!(resolve(b"passwd", &environment("/etc")), Err(refused));
         assert_eq!(resolve(b"lib", &environment("/usr")), Err(refused));
         assert_eq!(
-            resolve(b"sh", &environment("/nowhere:/bin")).unwrap().as_c_str(),
+            resolve(b"sh", &environment("/nowhere:/bin"))
+                .unwrap()
+                .as_c_str(),
             c"/bin/sh"
         );
     }

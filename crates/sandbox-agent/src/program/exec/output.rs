@@ -32,7 +32,13 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(kind: Kind, pipe: Fd) -> Self {
-        Self { kind, pipe: Some(pipe), credit: u64::from(WINDOW), total: 0, remaining: None }
+        Self {
+            kind,
+            pipe: Some(pipe),
+            credit: u64::from(WINDOW),
+            total: 0,
+            remaining: None,
+        }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -49,7 +55,11 @@ impl Output {
 
     /// The descriptor to wait for, while the host takes anything.
     pub(super) fn wants(&self) -> Option<RawFd> {
-        if self.credit == 0 { None } else { self.pipe.as_ref().map(Fd::as_raw) }
+        if self.credit == 0 {
+            None
+        } else {
+            self.pipe.as_ref().map(Fd::as_raw)
+        }
     }
 
     /// Reads what is there, as far as credit and room go.
@@ -57,7 +67,9 @@ impl Output {
         for _ in 0..TURN {
             let Some(pipe) = &self.pipe else { return };
             let limit = self.credit.min(self.remaining.unwrap_or(u64::MAX));
-            let limit = usize::try_from(limit).unwrap_or(MAX_PAYLOAD).min(MAX_PAYLOAD);
+            let limit = usize::try_from(limit)
+                .unwrap_or(MAX_PAYLOAD)
+                .min(MAX_PAYLOAD);
             if limit == 0 || !outgoing.has_room() {
                 break;
             }

@@ -69,8 +69,16 @@ impl Report {
             Some(Wait::Signaled(signal)) => (1, signal),
             None => (2, 0),
         };
-        packet.u8(kind).u8(code).bool(self.killed).u32(self.stragglers).u32(self.survivors);
-        packet.u64(self.cpu_us).u64(self.max_rss_kib).u64(self.wall_us);
+        packet
+            .u8(kind)
+            .u8(code)
+            .bool(self.killed)
+            .u32(self.stragglers)
+            .u32(self.survivors);
+        packet
+            .u64(self.cpu_us)
+            .u64(self.max_rss_kib)
+            .u64(self.wall_us);
         packet.finish()
     }
 

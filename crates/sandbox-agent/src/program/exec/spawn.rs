@@ -3,12 +3,19 @@
 use alloc::{string::ToString, vec};
 
 use sandbox_freestanding::{
-    Descriptor, Errno, Fd, Pid, Result, clone::fork, fs::{O_CLOEXEC, O_NONBLOCK}, io, net,
+    Descriptor, Errno, Fd, Pid, Result,
+    clone::fork,
+    fs::{O_CLOEXEC, O_NONBLOCK},
+    io, net,
 };
 
 use super::supervisor;
 use crate::{
-    program::{descriptors::close_all_but, failing::{failure, refusal}, sandbox::Sandbox},
+    program::{
+        descriptors::close_all_but,
+        failing::{failure, refusal},
+        sandbox::Sandbox,
+    },
     protocol::{Builtin, ExecRequest, FailStep, Failure, Program},
 };
 
@@ -101,7 +108,10 @@ fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
         _ if nul(&request.workdir) => "the working folder",
         _ => return Ok(()),
     };
-    Err(refusal(FailStep::Request, "a NUL byte in ".to_string() + found))
+    Err(refusal(
+        FailStep::Request,
+        "a NUL byte in ".to_string() + found,
+    ))
 }
 
 fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds)> {
@@ -129,8 +139,15 @@ fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds
         }
         _ => (None, None),
     };
-    let ours =
-        Spawned { supervisor: Pid(0), control, progress, stdin, stdout, stderr, complete };
+    let ours = Spawned {
+        supervisor: Pid(0),
+        control,
+        progress,
+        stdin,
+        stdout,
+        stderr,
+        complete,
+    };
     let theirs = ChildEnds {
         control: their_control,
         progress: their_progress,

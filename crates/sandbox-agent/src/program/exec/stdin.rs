@@ -41,7 +41,11 @@ impl Stdin {
 
     /// The descriptor to wait for, while bytes wait.
     pub(super) fn wants(&self) -> Option<RawFd> {
-        if self.waiting.is_empty() { None } else { self.pipe.as_ref().map(Fd::as_raw) }
+        if self.waiting.is_empty() {
+            None
+        } else {
+            self.pipe.as_ref().map(Fd::as_raw)
+        }
     }
 
     /// Takes bytes of the host.
@@ -56,8 +60,10 @@ impl Stdin {
         outgoing: &mut Outgoing,
     ) -> Result<(), ProtocolError> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.allowed =
-            self.allowed.checked_sub(length).ok_or(ProtocolError::CreditExceeded)?;
+        self.allowed = self
+            .allowed
+            .checked_sub(length)
+            .ok_or(ProtocolError::CreditExceeded)?;
         if self.ended {
             return Err(ProtocolError::Unexpected("standard input after its end"));
         }

@@ -4,7 +4,9 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use sandbox_freestanding::{
-    Descriptor, Errno, Fd, Pid, clone::fork, io, net,
+    Descriptor, Errno, Fd, Pid,
+    clone::fork,
+    io, net,
     process::{self, PR_SET_CHILD_SUBREAPER, Usage, Wait, exit, set_attribute},
     signal::{self, SIGKILL, SIGSTOP, SIGTERM},
 };
@@ -192,8 +194,10 @@ impl Supervisor<'_> {
 
     fn ended(&mut self, pid: Pid, end: Wait, usage: &Usage) {
         self.reaped += 1;
-        self.report.max_rss_kib =
-            self.report.max_rss_kib.max(u64::try_from(usage.max_rss_kib).unwrap_or(0));
+        self.report.max_rss_kib = self
+            .report
+            .max_rss_kib
+            .max(u64::try_from(usage.max_rss_kib).unwrap_or(0));
         if pid == self.main && self.report.end.is_none() {
             self.report.end = Some(end);
             self.report.cpu_us = usage.cpu_microseconds();
@@ -280,7 +284,11 @@ impl Supervisor<'_> {
         let mut processes = Vec::new();
         // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
         let _ = snapshot(files, known, &mut processes);
-        let roots = members.iter().map(|one| one.pid).chain([process::current()]).collect();
+        let roots = members
+            .iter()
+            .map(|one| one.pid)
+            .chain([process::current()])
+            .collect();
         descendants(&processes, &roots, &BTreeSet::new())
     }
 

@@ -43,7 +43,12 @@ impl Sweep {
     /// Begins a sweep; its first round is due at once.
     pub(in crate::program) fn new() -> Self {
         let now = now();
-        Self { end: after(now, BOUND), next: now, clean_rounds: 0, killed: BTreeSet::new() }
+        Self {
+            end: after(now, BOUND),
+            next: now,
+            clean_rounds: 0,
+            killed: BTreeSet::new(),
+        }
     }
 
     /// When the next round is due.
@@ -63,7 +68,10 @@ impl Sweep {
         self.next = after(now(), PAUSE);
         let Some(files) = files else {
             // Nobody can be found: whether anybody is there is not known, so somebody may be.
-            return Some(Swept { killed: 0, survivors: 1 });
+            return Some(Swept {
+                killed: 0,
+                survivors: 1,
+            });
         };
         let mut processes = Vec::new();
         let listed = snapshot(files, &BTreeSet::new(), &mut processes);
@@ -88,6 +96,9 @@ impl Sweep {
 
     fn result(&self, survivors: usize) -> Swept {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Swept { killed: count(self.killed.len()), survivors: count(survivors) }
+        Swept {
+            killed: count(self.killed.len()),
+            survivors: count(survivors),
+        }
     }
 }

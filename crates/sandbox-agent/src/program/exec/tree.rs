@@ -2,9 +2,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
-    Errno, Pid, Result, directory::Directory, fs, io, path::PathBuffer,
-};
+use sandbox_freestanding::{Errno, Pid, Result, directory::Directory, fs, io, path::PathBuffer};
 
 use crate::program::process_files::ProcessFiles;
 
@@ -30,7 +28,12 @@ pub(in crate::program) fn snapshot(
     processes: &mut Vec<Process>,
 ) -> Result<()> {
     // A reader's position belongs to the open file, which supervisors share: each snapshot opens the folder anew.
-    let folder = fs::open_at(files, c".", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0)?;
+    let folder = fs::open_at(
+        files,
+        c".",
+        fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC,
+        0,
+    )?;
     let mut entries = Directory::new(&folder);
     while let Some(entry) = entries.next_entry()? {
         let name = entry.name.to_bytes();
@@ -60,7 +63,11 @@ fn parse_stat(pid: Pid, text: &[u8]) -> Option<Process> {
     let mut fields = text[close + 1..].split(|byte| *byte == b' ').skip(1);
     let state = *fields.next()?.first()?;
     let parent = number(fields.next()?)?;
-    Some(Process { pid, parent, ended: matches!(state, b'Z' | b'X') })
+    Some(Process {
+        pid,
+        parent,
+        ended: matches!(state, b'Z' | b'X'),
+    })
 }
 
 fn number(digits: &[u8]) -> Option<Pid> {
@@ -99,28 +106,52 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32) -> Process {
-        Process { pid: Pid(pid), parent: Pid(parent), ended: false }
+        Process {
+            pid: Pid(pid),
+            parent: Pid(parent),
+            ended: false,
+        }
     }
 
     #[test]
     fn names_do_not_confuse() {
         assert_eq!(
             parse_stat(Pid(7), b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
-            Some(Process { pid: Pid(7), parent: Pid(42), ended: false })
+            Some(Process {
+                pid: Pid(7),
+                parent: Pid(42),
+                ended: false
+            })
         );
         assert_eq!(
             parse_stat(Pid(7), b"7 (x) Z 1 7 7"),
-            Some(Process { pid: Pid(7), parent: Pid(1), ended: true })
+            Some(Process {
+                pid: Pid(7),
+                parent: Pid(1),
+                ended: true
+            })
         );
-        for text in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) ", b"7 (x) R", b"7 (x) R -1x"] {
+        for text in [
+            &b""[..],
+            b"7 (x",
+            b"7 (x)",
+            b"7 (x) ",
+            b"7 (x) R",
+            b"7 (x) R -1x",
+        ] {
             assert_eq!(parse_stat(Pid(7), text), None);
         }
     }
 
     #[test]
     fn lineage() {
-        let processes =
-            [process(9, 5), process(5, 2), process(2, 1), process(3, 1), process(4, 3)];
+        let processes = [
+            process(9, 5),
+            process(5, 2),
+            process(2, 1),
+            process(3, 1),
+            process(4, 3),
+        ];
         let pids = |roots: &[i32], pruned: &[i32]| {
             let set = |pids: &[i32]| pids.iter().copied().map(Pid).collect();
             let mut pids: Vec<i32> = descendants(&processes, &set(roots), &set(pruned))

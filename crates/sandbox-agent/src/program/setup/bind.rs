@@ -7,8 +7,7 @@ use sandbox_freestanding::{
     fs::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW},
     mount::{
         MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MOVE_MOUNT_F_EMPTY_PATH,
-        MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, move_mount, open_tree,
-        set_attributes,
+        MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, move_mount, open_tree, set_attributes,
     },
     path::terminated,
     stat::{stat_at, stat_of},
@@ -52,13 +51,11 @@ pub(super) fn take(path: &[u8], restriction: Restriction, optional: bool) -> Res
         },
         Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
         // Before Linux 5.2, or denied by an engine's seccomp profile that does not know the call.
-        Err(Errno::ENOSYS | Errno::EPERM) => {
-            match stat_at(AT_FDCWD, &place, AT_SYMLINK_NOFOLLOW) {
-                Ok(_) => Ok(Source::Path(place)),
-                Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
-                Err(errno) => Err(errno),
-            }
-        }
+        Err(Errno::ENOSYS | Errno::EPERM) => match stat_at(AT_FDCWD, &place, AT_SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(Source::Path(place)),
+            Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
+            Err(errno) => Err(errno),
+        },
         Err(errno) => Err(errno),
     }
 }
@@ -72,8 +69,16 @@ fn restrict(tree: &Fd, restriction: Restriction) -> Result<()> {
     if !restriction.devices {
         set |= MOUNT_ATTR_NODEV;
     }
-    let attributes = MountAttributes { set, ..MountAttributes::default() };
-    set_attributes(tree, c"", (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned(), &attributes)
+    let attributes = MountAttributes {
+        set,
+        ..MountAttributes::default()
+    };
+    set_attributes(
+        tree,
+        c"",
+        (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned(),
+        &attributes,
+    )
 }
 
 /// Mounts what was taken at `target` of the new root. `old` is the old root, and the current folder.
@@ -114,8 +119,15 @@ pub(super) fn attach_tree(tree: &Fd, place: &CString) -> Result<()> {
 /// The same path as seen from a root that is the current folder.
 fn relative(path: &CString) -> Result<CString> {
     let bytes = path.to_bytes();
-    let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
-    terminated(if start == bytes.len() { Vec::from(*b".") } else { Vec::from(&bytes[start..]) })
+    let start = bytes
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(bytes.len());
+    terminated(if start == bytes.len() {
+        Vec::from(*b".")
+    } else {
+        Vec::from(&bytes[start..])
+    })
 }
 
 /// Mounts a copy of a file or folder of the new root, alone, on another place of it.
@@ -127,7 +139,10 @@ pub(super) fn mirror(from: &CString, place: &CString, attributes: u64) -> Result
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW.cast_unsigned();
     match open_tree(AT_FDCWD, from, flags) {
         Ok(tree) => {
-            let set = MountAttributes { set: attributes, ..MountAttributes::default() };
+            let set = MountAttributes {
+                set: attributes,
+                ..MountAttributes::default()
+            };
             match set_attributes(&tree, c"", AT_EMPTY_PATH.cast_unsigned(), &set) {
                 Err(Errno::ENOSYS) => classic::bind_one(from, place, attributes),
                 other => other.and_then(|()| attach_tree(&tree, place)),

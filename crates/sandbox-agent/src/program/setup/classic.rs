@@ -61,7 +61,11 @@ pub(super) fn bind(
         restricted += 1;
     }
     // The mount itself is in the list, unless its path goes over a link.
-    if restricted == 0 { Err(Errno::ENOENT) } else { Ok(()) }
+    if restricted == 0 {
+        Err(Errno::ENOENT)
+    } else {
+        Ok(())
+    }
 }
 
 /// Mounts one file or folder on another place, without what is mounted below it.
@@ -103,7 +107,9 @@ fn points_below(text: &[u8], place: &[u8]) -> Vec<Vec<u8>> {
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
         .map(unescape)
         .filter(|point| {
-            point.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+            point
+                .strip_prefix(place)
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         })
         .collect()
 }
@@ -113,8 +119,15 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, tail)) = rest.split_first() {
-        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) =
-            (first, tail)
+        if let (
+            b'\\',
+            [
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                after @ ..,
+            ],
+        ) = (first, tail)
         {
             plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
             rest = after;
@@ -136,7 +149,10 @@ mod tests {
             2 1 8:1 / /a rw - ext4 x rw\n\
             3 2 8:1 / /a/b\\040c rw - ext4 x rw\n\
             4 1 8:1 / /ab rw - ext4 x rw\n\n";
-        assert_eq!(points_below(text, b"/a"), [b"/a".to_vec(), b"/a/b c".to_vec()]);
+        assert_eq!(
+            points_below(text, b"/a"),
+            [b"/a".to_vec(), b"/a/b c".to_vec()]
+        );
         assert_eq!(points_below(text, b"/x"), [] as [Vec<u8>; 0]);
         assert_eq!(unescape(b"a\\134\\0x\\9"), b"a\\\\0x\\9");
     }

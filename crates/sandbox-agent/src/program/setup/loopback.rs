@@ -29,7 +29,11 @@ const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 /// `EPERM` without power over the network namespace.
 pub(super) fn bring_up() -> Result<()> {
     let socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)?;
-    let mut request = InterfaceFlags { name: [0; 16], flags: 0, padding: [0; 22] };
+    let mut request = InterfaceFlags {
+        name: [0; 16],
+        flags: 0,
+        padding: [0; 22],
+    };
     request.name[..2].copy_from_slice(b"lo");
     // SAFETY: the request reads the name and writes the flags of one record.
     unsafe { io::ioctl(&socket, SIOCGIFFLAGS, &raw mut request as usize)? };

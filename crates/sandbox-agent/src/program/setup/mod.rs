@@ -81,7 +81,9 @@ fn enter_user_namespace(connection: &mut Connection) -> Result<(), Ending> {
     connection.send_all(ANSWER_BOUND);
     let message = expect(connection, Kind::Mapped)?;
     if !message.is_empty() {
-        return Err(Ending::Protocol(crate::protocol::ProtocolError::TrailingBytes));
+        return Err(Ending::Protocol(
+            crate::protocol::ProtocolError::TrailingBytes,
+        ));
     }
     set_groups(&[]).map_err(failed("setgroups"))?;
     set_group(0).map_err(failed("setresgid to 0"))?;

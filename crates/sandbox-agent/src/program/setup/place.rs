@@ -64,7 +64,11 @@ pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<CString> {
 ///
 /// `EEXIST`, and what `open` reports.
 pub(super) fn create(place: &CString, mode: u32) -> Result<sandbox_freestanding::Fd> {
-    fs::open(place, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
+    fs::open(
+        place,
+        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+        mode,
+    )
 }
 
 /// A path in the new root that nothing else uses, for what is mounted elsewhere at once.

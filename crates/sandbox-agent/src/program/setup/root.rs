@@ -4,8 +4,9 @@ use alloc::{ffi::CString, format, vec::Vec};
 use core::ffi::CStr;
 
 use sandbox_freestanding::{
-    Errno, Fd, Result, fs, io,
+    Errno, Fd, Result, fs,
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH},
+    io,
     mount::{
         MNT_DETACH, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
         MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MountAttributes, mount,
@@ -42,10 +43,16 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
     pivot_root(c".", c".").map_err(failed("pivot_root"))?;
     // From here on absolute paths are the sandbox's, and relative ones the host's.
     bind::stand_in(&old).map_err(failed("old root"))?;
-    let mut builder = Builder { old, owner, scratches: 0 };
+    let mut builder = Builder {
+        old,
+        owner,
+        scratches: 0,
+    };
     for (mount, source) in mounts.iter().zip(sources) {
         let (target, what) = describe(mount);
-        builder.step(mount, source).map_err(|errno| step_failure(target, what, errno))?;
+        builder
+            .step(mount, source)
+            .map_err(|errno| step_failure(target, what, errno))?;
     }
     bind::stand_in(&builder.old).map_err(failed("old root"))?;
     unmount(c".", MNT_DETACH).map_err(failed("umount of the old root"))?;
@@ -57,13 +64,23 @@ fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<Source>>, F
     mounts
         .iter()
         .map(|mount| match mount {
-            Mount::Bind { source, target, read_only, devices, optional } => {
-                let restriction = Restriction { read_only: *read_only, devices: *devices };
-                bind::take(source, restriction, *optional).map(Some).map_err(|errno| {
-                    let what =
-                        format!("bind of {}", crate::program::failing::text(source));
-                    step_failure(target, &what, errno)
-                })
+            Mount::Bind {
+                source,
+                target,
+                read_only,
+                devices,
+                optional,
+            } => {
+                let restriction = Restriction {
+                    read_only: *read_only,
+                    devices: *devices,
+                };
+                bind::take(source, restriction, *optional)
+                    .map(Some)
+                    .map_err(|errno| {
+                        let what = format!("bind of {}", crate::program::failing::text(source));
+                        step_failure(target, &what, errno)
+                    })
             }
             _ => Ok(None),
         })
@@ -74,8 +91,13 @@ fn enter_new_root() -> Result<()> {
     let mut last = Errno::ENOENT;
     for foothold in FOOTHOLDS {
         let options = c"size=1m,nr_inodes=16384,mode=0755";
-        match mount(Some(c"sandbox"), foothold, Some(c"tmpfs"), MS_NOSUID | MS_NODEV, Some(options))
-        {
+        match mount(
+            Some(c"sandbox"),
+            foothold,
+            Some(c"tmpfs"),
+            MS_NOSUID | MS_NODEV,
+            Some(options),
+        ) {
             Ok(()) => return fs::change_directory(foothold),
             Err(errno) => last = errno,
         }
@@ -106,22 +128,47 @@ struct Builder {
 impl Builder {
     fn step(&mut self, step: &Mount, source: Option<Source>) -> Result<()> {
         match step {
-            Mount::Bind { target, read_only, devices, .. } => {
-                let restriction = Restriction { read_only: *read_only, devices: *devices };
+            Mount::Bind {
+                target,
+                read_only,
+                devices,
+                ..
+            } => {
+                let restriction = Restriction {
+                    read_only: *read_only,
+                    devices: *devices,
+                };
                 let source = source.unwrap_or(Source::Missing);
                 bind::attach(source, target, restriction, &self.old)
             }
-            Mount::Tmpfs { target, size, inodes, mode, exec, owned } => {
-                self.tmpfs(target, (*size, *inodes), *mode, *exec, *owned)
-            }
+            Mount::Tmpfs {
+                target,
+                size,
+                inodes,
+                mode,
+                exec,
+                owned,
+            } => self.tmpfs(target, (*size, *inodes), *mode, *exec, *owned),
             Mount::Proc { target } => special(target, c"proc"),
             Mount::Mqueue { target } => special(target, c"mqueue"),
             Mount::Symlink { points_to, target } => {
                 place::parents(target)?;
-                fs::symlink(&terminated(&points_to[..])?, AT_FDCWD, &place::path(target)?)
+                fs::symlink(
+                    &terminated(&points_to[..])?,
+                    AT_FDCWD,
+                    &place::path(target)?,
+                )
             }
-            Mount::Dir { target, mode, owned } => self.folder(target, *mode, *owned),
-            Mount::File { target, content, mode } => self.file(target, content, *mode),
+            Mount::Dir {
+                target,
+                mode,
+                owned,
+            } => self.folder(target, *mode, *owned),
+            Mount::File {
+                target,
+                content,
+                mode,
+            } => self.file(target, content, *mode),
             Mount::ReadOnly { target } => read_only(target),
             Mount::Mask { target } => self.mask(target),
         }
@@ -149,7 +196,13 @@ impl Builder {
         }
         let options = terminated(options)?;
         let flags = MS_NOSUID | MS_NODEV | if exec { 0 } else { MS_NOEXEC };
-        mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), flags, Some(&options))
+        mount(
+            Some(c"tmpfs"),
+            &place,
+            Some(c"tmpfs"),
+            flags,
+            Some(&options),
+        )
     }
 
     fn folder(&self, target: &[u8], mode: u32, owned: bool) -> Result<()> {
@@ -213,7 +266,13 @@ impl Builder {
 
 fn special(target: &[u8], kind: &CStr) -> Result<()> {
     let place = place::mount_point(target, true)?;
-    mount(Some(kind), &place, Some(kind), MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    mount(
+        Some(kind),
+        &place,
+        Some(kind),
+        MS_NOSUID | MS_NODEV | MS_NOEXEC,
+        None,
+    )
 }
 
 fn write_file(place: &CString, content: &[u8], mode: u32) -> Result<()> {
@@ -226,8 +285,10 @@ fn write_file(place: &CString, content: &[u8], mode: u32) -> Result<()> {
 /// Makes one mount read-only, not those below it.
 fn read_only(target: &[u8]) -> Result<()> {
     let place = place::path(target)?;
-    let attributes =
-        MountAttributes { set: MOUNT_ATTR_RDONLY, ..MountAttributes::default() };
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_RDONLY,
+        ..MountAttributes::default()
+    };
     match set_attributes(AT_FDCWD, &place, 0, &attributes) {
         Err(Errno::ENOSYS | Errno::EPERM) => classic::remount(&place, MS_RDONLY),
         other => other,

@@ -2,10 +2,13 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use sandbox::fake::{FakeAnswer, FakeBackend};
-use sandbox::{Capability, Enforcement, EnforcementReport, Error, ExecRequest, Outcome as Ending};
+use sandbox::{
+    Capability, Enforcement, EnforcementReport, Error, ErrorKind, ExecRequest, Outcome as Ending,
+};
 
 use super::*;
 use crate::arguments::{Arguments, Command};
+use crate::exit::Exit;
 
 fn parse(line: &[&str]) -> Box<RunArguments> {
     let line = ["sandbox", "run", "--quiet", "--no-stdin"]

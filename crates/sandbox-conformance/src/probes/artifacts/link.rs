@@ -54,8 +54,9 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                         .skipped
                         .iter()
                         .any(|s| s.source.ends_with(&name) && s.reason == SkipReason::Symlink);
-                    let leaked = std::fs::read(output.join(&name))
-                        .is_ok_and(|content| content == canary.content());
+                    let leaked = found_below(&output, &name)
+                        .and_then(|file| std::fs::read(file).ok())
+                        .is_some_and(|content| content == canary.content());
                     let sign = if skipped {
                         "skipped"
                     } else {

@@ -56,10 +56,10 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                 .export(&output, ArtifactLimits::default())
                 .await
             {
-                Ok(_) if !output.join(&named).exists() => {
+                Ok(_) if found_below(&output, &named).is_none() => {
                     Attempt::unclear("the named file did not come out")
                 }
-                Ok(_) => Attempt::leak_if(output.join(&unnamed).exists(), "left_inside"),
+                Ok(_) => Attempt::leak_if(found_below(&output, &unnamed).is_some(), "left_inside"),
                 Err(error) => Attempt::unclear(error.to_string()),
             }
         })

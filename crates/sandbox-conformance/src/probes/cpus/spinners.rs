@@ -8,8 +8,8 @@ pub const PROBE: Probe = Probe {
     version: 1,
     subject: Subject::Capability(Capability::Cpus),
     kind: Kind::Isolation,
-    summary: "keeps 4 processes busy with a tenth of a processor",
-    setting: |_| Setting::with(|policy| policy.cpus = Some(Cpus::milli(100))),
+    summary: "keeps 4 processes busy with a twentieth of a processor",
+    setting: |_| Setting::with(|policy| policy.cpus = Some(Cpus::milli(50))),
     permitting: None,
     denials: signs::PROCESSOR,
     run: |stage| Box::pin(run(stage)),
@@ -19,14 +19,12 @@ pub const PROBE: Probe = Probe {
 /// attack and after it.
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let spin = |percent| Call::new(["spin", "4", "1000", percent]);
-    stage
-        .allow_control(&Call::new(["spin", "1", "50", "0"]))
-        .await;
+    stage.allow_control(&Call::new(["alive"])).await;
     for _ in 0..3 {
-        let before = stage.host_control(&spin("44")).await?;
-        let attack = stage.attack(&spin("22")).await;
+        let before = stage.host_control(&spin("24")).await?;
+        let attack = stage.attack(&spin("12")).await;
         if attack.is_success()
-            || before.is_success() && stage.host_control(&spin("44")).await?.is_success()
+            || before.is_success() && stage.host_control(&spin("24")).await?.is_success()
         {
             break;
         }

@@ -12,6 +12,7 @@ mod udp4_host_listener;
 mod unix_abstract;
 mod unix_path_outside;
 mod unix_path_read_root;
+mod unix_path_write_root;
 mod vsock;
 
 /// The probes of this area.
@@ -26,5 +27,6 @@ pub static PROBES: &[Probe] = &[
     unix_abstract::PROBE,
     unix_path_outside::PROBE,
     unix_path_read_root::PROBE,
+    unix_path_write_root::PROBE,
     vsock::PROBE,
 ];

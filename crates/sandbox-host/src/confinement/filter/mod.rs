@@ -27,7 +27,7 @@ pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Fi
     // looked at, and `pidfd_open` and its kin stand in one list only.
     let mut rules: Vec<Rule> = surface::rules();
     rules.extend(processes::rules(plan.subprocess));
-    rules.extend(sockets::rules(&plan.network, profile.isolation));
+    rules.extend(sockets::rules(plan, profile.isolation));
     if profile.isolation == Isolation::Host {
         rules.extend(sysv::rules());
     }

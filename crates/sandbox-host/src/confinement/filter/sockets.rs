@@ -1,6 +1,7 @@
 //! Address families. An empty network namespace keeps a sandbox off the network; it does not cover sockets of virtual
 //! machines, of the kernel's own services, nor the code behind every family that the kernel loads on demand.
 
+use sandbox_core::Plan;
 use sandbox_core::policy::NetworkPolicy;
 
 use super::Isolation;
@@ -26,31 +27,42 @@ const SOCK_SEQPACKET: u64 = 5;
 ///
 /// - In namespaces of its own: unix, IPv4, IPv6 and netlink's routes, whatever the network policy is; without a network it is
 ///   connecting that fails, as programs expect.
-/// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; no unix sockets, which would reach
-///   the host's services by path; pairs of connected unix sockets.
-pub(super) fn rules(network: &NetworkPolicy, isolation: Isolation) -> Vec<Rule> {
+/// - The same with folders of the host in view, and without the whole network: no unix sockets but pairs of connected ones. A
+///   socket of the host in such a folder would lead out of every network namespace, on a read-only mount too.
+/// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; unix sockets as before.
+pub(super) fn rules(plan: &Plan, isolation: Isolation) -> Vec<Rule> {
     let family = Condition::int(Argument::First);
     let no_family = |syscall| Rule::refuse(syscall, Errno::EAFNOSUPPORT);
-    let mut rules = match (isolation, network) {
-        (Isolation::Namespaces | Isolation::Container, _) => vec![
-            unknown_protocol(AF_INET, &PROTOCOLS),
-            unknown_protocol(AF_INET6, &PROTOCOLS),
-            unknown_protocol(AF_NETLINK, &[NETLINK_ROUTE]),
-            no_family(Syscall::SOCKET)
-                .when(family.none_of([AF_UNIX, AF_INET, AF_INET6, AF_NETLINK])),
-        ],
-        (Isolation::Host, NetworkPolicy::Full) => vec![
+    let full = matches!(plan.network, NetworkPolicy::Full);
+    let unix = isolation != Isolation::Host && (full || !sees_host_folders(plan));
+    let mut rules = match (isolation, full) {
+        (Isolation::Namespaces | Isolation::Container, _) => {
+            let families = [AF_INET, AF_INET6, AF_NETLINK];
+            let families = families.into_iter().chain(unix.then_some(AF_UNIX));
+            vec![
+                unknown_protocol(AF_INET, &PROTOCOLS),
+                unknown_protocol(AF_INET6, &PROTOCOLS),
+                unknown_protocol(AF_NETLINK, &[NETLINK_ROUTE]),
+                no_family(Syscall::SOCKET).when(family.none_of(families)),
+            ]
+        }
+        (Isolation::Host, true) => vec![
             unknown_protocol(AF_INET, &PROTOCOLS),
             unknown_protocol(AF_INET6, &PROTOCOLS),
             no_family(Syscall::SOCKET).when(family.none_of([AF_INET, AF_INET6])),
         ],
-        (Isolation::Host, _) => vec![no_family(Syscall::SOCKET)],
+        (Isolation::Host, false) => vec![no_family(Syscall::SOCKET)],
     };
     rules.push(no_family(Syscall::SOCKETPAIR).when(family.differs_from(AF_UNIX)));
-    if isolation == Isolation::Host {
+    if !unix {
         rules.push(connected_pairs());
     }
     rules
+}
+
+/// Whether the plan shows the code folders of the host, which may hold sockets.
+fn sees_host_folders(plan: &Plan) -> bool {
+    !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
 }
 
 fn unknown_protocol(family: u64, known: &[u64]) -> Rule {

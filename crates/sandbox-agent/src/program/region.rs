@@ -1,0 +1,59 @@
+//! Memory that forks do not copy.
+
+use sandbox_freestanding::{
+    Result, memory,
+    syscall::{check, nr, syscall3},
+};
+
+/// Zeroed memory of this process alone: a child does not have it. So a large buffer of the agent costs a fork nothing,
+/// and does not count as memory of the program that the child becomes.
+#[derive(Debug)]
+pub(super) struct Region {
+    start: *mut u8,
+    length: usize,
+}
+
+impl Region {
+    /// A region of `length` bytes. Memory is taken as it is written to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(length: usize) -> Result<Self> {
+        const MADV_DONTFORK: usize = 10;
+        if length == 0 {
+            return Ok(Self {
+                start: core::ptr::dangling_mut(),
+                length,
+            });
+        }
+        let region = Self {
+            start: memory::map_anonymous(length)?,
+            length,
+        };
+        // SAFETY: the range is the region's own, and no child uses it: a child makes one program run, or one routine.
+        check(unsafe { syscall3(nr::MADVISE, region.start as usize, length, MADV_DONTFORK) })?;
+        Ok(region)
+    }
+
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: the region is mapped for as long as it lives, is initialised with zeros, and is borrowed with `self`.
+        unsafe { core::slice::from_raw_parts(self.start, self.length) }
+    }
+
+    /// The bytes, to be written.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `bytes`; the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.start, self.length) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.length > 0 {
+            // SAFETY: no borrow outlives the region. The kernel knows the range, so the call cannot fail.
+            let _ = unsafe { memory::unmap(self.start, self.length) };
+        }
+    }
+}

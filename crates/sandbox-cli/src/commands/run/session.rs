@@ -1,0 +1,213 @@
+//! A run from the sandbox's creation to its end.
+
+use std::time::Duration;
+
+use sandbox::spi::OutputSink;
+use sandbox::{
+    ArtifactLimits, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
+};
+
+use super::RunArguments;
+use super::document::Document;
+use super::live::{Live, Written};
+use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
+use super::program::{Copied, Program};
+use super::signals::Signals;
+use super::stdin::Stdin;
+use super::summary::Summary;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::options::Request;
+use crate::output::{Format, print_json};
+use crate::say;
+
+/// How long an interrupted command waits for its sandbox to be gone.
+const INTERRUPTED_GRACE: Duration = Duration::from_secs(5);
+
+/// One run, with everything that could be checked beforehand checked.
+pub struct Run<'a> {
+    /// The command line.
+    pub arguments: &'a RunArguments,
+    /// The policy and the specification.
+    pub request: Request,
+    /// What is run.
+    pub program: Program,
+    /// Where artifacts go, where there may be any.
+    pub output: Option<OutputFolder>,
+    /// Whether nobody named the artifacts.
+    pub has_default_artifacts: bool,
+    /// The tier's backend.
+    pub backend: &'static str,
+    /// Whether the tier applies the policy.
+    pub is_isolated: bool,
+}
+
+/// What came of an execution.
+struct Ended {
+    result: ExecResult,
+    live: Option<Written>,
+    export: Result<Export, Failure>,
+}
+
+impl Run<'_> {
+    /// Runs it, tells what came of it, and with which code to end.
+    pub async fn in_sandbox(&self, client: &SandboxClient) -> Outcome {
+        let mut signals = Signals::listen()?;
+        let sandbox = tokio::select! {
+            sandbox = client.create(&self.request.spec) => sandbox?,
+            signal = signals.next() => return Err(Failure::interrupted(signal)),
+        };
+        let ended = tokio::select! {
+            ended = self.work(&sandbox) => ended,
+            signal = signals.next() => {
+                let end = async {
+                    self.clean_up(&sandbox).await;
+                    sandbox.kill().await
+                };
+                // The handle kills on drop too: what this could not end in time, that will.
+                let _ = tokio::time::timeout(INTERRUPTED_GRACE, end).await;
+                return Err(Failure::interrupted(signal));
+            }
+        };
+        self.clean_up(&sandbox).await;
+        let killed = sandbox.kill().await;
+        let exit = self.tell(&sandbox, ended?)?;
+        killed?;
+        Ok(exit)
+    }
+
+    async fn work(&self, sandbox: &SandboxHandle) -> Result<Ended, Failure> {
+        let folder = self.folder(sandbox);
+        if let Some(Copied { name, content }) = self.program.copied() {
+            let content = Box::new(std::io::Cursor::new(content.clone()));
+            sandbox
+                .put(&format!("{folder}/{name}"), 0o755, content)
+                .await?;
+        }
+        let mut live = match self.arguments.format {
+            Format::Text => Some(Live::new(
+                sandbox.plan().stdout_max,
+                sandbox.plan().stderr_max,
+            )),
+            Format::Json => None,
+        };
+        let result = self.execute(sandbox, &folder, live.as_mut()).await;
+        // Also where the execution failed: what it wrote until then is shown before the error.
+        let live = match live {
+            Some(live) => Some(live.finish().await?),
+            None => None,
+        };
+        let result = result?;
+        let export = match &self.output {
+            Some(output) => sandbox
+                .export(output.path(), ArtifactLimits::default())
+                .await
+                .map_err(Failure::from),
+            None => Ok(Export::default()),
+        };
+        Ok(Ended {
+            result,
+            live,
+            export,
+        })
+    }
+
+    /// The folder inside of the sandbox where a file is put that it does not see: one of its own, so that nothing beside it
+    /// is imported by accident. Without isolation the temporary folder is everybody's: nobody else may know the name.
+    fn folder(&self, sandbox: &SandboxHandle) -> String {
+        let name = if self.is_isolated {
+            "sandbox-run"
+        } else {
+            sandbox.name()
+        };
+        format!("{}/{name}", sandbox.temporary_folder())
+    }
+
+    /// Runs the program, or where there is none of its name, the first of its alternatives that is there.
+    async fn execute(
+        &self,
+        sandbox: &SandboxHandle,
+        folder: &str,
+        mut live: Option<&mut Live>,
+    ) -> sandbox::Result<ExecResult> {
+        let stdin = Stdin::choose(self.arguments.interactive, self.arguments.no_stdin);
+        let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
+        let (command, alternatives) = self.program.commands(folder);
+        let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
+        let result = sandbox.exec_with(&command, stdin.open(), sink).await;
+        if !result.as_ref().is_err_and(is_missing) {
+            return result;
+        }
+        for alternative in &alternatives {
+            let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
+            let other = sandbox.exec_with(alternative, stdin.open(), sink).await;
+            if !other.as_ref().is_err_and(is_missing) {
+                return other;
+            }
+        }
+        result
+    }
+
+    /// Without isolation a copied file is left on the host, and nobody else removes it.
+    async fn clean_up(&self, sandbox: &SandboxHandle) {
+        if self.is_isolated || self.program.copied().is_none() {
+            return;
+        }
+        let folder = self.folder(sandbox);
+        let removed = sandbox
+            .exec(&ExecRequest::new("rm").args(["-rf", "--", &folder]))
+            .await;
+        match removed {
+            Ok(result) if result.ok() => {}
+            Ok(result) => say(format_args!(
+                "warning: {folder} is left behind: rm {}",
+                result.outcome
+            )),
+            Err(error) => say(format_args!("warning: {folder} is left behind: {error}")),
+        }
+    }
+
+    /// Tells what came of it, and with which code to end.
+    fn tell(&self, sandbox: &SandboxHandle, ended: Ended) -> Outcome {
+        let Ended {
+            result,
+            live,
+            export,
+        } = ended;
+        let mut exit = Exit::of_outcome(&result.outcome);
+        let (mut export, lost) = match export {
+            Ok(export) => (export, None),
+            Err(lost) => (Export::default(), Some(lost)),
+        };
+        if self.has_default_artifacts {
+            export
+                .skipped
+                .retain(|skipped| skipped.source != DEFAULT_EXPORT);
+        }
+        if lost.is_some() && result.ok() {
+            exit = Exit::FAILED;
+        }
+        match self.arguments.format {
+            Format::Json => {
+                let document =
+                    Document::new(self.backend, sandbox, &result, &export, lost.as_ref(), exit);
+                print_json(&document)?;
+            }
+            Format::Text => {
+                let live = live.unwrap_or_default();
+                if live.is_broken {
+                    exit = Exit::BROKEN_PIPE;
+                }
+                let summary = Summary {
+                    sandbox,
+                    result: &result,
+                    export: &export,
+                    lost: lost.as_ref(),
+                    live: &live,
+                };
+                summary.print(self.arguments.quiet);
+            }
+        }
+        Ok(exit)
+    }
+}

@@ -1,0 +1,122 @@
+//! Hosts, and what plans name of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sandbox_core::{CapabilityPolicy, Plan, Result, SandboxSpec};
+
+use super::super::{LocalPlan, Site, lower};
+use crate::host::cgroup::{Swap, V1, V2};
+use crate::host::{Cgroups, Host, Isolation, Kind, Material, Root, Seccomp, Support, User};
+
+pub(super) struct Sample {
+    pub(super) host: Host,
+    pub(super) isolation: Isolation,
+    pub(super) material: Material,
+}
+
+impl Sample {
+    /// Root with control groups of version 1.
+    pub(super) fn root() -> Self {
+        let folder = |name: &str| Some(Path::new("/sys/fs/cgroup").join(name));
+        Self {
+            host: Host {
+                user: User { id: 0, group: 0, can_split: true },
+                namespaces: Support::Present,
+                proc_mount: Support::Present,
+                mapped_mounts: Support::Present,
+                cgroups: Cgroups::V1(V1 {
+                    memory: folder("memory"),
+                    cpu: folder("cpu"),
+                    pids: folder("pids"),
+                    swap: Swap::Limited,
+                }),
+                landlock_abi: 7,
+                seccomp: Seccomp { filters: true, notification: true },
+            },
+            isolation: Isolation::Privileged,
+            material: Material { platform: platform(), ..Material::default() },
+        }
+    }
+
+    /// An ordinary user whose systemd delegates memory and pids of version 2.
+    pub(super) fn user() -> Self {
+        let mut sample = Self::root();
+        sample.host.user = User { id: 1234, group: 1234, can_split: false };
+        sample.host.cgroups = Cgroups::V2(V2 {
+            folder: "/sys/fs/cgroup/user.slice/app.slice".into(),
+            memory: true,
+            cpu: false,
+            pids: true,
+            swap: Swap::Limited,
+        });
+        sample.isolation = Isolation::UserNamespace;
+        sample
+    }
+
+    /// An ordinary user of a host that denies user namespaces and control groups.
+    pub(super) fn landlock() -> Self {
+        let mut sample = Self::user();
+        let missing = Support::Missing { reason: "denied".into(), fix: "allow them".into() };
+        sample.host.namespaces = missing.clone();
+        sample.host.proc_mount = missing;
+        sample.host.cgroups =
+            Cgroups::None { reason: "no delegation".into(), fix: "delegate".into() };
+        sample.isolation = Isolation::Landlock;
+        sample
+    }
+
+    pub(super) fn lower(&self, plan: &Plan) -> Result<LocalPlan> {
+        let landlock = self.isolation == Isolation::Landlock;
+        lower(
+            plan,
+            &Site {
+                tier: "local",
+                host: &self.host,
+                isolation: self.isolation,
+                material: &self.material,
+                state: Path::new("/run/sandbox"),
+                private: Path::new("/run/sandbox/private-1"),
+                agent: if landlock { 4321 } else { 1 },
+                user_tasks: 40,
+            },
+        )
+    }
+}
+
+pub(super) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
+    Plan::resolve(spec, policy).expect("a plan")
+}
+
+pub(super) fn folder(path: &str) -> Root {
+    Root {
+        links: Vec::new(),
+        path: path.into(),
+        kind: Kind::Folder,
+        owner: (1234, 1234),
+        mode: 0o755,
+        named: true,
+        content: None,
+    }
+}
+
+pub(super) fn file(path: &str) -> Root {
+    Root { kind: Kind::File, mode: 0o644, ..folder(path) }
+}
+
+pub(super) fn link(at: &str, says: &str, root: Root) -> Root {
+    Root { links: vec![(at.into(), says.into())], ..root }
+}
+
+/// A small platform with a merged /usr.
+fn platform() -> Arc<[Root]> {
+    Arc::new([
+        folder("/usr"),
+        link("/bin", "usr/bin", folder("/usr/bin")),
+        link("/lib64", "usr/lib64", folder("/usr/lib64")),
+        file("/etc/ld.so.cache"),
+        Root { content: Some(b"7 echo\n".to_vec()), ..file("/etc/services") },
+        folder("/etc/ssl/certs"),
+        link("/etc/localtime", "/usr/share/zoneinfo/Etc/UTC", file("/usr/share/zoneinfo/Etc/UTC")),
+    ])
+}
