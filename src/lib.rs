@@ -49,3 +49,8 @@
 mod backends;
 
 pub use sandbox_core::*;
+
+/// The example in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
