@@ -114,7 +114,7 @@ fn an_unsafe_tier_leaks_and_says_so() {
 }
 
 #[test]
-fn a_required_tier_that_is_not_there_has_its_own_exit_code() {
+fn an_unknown_tier_is_named() {
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args(["--tier", "nonsense"])
@@ -122,4 +122,29 @@ fn a_required_tier_that_is_not_there_has_its_own_exit_code() {
         .expect("the command");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no backend \"nonsense\""));
+}
+
+#[cfg(feature = "docker")]
+#[test]
+fn a_required_tier_that_cannot_run_has_its_own_exit_code() {
+    let folder = tempfile::tempdir().expect("folder");
+    let run = |require: &[&str]| {
+        let mut command = command(folder.path());
+        command
+            .args(["--tier", "docker", "--skip-self-checks"])
+            .args(require)
+            .env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+        command.output().expect("the command")
+    };
+    let required = run(&["--require", "docker"]);
+    assert_eq!(required.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&required.stderr).contains("docker is required"));
+    // Not required it is no failure, and no success of any probe either.
+    let optional = run(&[]);
+    assert_success(&optional);
+    assert!(
+        counts(&optional).starts_with("0 passed, 0 failed, "),
+        "{}",
+        counts(&optional)
+    );
 }

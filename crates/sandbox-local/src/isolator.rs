@@ -27,7 +27,7 @@ pub(crate) struct LocalIsolator {
 struct Inner {
     tier: String,
     agent: Agent,
-    group: Mutex<Option<Arc<Group>>>,
+    group: Option<Arc<Group>>,
     watch: Option<Arc<Watch>>,
     reason: Mutex<Option<String>>,
     remains: tokio::sync::Mutex<Remains>,
@@ -49,7 +49,7 @@ impl LocalIsolator {
         let inner = Arc::new(Inner {
             tier: tier.to_owned(),
             agent,
-            group: Mutex::new(remains.shared_group()),
+            group: remains.shared_group(),
             watch,
             reason: Mutex::new(None),
             remains: tokio::sync::Mutex::new(remains),
@@ -77,8 +77,6 @@ impl Inner {
         if remains.is_empty() {
             return Ok(());
         }
-        // The group is removed by whoever lets go of it last.
-        *lock(&self.group) = None;
         if remains.is_one_tree() {
             remains.kill();
             wait_for_end(&self.agent.pidfd).await;
@@ -121,7 +119,6 @@ impl Isolator for LocalIsolator {
     }
 
     fn destroy_soon(&self) {
-        *lock(&self.inner.group) = None;
         // Whoever holds the lock is about to end it.
         if let Ok(mut remains) = self.inner.remains.try_lock() {
             drop(std::mem::take(&mut *remains));
@@ -132,7 +129,7 @@ impl Isolator for LocalIsolator {
         if let Some(watch) = &self.inner.watch {
             return Some(watch.kills());
         }
-        lock(&self.inner.group).as_ref()?.oom_kills()
+        self.inner.group.as_ref()?.oom_kills()
     }
 
     async fn post_mortem(&self) -> Option<String> {

@@ -1,5 +1,7 @@
 //! The first words with the agent: what to build, and the id maps that only somebody outside can write.
 
+use std::io::{ErrorKind as ErrorKindOfIo, Write};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
 use sandbox_agent::protocol::{Failure, FrameBuffer, Kind, Setup, encode_message};
@@ -14,20 +16,38 @@ use crate::error;
 /// How long the agent may take to build the sandbox.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Sends the setup. Where the agent enters a user namespace of its own, waits for that and writes `map` for users and groups.
+/// A setup on its way to the agent.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    message: Vec<u8>,
+    sent: usize,
+}
+
+/// Sends the setup as far as the stream takes it at once: all of it, as a rule, so that the agent finds it there.
+pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> Result<Sending> {
+    let mut message = Vec::new();
+    encode_message(&mut message, 0, Kind::Setup, &setup.encode());
+    let sent = match (&*stream).write(&message) {
+        Ok(sent) => sent,
+        Err(cause) if cause.kind() == ErrorKindOfIo::WouldBlock => 0,
+        Err(cause) => return Err(broken(tier, cause)),
+    };
+    Ok(Sending { message, sent })
+}
+
+/// Sends the rest. Where the agent enters a user namespace of its own, waits for that and writes `map` for users and groups.
 ///
 /// A failure of the agent without a user namespace comes as its answer to the next message.
 pub(crate) async fn set_up(
     tier: &str,
     stream: &mut UnixStream,
-    setup: &Setup,
+    sending: Sending,
     agent: Pid,
     map: Option<&str>,
 ) -> Result<()> {
     let talk = async {
-        let mut message = Vec::new();
-        encode_message(&mut message, 0, Kind::Setup, &setup.encode());
-        stream.write_all(&message).await.map_err(|cause| broken(tier, cause))?;
+        let Sending { mut message, sent } = sending;
+        stream.write_all(&message[sent..]).await.map_err(|cause| broken(tier, cause))?;
         if let Some(map) = map {
             wait_for_namespace(tier, stream).await?;
             for file in ["uid_map", "gid_map"] {

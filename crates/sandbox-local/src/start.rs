@@ -1,12 +1,14 @@
 //! Building one sandbox, from its lowered plan to an agent that answers.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
-use sandbox_core::{Plan, Result, unique_name};
+use sandbox_core::{Error, Plan, Result, unique_name};
 use sandbox_freestanding::Pid;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
@@ -18,9 +20,9 @@ use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, Scratch, Site, lower};
 use crate::remains::Remains;
 use crate::sampler::Watch;
-use crate::setup::set_up;
+use crate::setup::{send_early, set_up};
 use crate::spawn::identity::IdentityMaps;
-use crate::spawn::{Launch, MappedMount, ScratchMount, spawn};
+use crate::spawn::{Launch, MappedMount, ScratchMount, Started};
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -44,10 +46,14 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         remains.set_range(Range::take(tier, state)?);
     }
     let private = if own_root { None } else { Some(private_folder(tier, state, &mut remains)?) };
-    let group = Group::create(&host.cgroups, &lowered.groups);
-    remains.set_group(group.map_err(|cause| error::setup(tier, "control groups", cause))?);
+    let group = Group::plan(&host.cgroups, &lowered.groups).map(Arc::new);
+    remains.set_group(group.clone());
 
-    let (mut stream, theirs) = stream(tier)?;
+    let (stream, theirs) = stream(tier)?;
+    let sending = match own_root {
+        true => Some(send_early(tier, &stream, &lowered.setup)?),
+        false => None,
+    };
     let code = code_on_host(lowered, remains.range());
     let launch = Launch {
         stream: theirs,
@@ -60,14 +66,16 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             false => None,
         },
         die_with_parent: own_root,
+        groups: Arc::default(),
         setup: own_root,
     };
-    let started = spawn(launch, remains).await;
-    let remains = started.map_err(|cause| error::setup(tier, "start of the agent", cause))?;
+    let remains = launch_agent(tier, launch, remains).await?;
     let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
-    if own_root {
+    let mut stream = UnixStream::from_std(stream)
+        .map_err(|cause| error::setup(tier, "the agent's stream", cause))?;
+    if let Some(sending) = sending {
         let map = remains.range().map(Range::map);
-        set_up(tier, &mut stream, &lowered.setup, agent, map.as_deref()).await?;
+        set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
     let sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
@@ -82,6 +90,34 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     };
     let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
     AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+}
+
+/// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
+pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
+    let Some(group) = remains.shared_group() else {
+        return begin(tier, launch, remains)?.wait().await.map_err(|cause| not_started(tier, cause));
+    };
+    let failed = |cause| error::setup(tier, "control groups", cause);
+    if group.join().is_empty() {
+        // The process is made right in it.
+        group.create().map_err(failed)?;
+        return begin(tier, launch, remains)?.wait().await.map_err(|cause| not_started(tier, cause));
+    }
+    let gate = Arc::clone(&launch.groups);
+    let opener = gate.opener();
+    let started = begin(tier, launch, remains)?;
+    // Without an await in between: the process waits.
+    group.create().map_err(failed)?;
+    opener.open();
+    started.wait().await.map_err(|cause| not_started(tier, cause))
+}
+
+fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
+    crate::spawn::begin(launch, remains).map_err(|cause| not_started(tier, cause))
+}
+
+fn not_started(tier: &str, cause: std::io::Error) -> Error {
+    error::setup(tier, "start of the agent", cause)
 }
 
 /// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
@@ -116,11 +152,11 @@ fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<S
 }
 
 /// Both ends of the agent's stream.
-pub(crate) fn stream(tier: &str) -> Result<(UnixStream, std::os::fd::OwnedFd)> {
+pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
     let failed = |cause| error::setup(tier, "the agent's stream", cause);
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+    let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
     ours.set_nonblocking(true).map_err(failed)?;
-    Ok((UnixStream::from_std(ours).map_err(failed)?, theirs.into()))
+    Ok((ours, theirs.into()))
 }
 
 /// The code's user and group as numbers of the host, where they are others than the caller's.

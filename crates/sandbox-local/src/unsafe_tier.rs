@@ -1,12 +1,14 @@
 //! The tier `local_unsafe`: the agent without any isolation.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Plan, Result};
 use sandbox_host::{AgentInstance, Sandbox};
+use tokio::net::UnixStream;
 
 use crate::LocalConfig;
 use crate::cgroup::{Group, Limits};
@@ -14,8 +16,8 @@ use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
 use crate::remains::Remains;
-use crate::spawn::{Launch, spawn};
-use crate::start::stream;
+use crate::spawn::Launch;
+use crate::start::{launch_agent, stream};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local_unsafe";
@@ -53,11 +55,8 @@ impl Backend for UnsafeLocalBackend {
         let host = Host::detect(&self.config);
         let mut remains = Remains::new(false);
         // Limits nothing: it finds the processes when they are to be ended.
-        let group = Group::create(&host.cgroups, &Limits { track: true, ..Limits::default() });
-        remains.set_group(group.unwrap_or_else(|cause| {
-            tracing::debug!(%cause, "no control group to find the sandbox's processes by");
-            None
-        }));
+        let group = Group::plan(&host.cgroups, &Limits { track: true, ..Limits::default() });
+        remains.set_group(group.map(Arc::new));
         let (stream, theirs) = stream(TIER)?;
         let launch = Launch {
             stream: theirs,
@@ -66,10 +65,12 @@ impl Backend for UnsafeLocalBackend {
             mapped: Vec::new(),
             scratch: None,
             die_with_parent: false,
+            groups: Arc::default(),
             setup: false,
         };
-        let remains = spawn(launch, remains).await;
-        let remains = remains.map_err(|cause| error::setup(TIER, "start of the agent", cause))?;
+        let remains = launch_agent(TIER, launch, remains).await?;
+        let stream = UnixStream::from_std(stream)
+            .map_err(|cause| error::setup(TIER, "the agent's stream", cause))?;
         let confinement = Confinement { umask: 0o022, ..Confinement::default() };
         let mut sandbox = Sandbox::new(plan, confinement, EnforcementReport::nothing(REASON))?;
         sandbox.settings.make_dirs.clear();

@@ -56,6 +56,8 @@ pub struct Reader {
     label: String,
     binary: String,
     place: Place,
+    /// How many tests the binary has announced.
+    expected: u64,
     /// Tests that passed by the harness' account and said that they did not run.
     contradicted: u64,
     tally: Tally,
@@ -79,6 +81,7 @@ impl Reader {
             label: label.to_owned(),
             binary: binary.to_owned(),
             place: Place::Outside,
+            expected: 0,
             contradicted: 0,
             tally: Tally::default(),
         }
@@ -91,11 +94,16 @@ impl Reader {
             self.binary = binary.to_owned();
             return true;
         }
-        if is_start(line) && self.place == Place::Outside {
+        if let (Some(expected), Place::Outside) = (parse_start(line), self.place) {
+            self.expected = expected;
             self.place = Place::Running;
             return true;
         }
-        if let (Some(counts), true) = (parse_result(line), self.place != Place::Outside) {
+        if let Some(counts) = parse_result(line)
+            && self.place != Place::Outside
+            // A test may show the output of a run of its own.
+            && counts.ran() == self.expected
+        {
             self.count(line, counts);
             return true;
         }
@@ -127,11 +135,11 @@ impl Reader {
         self.tally
     }
 
-    fn count(&mut self, line: &str, [passed, failed, ignored]: [u64; 3]) {
-        let contradicted = self.contradicted.min(passed);
-        self.tally.passed += passed - contradicted;
-        self.tally.failed += failed;
-        self.tally.skipped += ignored + contradicted;
+    fn count(&mut self, line: &str, counts: Counts) {
+        let contradicted = self.contradicted.min(counts.passed);
+        self.tally.passed += counts.passed - contradicted;
+        self.tally.failed += counts.failed;
+        self.tally.skipped += counts.ignored + counts.filtered + contradicted;
         let mut text = format!("{line} [{}: {}]", self.label, self.binary);
         if contradicted > 0 {
             text.push_str(&format!(" {contradicted} of the passed could not run here"));
@@ -164,12 +172,10 @@ fn cargo_header(line: &str) -> Option<&str> {
     line.starts_with("Doc-tests ").then_some(line)
 }
 
-fn is_start(line: &str) -> bool {
-    line.strip_prefix("running ")
-        .and_then(|rest| rest.split_once(' '))
-        .is_some_and(|(count, word)| {
-            count.parse::<u64>().is_ok() && matches!(word, "test" | "tests")
-        })
+/// How many tests are about to run, out of a line such as `running 3 tests`.
+fn parse_start(line: &str) -> Option<u64> {
+    let (count, word) = line.strip_prefix("running ")?.split_once(' ')?;
+    matches!(word, "test" | "tests").then(|| count.parse().ok())?
 }
 
 /// The name out of `test NAME ... FAILED`.
@@ -188,8 +194,24 @@ fn shortened(reason: &str) -> String {
     text
 }
 
-/// Passed, failed and ignored out of a line such as `test result: ok. 3 passed; 0 failed; …`.
-fn parse_result(line: &str) -> Option<[u64; 3]> {
+/// A line such as `test result: ok. 3 passed; 0 failed; …`.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    measured: u64,
+    filtered: u64,
+}
+
+impl Counts {
+    /// What the line `running … tests` has announced.
+    fn ran(self) -> u64 {
+        self.passed + self.failed + self.ignored + self.measured
+    }
+}
+
+fn parse_result(line: &str) -> Option<Counts> {
     let rest = line.strip_prefix("test result: ")?;
     let (_, counts) = rest.split_once(". ")?;
     let count = |word: &str| {
@@ -197,7 +219,13 @@ fn parse_result(line: &str) -> Option<[u64; 3]> {
             .split("; ")
             .find_map(|part| part.strip_suffix(word)?.trim().parse().ok())
     };
-    Some([count("passed")?, count("failed")?, count("ignored")?])
+    Some(Counts {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        ignored: count("ignored")?,
+        measured: count("measured")?,
+        filtered: count("filtered out")?,
+    })
 }
 
 #[cfg(test)]

@@ -89,3 +89,22 @@ fn what_is_no_result_line_counts_nothing() {
     let (tally, _) = read(&text);
     assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 0, 0));
 }
+
+#[test]
+fn the_run_within_a_test_is_not_the_result() {
+    let text = format!(
+        "running 4 tests\nsuccesses:\n\n---- a stdout ----\nrunning 9 tests\n\
+         test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 8 filtered out; finished in 0.1s\n\n{OK}\n"
+    );
+    let (tally, _) = read(&text);
+    assert_eq!((tally.passed, tally.failed, tally.skipped), (3, 0, 1));
+    let (tally, _) = read(
+        &OK.replace("test result", "running 4 tests\ntest result")
+            .replace("0 filtered", "2 filtered"),
+    );
+    assert_eq!(
+        (tally.passed, tally.skipped),
+        (3, 3),
+        "left out is not passed"
+    );
+}

@@ -4,17 +4,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use bollard::Docker;
+use bollard::container::AttachContainerResults;
 use bollard::exec::{CreateExecOptions, StartExecResults};
 use bollard::models::{ContainerCreateBody, HostConfig};
-use bollard::query_parameters::{RemoveContainerOptionsBuilder, StartContainerOptions};
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+};
 use futures_util::StreamExt;
 
 use super::{BUSYBOX, Stopwatch, failed, plain};
 use crate::failure::{Context, Failure, Result};
 use crate::protocol::Sample;
 
-/// How long the rival's container lives should nobody remove it.
-const LIFETIME: &str = "3600";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection to the engine and a container that runs, both made when first needed.
@@ -22,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Engine {
     docker: Option<Docker>,
     container: Option<String>,
+    /// The container's stdin. However this process ends, it closes, and so the container ends.
+    stdin: Option<AttachContainerResults>,
 }
 
 impl Engine {
@@ -105,7 +108,7 @@ impl Engine {
         plain::timed(Command::new("docker").args(["exec", &container, "true"]))
     }
 
-    /// Removes the container that runs.
+    /// Removes the container that runs, without waiting for the end of its stdin.
     pub async fn end(self) -> Result<()> {
         match (self.docker, self.container) {
             (Some(docker), Some(container)) => remove(&docker, &container).await,
@@ -139,7 +142,11 @@ impl Engine {
         if let Some(id) = &self.container {
             return Ok(id.clone());
         }
-        let body = body(&["sleep", LIFETIME]);
+        let mut body = body(&["cat"]);
+        (body.open_stdin, body.stdin_once) = (Some(true), Some(true));
+        if let Some(host) = &mut body.host_config {
+            host.auto_remove = Some(true);
+        }
         let id = docker
             .create_container(None, body)
             .await
@@ -147,6 +154,15 @@ impl Engine {
             .id;
         // Kept before the start, so that it is removed also where the start fails.
         self.container = Some(id.clone());
+        let stdin = AttachContainerOptionsBuilder::default()
+            .stdin(true)
+            .stream(true)
+            .build();
+        let stdin = docker
+            .attach_container(&id, Some(stdin))
+            .await
+            .context("attach")?;
+        self.stdin = Some(stdin);
         docker
             .start_container(&id, None::<StartContainerOptions>)
             .await

@@ -86,6 +86,10 @@ pub const NO_SUCH_PEER: &[Denial] = &[
     sign("ENOENT", "the sandbox's file system does not hold it"),
     sign("EPERM", "Landlock scope, or seccomp"),
     sign("EACCES", "Landlock, or seccomp"),
+    sign(
+        "EAFNOSUPPORT",
+        "seccomp: no unix sockets where a folder of the host is granted",
+    ),
 ];
 
 /// Something of the host is not there at all.

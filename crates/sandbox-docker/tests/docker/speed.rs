@@ -51,18 +51,36 @@ fn warm() -> Result<(), Failed> {
     run(async {
         let sandbox = sandbox().await?;
         let name = format!("sandbox-{}", sandbox.name());
+        let mut round_trip = Times::default();
         let (mut ours, mut plain, mut engine) =
             (Times::default(), Times::default(), Times::default());
-        for _ in 0..31 {
-            let start = Instant::now();
-            assert!(sandbox.exec(&ExecRequest::new("/bin/true")).await?.ok());
-            ours.add(start);
-            plain.command("/bin/true", &[]);
-            engine.command("docker", &["exec", &name, "/bin/true"]);
+        for _ in 0..4 {
+            for _ in 0..15 {
+                let start = Instant::now();
+                assert!(sandbox.exec(&ExecRequest::new("/bin/true")).await?.ok());
+                ours.add(start);
+            }
+            for _ in 0..15 {
+                let start = Instant::now();
+                sandbox.logs(Some(0)).await?;
+                round_trip.add(start);
+            }
+            for _ in 0..15 {
+                plain.command("/bin/true", &[]);
+            }
+            for _ in 0..4 {
+                engine.command("docker", &["exec", &name, "/bin/true"]);
+            }
+            // The engine tidies up after its client has gone.
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         sandbox.kill().await?;
         let (ours, plain, engine) = (ours.median(), plain.median(), engine.median());
-        eprintln!("warm exec {ours:?}, plain spawn {plain:?}, docker exec {engine:?}");
+        let round_trip = round_trip.median();
+        eprintln!(
+            "warm exec {ours:?}, of it a round trip {round_trip:?}; plain spawn {plain:?}, \
+             docker exec {engine:?}"
+        );
         if let (Some(ours), Some(engine)) = (ours, engine) {
             assert!(ours * 3 < engine, "{ours:?} is not far below {engine:?}");
         }

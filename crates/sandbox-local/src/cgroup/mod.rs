@@ -5,11 +5,14 @@ mod stale;
 mod v1;
 mod v2;
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::host::Cgroups;
@@ -33,52 +36,107 @@ pub(crate) struct Limits {
     pub(crate) track: bool,
 }
 
+/// One folder to be made, and what is written to its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    folder: PathBuf,
+    settings: Vec<Setting>,
+    /// The file with the counter of kills for memory, where memory is limited.
+    counter: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Setting {
+    file: &'static str,
+    value: String,
+    /// The kernel may not have the file.
+    optional: bool,
+}
+
 /// A sandbox's groups: one folder in version 2, up to one for each controller in version 1. Dropping it tries to remove
 /// them once; [`Group::remove`] says whether that worked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Group {
-    folders: Vec<PathBuf>,
-    /// The file with the counter of kills, open for as long as the group lives.
-    events: Option<File>,
-    /// Version 1: the lists of threads that a process writes itself into.
-    join: Vec<OwnedFd>,
-    /// Version 2: the folder, for a clone right into it.
-    folder: Option<OwnedFd>,
+    parts: Vec<Part>,
+    /// Version 1: a process enters by writing itself to these lists.
+    join: Vec<CString>,
+    /// Version 2: a process is cloned into the folder.
+    folder: OnceLock<OwnedFd>,
+    events: OnceLock<File>,
+    left: Mutex<Vec<PathBuf>>,
 }
 
 impl Group {
-    /// Makes the groups; `None` where the host has none, or nothing is asked for.
-    pub(crate) fn create(cgroups: &Cgroups, limits: &Limits) -> io::Result<Option<Self>> {
-        let group = match cgroups {
-            Cgroups::V1(groups) => v1::create(groups, limits)?,
-            Cgroups::V2(groups) => v2::create(groups, limits)?,
-            Cgroups::None { .. } => return Ok(None),
+    /// What to make; `None` where the host has no groups, or nothing is asked for. Touches nothing yet.
+    pub(crate) fn plan(cgroups: &Cgroups, limits: &Limits) -> Option<Self> {
+        let parts = match cgroups {
+            Cgroups::V1(groups) => v1::plan(groups, limits),
+            Cgroups::V2(groups) => v2::plan(groups, limits),
+            Cgroups::None { .. } => Vec::new(),
         };
-        Ok((!group.folders.is_empty()).then_some(group))
+        if parts.is_empty() {
+            return None;
+        }
+        let join = match cgroups {
+            // A thread that moves itself through `tasks` needs no lock on all forks of the host, which costs milliseconds.
+            Cgroups::V1(_) => parts.iter().map(|part| list_of_threads(&part.folder)).collect(),
+            _ => Vec::new(),
+        };
+        Some(Self {
+            parts,
+            join,
+            folder: OnceLock::new(),
+            events: OnceLock::new(),
+            left: Mutex::default(),
+        })
     }
 
-    /// Descriptors into which a new process writes `0` to move itself into the groups.
-    pub(crate) fn join(&self) -> &[OwnedFd] {
+    /// Makes the groups.
+    pub(crate) fn create(&self) -> io::Result<()> {
+        for part in &self.parts {
+            named(&part.folder, std::fs::create_dir(&part.folder))?;
+            self.left().push(part.folder.clone());
+            for Setting { file, value, optional } in &part.settings {
+                match write(&part.folder, file, value) {
+                    Err(cause) if *optional && cause.kind() == io::ErrorKind::NotFound => {}
+                    written => written?,
+                }
+            }
+            if let Some(counter) = part.counter {
+                let path = part.folder.join(counter);
+                let opened = named(&path, File::open(&path))?;
+                drop(self.events.set(opened));
+            }
+            if self.join.is_empty() {
+                let opened = named(&part.folder, File::open(&part.folder))?;
+                drop(self.folder.set(opened.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Version 1: the files to which a new process writes `0` to move itself into the groups, once they are made.
+    pub(crate) fn join(&self) -> &[CString] {
         &self.join
     }
 
-    /// The folder that a new process can be cloned into.
+    /// Version 2: the folder that a new process is cloned into.
     pub(crate) fn folder(&self) -> Option<BorrowedFd<'_>> {
-        self.folder.as_ref().map(AsFd::as_fd)
+        self.folder.get().map(AsFd::as_fd)
     }
 
     /// How many processes of the group the kernel has killed for memory; `None` where memory is not limited.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         let mut text = [0; 512];
-        let count = self.events.as_ref()?.read_at(&mut text, 0).ok()?;
+        let count = self.events.get()?.read_at(&mut text, 0).ok()?;
         oom_kills(std::str::from_utf8(&text[..count]).ok()?)
     }
 
     /// Every process of the groups.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let lists = self.folders.iter().map(|folder| folder.join("cgroup.procs"));
-        let text = lists.filter_map(|list| std::fs::read_to_string(list).ok()).collect::<String>();
-        let mut pids = text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
+        let lists = self.parts.iter().map(|part| part.folder.join("cgroup.procs"));
+        let lists = lists.filter_map(|list| std::fs::read_to_string(list).ok()).collect::<String>();
+        let mut pids = lists.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -86,12 +144,12 @@ impl Group {
 
     /// Kills every process of the group at once, where the kernel can (version 2, Linux 5.14).
     pub(crate) fn kill(&self) -> bool {
-        self.folder.is_some()
-            && self.folders.iter().all(|folder| write(folder, "cgroup.kill", "1").is_ok())
+        self.join.is_empty()
+            && self.parts.iter().all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
     }
 
     /// Removes the groups. A process that has just ended can keep one for a moment, hence the retries: up to half a second.
-    pub(crate) fn remove(&mut self) -> io::Result<()> {
+    pub(crate) fn remove(&self) -> io::Result<()> {
         const ATTEMPTS: usize = 10;
         let mut pause = Duration::from_micros(200);
         for _ in 1..ATTEMPTS {
@@ -105,32 +163,35 @@ impl Group {
     }
 
     /// Removes the groups, if no process keeps one.
-    pub(crate) fn try_remove(&mut self) -> io::Result<()> {
-        self.join.clear();
-        self.events = None;
-        self.folder = None;
+    pub(crate) fn try_remove(&self) -> io::Result<()> {
         let mut result = Ok(());
-        self.folders.retain(|folder| match std::fs::remove_dir(folder) {
+        self.left().retain(|folder| match std::fs::remove_dir(folder) {
             Ok(()) => false,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
-            Err(cause) => {
-                let named = format!("{}: {cause}", folder.display());
-                result = Err(io::Error::new(cause.kind(), named));
+            failed => {
+                result = named(folder, failed);
                 true
             }
         });
         result
     }
+
+    fn left(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for folder in &self.folders {
-            if let Err(cause) = std::fs::remove_dir(folder) {
-                tracing::debug!(folder = %folder.display(), %cause, "a control group is left for the next sandbox to remove");
-            }
+        if let Err(cause) = self.try_remove() {
+            tracing::debug!(%cause, "a control group is left for the next sandbox to remove");
         }
     }
+}
+
+fn list_of_threads(folder: &Path) -> CString {
+    let path = folder.join("tasks").into_os_string().into_vec();
+    CString::new(path).expect("the kernel's mount points and our names have no NUL")
 }
 
 fn oom_kills(text: &str) -> Option<u64> {
@@ -139,15 +200,15 @@ fn oom_kills(text: &str) -> Option<u64> {
 
 fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = folder.join(file);
-    std::fs::write(&path, value)
-        .map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
+    named(&path, std::fs::write(&path, value))
 }
 
-fn make_folder(parent: &Path) -> io::Result<PathBuf> {
-    let folder = parent.join(name::fresh());
-    std::fs::create_dir(&folder)
-        .map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", folder.display())))?;
-    Ok(folder)
+fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
+}
+
+fn setting(file: &'static str, value: impl ToString) -> Setting {
+    Setting { file, value: value.to_string(), optional: false }
 }
 
 #[cfg(test)]

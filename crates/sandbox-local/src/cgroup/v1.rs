@@ -1,81 +1,88 @@
 //! Version 1: a folder for each controller.
 
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::path::Path;
 
-use super::{Group, Limits, make_folder, write};
+use super::{Limits, Part, Setting, name, setting};
 use crate::host::cgroup::V1;
 
 /// The kernel's default period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
-pub(super) fn create(groups: &V1, limits: &Limits) -> io::Result<Group> {
-    let mut group = Group::default();
+pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
+    let mut parts = Vec::new();
     if let (Some(parent), Some(memory)) = (&groups.memory, limits.memory) {
-        let folder = enter(&mut group, parent)?;
-        write(&folder, "memory.limit_in_bytes", &memory.to_string())?;
+        let part = part(&mut parts, parent);
+        part.settings.push(setting("memory.limit_in_bytes", memory));
         // Memory and swap together, so that swap adds nothing. Missing where the kernel does not count swap.
-        match write(&folder, "memory.memsw.limit_in_bytes", &memory.to_string()) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-            _ => {}
-        }
-        group.events = Some(File::open(folder.join("memory.oom_control"))?);
+        let with_swap = setting("memory.memsw.limit_in_bytes", memory);
+        part.settings.push(Setting { optional: true, ..with_swap });
+        part.counter = Some("memory.oom_control");
     }
     if let (Some(parent), Some(milli)) = (&groups.cpu, limits.cpu_milli) {
-        let folder = enter(&mut group, parent)?;
-        write(&folder, "cpu.cfs_quota_us", &(u64::from(milli) * PERIOD / 1000).to_string())?;
+        let quota = u64::from(milli) * PERIOD / 1000;
+        part(&mut parts, parent).settings.push(setting("cpu.cfs_quota_us", quota));
     }
     if let Some(parent) = groups.pids.as_ref().filter(|_| limits.pids.is_some() || limits.track) {
-        let folder = enter(&mut group, parent)?;
-        if let Some(pids) = limits.pids {
-            write(&folder, "pids.max", &pids.to_string())?;
-        }
+        let part = part(&mut parts, parent);
+        part.settings.extend(limits.pids.map(|pids| setting("pids.max", pids)));
     }
-    Ok(group)
+    parts
 }
 
-/// Makes a group below `parent`. Controllers that are mounted together share one.
-fn enter(group: &mut Group, parent: &Path) -> io::Result<std::path::PathBuf> {
-    if let Some(shared) = group.folders.iter().find(|folder| folder.parent() == Some(parent)) {
-        return Ok(shared.clone());
-    }
-    let folder = make_folder(parent)?;
-    group.folders.push(folder.clone());
-    // A thread that moves itself through `tasks` needs no lock on all forks of the host, which costs milliseconds.
-    group.join.push(OpenOptions::new().write(true).open(folder.join("tasks"))?.into());
-    Ok(folder)
+/// The part for a group below `parent`. Controllers that are mounted together share one.
+fn part<'a>(parts: &'a mut Vec<Part>, parent: &Path) -> &'a mut Part {
+    let known = parts.iter().position(|part| part.folder.parent() == Some(parent));
+    let index = known.unwrap_or_else(|| {
+        let folder = parent.join(name::fresh());
+        parts.push(Part { folder, settings: Vec::new(), counter: None });
+        parts.len() - 1
+    });
+    &mut parts[index]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Group;
     use super::*;
     use crate::host::Cgroups;
 
-    /// The host's own groups, where it has version 1 and this process may use it.
-    fn host() -> Option<V1> {
-        match Cgroups::detect() {
-            Cgroups::V1(groups) => Some(groups),
-            _ => None,
-        }
+    const LIMITS: Limits =
+        Limits { memory: Some(64 << 20), cpu_milli: Some(1500), pids: Some(40), track: false };
+
+    #[test]
+    fn controllers_that_are_mounted_together_share_a_group() {
+        let groups = V1 {
+            memory: Some("/cg/memory".into()),
+            cpu: Some("/cg/both".into()),
+            pids: Some("/cg/both".into()),
+            ..V1::default()
+        };
+        let parts = plan(&groups, &LIMITS);
+        assert_eq!(parts.len(), 2);
+        let files = parts[1].settings.iter().map(|setting| (setting.file, setting.value.as_str()));
+        assert_eq!(files.collect::<Vec<_>>(), [("cpu.cfs_quota_us", "150000"), ("pids.max", "40")]);
+    }
+
+    #[test]
+    fn a_folder_is_only_made_where_something_is_limited() {
+        let groups = V1 { pids: Some("/cg/pids".into()), ..V1::default() };
+        assert_eq!(plan(&groups, &Limits::default()), []);
+        let track = plan(&groups, &Limits { track: true, ..Limits::default() });
+        assert_eq!(track.len(), 1);
+        assert_eq!(track[0].settings, []);
     }
 
     #[test]
     fn limits_are_set_and_folders_removed() {
-        let Some(groups) = host() else {
-            eprintln!("no control groups of version 1 here");
+        let cgroups = Cgroups::detect();
+        let Cgroups::V1(V1 { memory: Some(_), cpu: Some(_), pids: Some(_), .. }) = &cgroups else {
+            eprintln!("no control groups of version 1 that this user may use");
             return;
         };
-        let limits = Limits {
-            memory: Some(64 << 20),
-            cpu_milli: Some(1500),
-            pids: Some(40),
-            track: false,
-        };
-        let mut group = create(&groups, &limits).expect("made");
-        let folders = group.folders.clone();
-        assert_eq!(folders.len(), 3);
-        assert_eq!(group.join().len(), 3);
+        let group = Group::plan(&cgroups, &LIMITS).expect("limits");
+        group.create().expect("made");
+        let folders = group.left().clone();
+        assert_eq!((folders.len(), group.join().len()), (3, 3));
         let read = |file: &str| {
             let path = folders.iter().map(|folder| folder.join(file)).find(|path| path.exists());
             std::fs::read_to_string(path.expect("one of them has it")).expect("readable")
@@ -85,19 +92,8 @@ mod tests {
         assert_eq!(read("pids.max").trim(), "40");
         assert_eq!(group.oom_kills(), Some(0));
         assert_eq!(group.processes(), Vec::<i32>::new());
+        assert!(!group.kill(), "version 1 cannot");
         group.remove().expect("removed");
         assert!(folders.iter().all(|folder| !folder.exists()));
-    }
-
-    #[test]
-    fn a_folder_is_only_made_where_something_is_limited() {
-        let Some(groups) = host() else {
-            eprintln!("no control groups of version 1 here");
-            return;
-        };
-        let none = create(&groups, &Limits::default()).expect("made");
-        assert!(none.folders.is_empty());
-        let track = create(&groups, &Limits { track: true, ..Limits::default() }).expect("made");
-        assert_eq!(track.folders.len(), 1);
     }
 }

@@ -1,67 +1,71 @@
 //! Version 2: one folder.
 
-use std::fs::File;
-use std::io;
-
-use super::{Group, Limits, make_folder, write};
+use super::{Limits, Part, Setting, name, setting};
 use crate::host::cgroup::V2;
 
 /// The kernel's default period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
-pub(super) fn create(groups: &V2, limits: &Limits) -> io::Result<Group> {
+pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
     let memory = limits.memory.filter(|_| groups.memory);
     let cpu = limits.cpu_milli.filter(|_| groups.cpu);
     let pids = limits.pids.filter(|_| groups.pids);
     if memory.is_none() && cpu.is_none() && pids.is_none() && !limits.track {
-        return Ok(Group::default());
+        return Vec::new();
     }
-    let folder = make_folder(&groups.folder)?;
-    let mut group = Group::default();
-    group.folders.push(folder.clone());
+    let mut settings = Vec::new();
     if let Some(memory) = memory {
-        write(&folder, "memory.max", &memory.to_string())?;
+        settings.push(setting("memory.max", memory));
         // Missing where the kernel does not count swap.
-        match write(&folder, "memory.swap.max", "0") {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-            _ => {}
-        }
-        group.events = Some(File::open(folder.join("memory.events"))?);
+        settings.push(Setting { optional: true, ..setting("memory.swap.max", 0) });
     }
     if let Some(milli) = cpu {
-        write(&folder, "cpu.max", &format!("{} {PERIOD}", u64::from(milli) * PERIOD / 1000))?;
+        let quota = u64::from(milli) * PERIOD / 1000;
+        settings.push(setting("cpu.max", format!("{quota} {PERIOD}")));
     }
-    if let Some(pids) = pids {
-        write(&folder, "pids.max", &pids.to_string())?;
-    }
-    group.folder = Some(File::open(&folder)?.into());
-    Ok(group)
+    settings.extend(pids.map(|pids| setting("pids.max", pids)));
+    let folder = groups.folder.join(name::fresh());
+    vec![Part { folder, settings, counter: memory.map(|_| "memory.events") }]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Group;
     use super::*;
+    use crate::host::Cgroups;
     use crate::host::cgroup::Swap;
+
+    fn groups(folder: &std::path::Path, memory: bool) -> Cgroups {
+        let folder = folder.into();
+        Cgroups::V2(V2 { folder, memory, cpu: true, pids: true, swap: Swap::Absent })
+    }
+
+    const LIMITS: Limits =
+        Limits { memory: Some(1 << 20), cpu_milli: Some(500), pids: Some(9), track: false };
 
     #[test]
     fn without_a_controller_nothing_of_it_is_written() {
         let parent = tempfile::tempdir().expect("a folder");
-        let groups = V2 {
-            folder: parent.path().into(),
-            memory: false,
-            cpu: true,
-            pids: true,
-            swap: Swap::Absent,
-        };
-        let limits =
-            Limits { memory: Some(1 << 20), cpu_milli: Some(500), pids: Some(9), track: false };
-        let group = create(&groups, &limits).expect("made");
-        let read = |file: &str| std::fs::read_to_string(group.folders[0].join(file));
+        let group = Group::plan(&groups(parent.path(), false), &LIMITS).expect("limits");
+        group.create().expect("made");
+        let read = |file: &str| std::fs::read_to_string(group.parts[0].folder.join(file));
         assert_eq!(read("cpu.max").expect("written"), "50000 100000");
         assert_eq!(read("pids.max").expect("written"), "9");
         assert!(read("memory.max").is_err());
-        assert!(group.folder().is_some());
+        assert!(group.folder().is_some() && group.join().is_empty());
         assert_eq!(group.oom_kills(), None);
-        std::fs::remove_dir_all(&group.folders[0]).expect("removed");
+        assert!(group.try_remove().is_err(), "this is no control group, so its files stay");
+        std::fs::remove_dir_all(&group.parts[0].folder).expect("removed");
+        group.remove().expect("gone");
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_made_is_named_and_leaves_nothing() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let group = Group::plan(&groups(&parent.path().join("gone"), true), &LIMITS);
+        let group = group.expect("limits");
+        let error = group.create().expect_err("no parent").to_string();
+        assert!(error.contains("gone/sandbox-"), "{error}");
+        group.remove().expect("nothing is left");
     }
 }

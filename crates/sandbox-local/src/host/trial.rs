@@ -46,8 +46,11 @@ pub(super) fn run(user: &User) -> Trial {
     if !user.can_split {
         namespaces |= CLONE_NEWUSER;
     }
-    // SAFETY: `body` makes system calls and writes to its argument, which lives until it has ended.
-    let child = unsafe { clone::run(namespaces, None, body, (&raw mut attempt).cast()) };
+    let argument = (&raw mut attempt).cast();
+    let child = clone::Stack::new().and_then(|stack| {
+        // SAFETY: `body` makes system calls and writes to its argument, which lives until it has ended.
+        unsafe { clone::run(namespaces, None, &stack, body, argument) }
+    });
     let (step, errno) = match child {
         Ok(child) => {
             // Somebody else in this process may have taken the end; the child is gone either way.

@@ -51,8 +51,8 @@ impl Remains {
         self.child = Some(Agent { pid: child.pid, pidfd: Arc::new(child.pidfd) });
     }
 
-    pub(crate) fn set_group(&mut self, group: Option<Group>) {
-        self.group = group.map(Arc::new);
+    pub(crate) fn set_group(&mut self, group: Option<Arc<Group>>) {
+        self.group = group;
     }
 
     pub(crate) fn set_range(&mut self, range: Range) {
@@ -134,17 +134,12 @@ impl Remains {
     /// Removes what is left once no process runs.
     fn remove(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
-        if let Some(group) = &mut self.group {
+        if let Some(group) = self.group.take() {
             if !self.own_processes {
-                tree::kill_group(group);
+                tree::kill_group(&group);
             }
-            match Arc::get_mut(group) {
-                Some(group) => left.extend(group.remove().err().map(|cause| cause.to_string())),
-                // Somebody reads its counter right now; the last one to let go removes it.
-                None => {}
-            }
+            left.extend(group.remove().err().map(|cause| cause.to_string()));
         }
-        self.group = None;
         if let Some(folder) = self.folder.take()
             && let Err(cause) = std::fs::remove_dir_all(&folder)
             && cause.kind() != std::io::ErrorKind::NotFound
@@ -165,13 +160,10 @@ impl Remains {
         if !self.reap() {
             return false;
         }
-        if let Some(group) = self.group.as_mut() {
-            let removed = Arc::get_mut(group).is_some_and(|group| group.try_remove().is_ok());
-            if !removed {
-                return false;
-            }
-            self.group = None;
+        if self.group.as_ref().is_some_and(|group| group.try_remove().is_err()) {
+            return false;
         }
+        self.group = None;
         self.remove().is_ok()
     }
 

@@ -68,12 +68,12 @@ impl Drop for Stack {
 pub(crate) unsafe fn run(
     namespaces: u64,
     cgroup: Option<BorrowedFd<'_>>,
+    stack: &Stack,
     body: ChildBody,
     argument: *mut c_void,
 ) -> Result<Child, Errno> {
-    let stack = Stack::new()?;
     // SAFETY: passed on to the caller; with CLONE_VFORK the child is off the stack when the call returns.
-    unsafe { start(namespaces | CLONE_VFORK, cgroup, &stack, body, argument) }
+    unsafe { start(namespaces | CLONE_VFORK, cgroup, stack, body, argument) }
 }
 
 /// Like [`run`], without waiting.
@@ -181,9 +181,10 @@ mod tests {
     #[test]
     fn a_child_runs_in_our_memory_and_the_caller_waits_for_it() {
         let mut value = 0u32;
+        let stack = Stack::new().expect("memory");
         // SAFETY: the body writes its argument and ends.
-        let child =
-            unsafe { run(0, None, write_and_end, (&raw mut value).cast()) }.expect("a process");
+        let child = unsafe { run(0, None, &stack, write_and_end, (&raw mut value).cast()) };
+        let child = child.expect("a process");
         assert_eq!(value, 7);
         assert_eq!(wait_for(child.pid), Ok(Wait::Exited(3)));
     }
@@ -192,10 +193,10 @@ mod tests {
     fn clone3_is_spelled_right() {
         let root = std::fs::File::open("/").expect("the root can be opened");
         let mut value = 0u32;
+        let stack = Stack::new().expect("memory");
+        let folder = Some(std::os::fd::AsFd::as_fd(&root));
         // SAFETY: as above.
-        let child = unsafe {
-            run(0, Some(std::os::fd::AsFd::as_fd(&root)), write_and_end, (&raw mut value).cast())
-        };
+        let child = unsafe { run(0, folder, &stack, write_and_end, (&raw mut value).cast()) };
         // A folder that is no cgroup: the kernel has read the whole record before it says so.
         assert_eq!(child.map(|child| child.pid), Err(Errno::EBADF));
     }

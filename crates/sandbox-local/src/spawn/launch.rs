@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
 use sandbox_freestanding::fs::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, change_owner, make_directory, set_umask,
+    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_WRONLY, change_owner, make_directory, open, set_umask,
 };
 use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
 use sandbox_freestanding::mount::{
@@ -21,7 +23,8 @@ use sandbox_freestanding::process::{
 use sandbox_freestanding::signal::SIGKILL;
 use sandbox_freestanding::{Errno, Fd, Result};
 
-use super::clone::{self, Child, ChildFailure};
+use super::clone::{self, Child, ChildFailure, Stack};
+use super::gate::Gate;
 use super::identity::IdentityMaps;
 use super::program;
 use crate::cgroup::Group;
@@ -41,6 +44,8 @@ pub(crate) struct Launch {
     pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
     pub(crate) die_with_parent: bool,
+    /// Opened when the groups are made.
+    pub(crate) groups: Arc<Gate>,
     /// Whether the agent is told to expect a setup message.
     pub(crate) setup: bool,
 }
@@ -117,7 +122,8 @@ struct Order<'a> {
     stream: RawFd,
     program: BorrowedFd<'a>,
     null: BorrowedFd<'a>,
-    join: &'a [OwnedFd],
+    gate: &'a Gate,
+    join: &'a [CString],
     maps: Option<&'a IdentityMaps>,
     mapped: &'a [(&'a CStr, OwnedFd)],
     scratch: Option<&'a ScratchMount>,
@@ -128,6 +134,29 @@ struct Order<'a> {
     failure: ChildFailure<Step>,
 }
 
+/// What every start needs, made once.
+#[derive(Debug)]
+pub(super) struct Tools {
+    program: BorrowedFd<'static>,
+    null: File,
+    stack: Stack,
+}
+
+impl Tools {
+    /// Those that are there, or new ones.
+    pub(super) fn of(tools: &mut Option<Self>) -> io::Result<&mut Self> {
+        let made = match tools.take() {
+            Some(made) => made,
+            None => Self {
+                program: program::descriptor()?,
+                null: File::options().read(true).write(true).open("/dev/null")?,
+                stack: Stack::new().map_err(|errno| failed("make a stack", errno.0))?,
+            },
+        };
+        Ok(tools.insert(made))
+    }
+}
+
 /// The number of the agent's stream in the agent.
 const STREAM: RawFd = 3;
 /// The number of its program, until it is executed.
@@ -135,9 +164,7 @@ const PROGRAM: RawFd = 4;
 
 impl Launch {
     /// Starts the agent in the groups. Returns once it executes, or with what failed.
-    pub(super) fn run(&self, group: Option<&Group>) -> io::Result<Child> {
-        let program = program::descriptor()?;
-        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    pub(super) fn run(&self, tools: &Tools, group: Option<&Group>) -> io::Result<Child> {
         let mut mapped = Vec::with_capacity(self.mapped.len());
         for one in &self.mapped {
             mapped.push((one.path.as_c_str(), super::holder::user_namespace(one.from, one.to)?));
@@ -151,8 +178,9 @@ impl Launch {
         let environment = [std::ptr::null()];
         let mut order = Order {
             stream: self.stream.as_raw_fd(),
-            program,
-            null: null.as_fd(),
+            program: tools.program,
+            null: tools.null.as_fd(),
+            gate: &self.groups,
             join: group.map_or(&[], Group::join),
             maps: self.maps.as_ref(),
             mapped: &mapped,
@@ -164,9 +192,11 @@ impl Launch {
             failure: ChildFailure::default(),
         };
         let folder = group.and_then(Group::folder);
+        let namespaces = self.namespaces & !CLONE_NEWCGROUP;
         // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
-        let child =
-            unsafe { clone::run(self.namespaces & !CLONE_NEWCGROUP, folder, body, (&raw mut order).cast()) };
+        let child = unsafe {
+            clone::run(namespaces, folder, &tools.stack, body, (&raw mut order).cast())
+        };
         let child = child.map_err(|errno| failed("clone", errno.0))?;
         let ChildFailure { step, errno } = order.failure;
         if step == Step::None {
@@ -218,13 +248,6 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
         maps.write_own().at(Step::Identity)?;
         keep_capabilities().at(Step::Capabilities)?;
     }
-    for group in order.join {
-        write_all(group.as_raw_fd(), b"0").at(Step::Group)?;
-    }
-    if order.cgroup_namespace {
-        // Not with the clone: its root is the group that the process is in when it is made.
-        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
-    }
     if !order.mapped.is_empty() || order.scratch.is_some() {
         mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
     }
@@ -233,6 +256,18 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
     }
     if let Some(scratch) = order.scratch {
         mount_scratch(scratch)?;
+    }
+    if !order.join.is_empty() {
+        // They are made while we did the rest.
+        order.gate.wait().at(Step::Group)?;
+    }
+    for group in order.join {
+        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(Step::Group)?;
+        write_all(&threads, b"0").at(Step::Group)?;
+    }
+    if order.cgroup_namespace {
+        // Not with the clone: its root is the group that the process is in when it is made.
+        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
     }
     arrange(order).at(Step::Descriptors)
 }

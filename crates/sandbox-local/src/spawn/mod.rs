@@ -1,6 +1,7 @@
 //! Starting the agent.
 
 pub(crate) mod clone;
+mod gate;
 mod holder;
 pub(crate) mod identity;
 mod launch;
@@ -8,4 +9,4 @@ mod program;
 mod spawner;
 
 pub(crate) use launch::{Launch, MappedMount, ScratchMount};
-pub(crate) use spawner::spawn;
+pub(crate) use spawner::{Started, begin};

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 use super::Launch;
+use super::launch::Tools;
 use crate::remains::Remains;
 
 struct Job {
@@ -16,12 +17,23 @@ struct Job {
     answer: oneshot::Sender<io::Result<Remains>>,
 }
 
-/// Starts the agent in the groups of `remains`, and gives them back with the process in them. When this fails, or the future
-/// is dropped, what `remains` holds is removed, the process ended first.
-pub(crate) async fn spawn(launch: Launch, remains: Remains) -> io::Result<Remains> {
+/// An agent that is being started.
+#[derive(Debug)]
+pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
+
+/// Starts the agent in the groups of `remains`. When this fails, or the answer is not waited for, what `remains` holds is
+/// removed, the process ended first.
+pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
     let (answer, started) = oneshot::channel();
     send(Job { launch, remains, answer })?;
-    started.await.map_err(|_| io::Error::other("the thread that starts agents has ended"))?
+    Ok(Started(started))
+}
+
+impl Started {
+    /// Gives `remains` back with the process in it, once it executes the agent.
+    pub(crate) async fn wait(self) -> io::Result<Remains> {
+        self.0.await.map_err(|_| io::Error::other("the thread that starts agents has ended"))?
+    }
 }
 
 fn send(job: Job) -> io::Result<()> {
@@ -44,8 +56,10 @@ fn send(job: Job) -> io::Result<()> {
 }
 
 fn work(jobs: &Receiver<Job>) {
+    let mut tools = None;
     while let Ok(Job { launch, mut remains, answer }) = jobs.recv() {
-        let started = launch.run(remains.group()).map(|child| {
+        let child = Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
+        let started = child.map(|child| {
             remains.set_child(child);
             remains
         });

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use sandbox_agent::protocol::Mount;
+use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
 
 use super::super::LocalPlan;
 
@@ -49,7 +50,10 @@ pub(super) fn render(plan: &LocalPlan) -> String {
             "landlock fs {:#x} net {:#x} scoped {:#x}",
             rules.handled_fs, rules.handled_net, rules.scoped
         ));
-        for rule in &rules.paths {
+        // The platform's own list is somebody else's to test.
+        let platform = [PLATFORM_READ_ROOTS, PLATFORM_ETC].concat();
+        let known = |path: &[u8]| platform.iter().any(|known| known.as_bytes() == path);
+        for rule in rules.paths.iter().filter(|rule| !known(&rule.path)) {
             line(format!("landlock {:#06x} {}", rule.access, String::from_utf8_lossy(&rule.path)));
         }
     }

@@ -1,0 +1,117 @@
+//! Where a new process waits until what it needs of the host is there.
+#![expect(unsafe_code, reason = "waiting in a child in shared memory")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sandbox_freestanding::syscall::{check, nr, syscall6};
+use sandbox_freestanding::time::Timespec;
+use sandbox_freestanding::{Errno, Result};
+
+const CLOSED: u32 = 0;
+const OPEN: u32 = 1;
+const FAILED: u32 = 2;
+
+/// A gate in memory that a process and its child share. It is closed at first.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(AtomicU32);
+
+/// Opens a gate, or on a drop without that says that it will not be opened.
+#[derive(Debug)]
+pub(crate) struct Opener<'a>(&'a Gate, bool);
+
+impl Gate {
+    pub(crate) fn opener(&self) -> Opener<'_> {
+        Opener(self, false)
+    }
+
+    /// Waits; makes system calls only. `ECANCELED` when it will not be opened, `ETIMEDOUT` after 10 s.
+    pub(super) fn wait(&self) -> Result<()> {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                OPEN => return Ok(()),
+                CLOSED => {}
+                _ => return Err(Errno::ECANCELED),
+            }
+            let longest = Timespec { seconds: 10, nanoseconds: 0 };
+            // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.
+            let waited = check(unsafe {
+                syscall6(
+                    nr::FUTEX,
+                    self.0.as_ptr() as usize,
+                    FUTEX_WAIT | FUTEX_PRIVATE,
+                    CLOSED as usize,
+                    &raw const longest as usize,
+                    0,
+                    0,
+                )
+            });
+            match waited {
+                Ok(()) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    fn set(&self, state: u32) {
+        self.0.store(state, Ordering::Release);
+        // SAFETY: the word lives.
+        let woken = check(unsafe {
+            syscall6(
+                nr::FUTEX,
+                self.0.as_ptr() as usize,
+                FUTEX_WAKE | FUTEX_PRIVATE,
+                1,
+                0,
+                0,
+                0,
+            )
+        });
+        debug_assert!(woken.is_ok(), "{woken:?}");
+    }
+}
+
+impl Opener<'_> {
+    pub(crate) fn open(mut self) {
+        self.1 = true;
+        self.0.set(OPEN);
+    }
+}
+
+impl Drop for Opener<'_> {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.set(FAILED);
+        }
+    }
+}
+
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+const FUTEX_PRIVATE: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_opens_for_who_waits_and_who_comes_later() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| gate.wait());
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            gate.opener().open();
+            assert_eq!(waiting.join().expect("no panic"), Ok(()));
+        });
+        assert_eq!(gate.wait(), Ok(()));
+    }
+
+    #[test]
+    fn who_gives_up_does_not_leave_anybody_waiting() {
+        let gate = Gate::default();
+        drop(gate.opener());
+        assert_eq!(gate.wait(), Err(Errno::ECANCELED));
+    }
+}
