@@ -56,6 +56,7 @@ impl Grounds {
         for folder in [grounds.read_root(), grounds.write_root(), grounds.outside()] {
             make_folder(&folder)?;
         }
+        give_away(&grounds.write_root())?;
         program::install(&grounds.program())?;
         Ok(grounds)
     }
@@ -156,6 +157,20 @@ fn sweep() -> Result<(), Trouble> {
 pub fn random_name() -> String {
     // A fresh `RandomState` is seeded by the operating system.
     format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// Gives a folder, where this process is root, to an ordinary user: an engine that mounts it as it is must be able to let
+/// code write there that is not root.
+///
+/// # Errors
+///
+/// When the host's disk refuses.
+pub fn give_away(folder: &Path) -> Result<(), Trouble> {
+    const ORDINARY: u32 = 1000;
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder, Some(ORDINARY), Some(ORDINARY))?;
+    }
+    Ok(())
 }
 
 /// Makes a folder that every user may enter, whatever the umask says: what keeps a sandbox out must be the sandbox.

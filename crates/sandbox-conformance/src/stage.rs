@@ -9,7 +9,7 @@ use sandbox_core::matrix::Subject;
 
 use crate::canary::Canary;
 use crate::evidence::{Attempt, Evidence, Oracle, Step};
-use crate::grounds::{Grounds, make_folder, random_name};
+use crate::grounds::{Grounds, give_away, make_folder, random_name};
 use crate::host;
 use crate::pool::{Declined, Guard, Place, Pool};
 use crate::probe::{Probe, Trouble};
@@ -95,7 +95,9 @@ impl Stage {
     ///
     /// When the host's disk refuses.
     pub fn write_folder(&self) -> Result<PathBuf, Trouble> {
-        self.own_folder(self.grounds.write_root())
+        let folder = self.own_folder(self.grounds.write_root())?;
+        give_away(&folder)?;
+        Ok(folder)
     }
 
     /// A new folder of the host into which artifacts may come.

@@ -1,5 +1,8 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
@@ -26,7 +29,7 @@ pub(crate) const TIER: &str = "docker";
 /// The tier that applies none.
 pub(crate) const UNSAFE_TIER: &str = "docker_unsafe";
 
-/// As whom code runs, unless the specification says otherwise or a workspace belongs to somebody.
+/// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
 const USER: (u32, u32) = (1000, 1000);
 
 /// What files of code without a policy get: the usual mask.
@@ -152,6 +155,7 @@ impl DockerBackend {
         }
         let kernel = kernel(self.tier(), facts)?;
         let mode = mode(plan);
+        check_writable(self.tier(), plan, mode)?;
         let exports = confinement::export_folders(&plan.export_paths);
         let exports = exports
             .iter()
@@ -219,30 +223,56 @@ struct Draft {
 
 /// As whom code runs: a root user of the container is the agent's own.
 fn mode(plan: &Plan) -> Mode {
-    match plan.user.or_else(|| workspace_owner(plan)).unwrap_or(USER) {
+    match plan.user.or_else(|| folders_owner(plan)).unwrap_or(USER) {
         (0, _) => Mode::Shared,
         (uid, gid) => Mode::Split { uid, gid },
     }
 }
 
-/// Who may write to the workspace anyway; root's is left to root.
-fn workspace_owner(plan: &Plan) -> Option<(u32, u32)> {
-    use std::os::unix::fs::MetadataExt;
-
+/// The host's folders that code may write to.
+fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan
         .workspace
-        .as_ref()
-        .filter(|workspace| !workspace.read_only)?;
-    let folder = std::fs::metadata(&workspace.path).ok()?;
-    if folder.uid() == 0 {
-        tracing::warn!(
-            workspace = %workspace.path.display(),
-            "the workspace belongs to root, and the code runs as user {}: it may be unable to write there",
-            USER.0
-        );
-        return None;
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.as_path());
+    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
+}
+
+/// Who owns the first of the writable folders that is not root's.
+fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
+    writable_folders(plan)
+        .filter_map(|folder| std::fs::metadata(folder).ok())
+        .find(|folder| folder.uid() != 0)
+        .map(|folder| (folder.uid(), folder.gid()))
+}
+
+/// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
+fn check_writable(tier: &str, plan: &Plan, mode: Mode) -> Result<()> {
+    let Mode::Split { uid, gid } = mode else {
+        return Ok(());
+    };
+    for path in writable_folders(plan) {
+        // A missing folder has its own error.
+        let Ok(folder) = std::fs::metadata(path) else {
+            continue;
+        };
+        let bits = folder.mode();
+        let writable = (folder.uid() == uid && bits & 0o200 != 0)
+            || (folder.gid() == gid && bits & 0o020 != 0)
+            || bits & 0o002 != 0;
+        if !writable {
+            let context = format!(
+                "{} belongs to user {}, and the code, which runs as user {uid}, could not write to it",
+                path.display(),
+                folder.uid()
+            );
+            return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+                .on(tier)
+                .with_fix("give the folder to an ordinary user, or name its owner as the specification's user"));
+        }
     }
-    Some((folder.uid(), folder.gid()))
+    Ok(())
 }
 
 /// What the engine's kernel can do for the confinement of executions.

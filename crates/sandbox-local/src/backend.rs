@@ -32,7 +32,10 @@ impl LocalBackend {
     /// A backend with these settings. Touches nothing yet.
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
-        Self { config, assessed: Mutex::new(None) }
+        Self {
+            config,
+            assessed: Mutex::new(None),
+        }
     }
 
     fn lower(&self, plan: &Plan) -> Result<Arc<LocalPlan>> {
@@ -59,7 +62,11 @@ impl LocalBackend {
     fn take_assessed(&self, plan: &Plan) -> Option<Arc<LocalPlan>> {
         let mut assessed = self.assessed.lock().unwrap_or_else(PoisonError::into_inner);
         let same = assessed.as_ref().is_some_and(|(known, _)| known == plan);
-        if same { assessed.take().map(|(_, lowered)| lowered) } else { None }
+        if same {
+            assessed.take().map(|(_, lowered)| lowered)
+        } else {
+            None
+        }
     }
 
     /// The state folder as mounts name it: without links, once it exists.
@@ -80,7 +87,11 @@ fn isolation(host: &Host) -> Result<Isolation> {
         } else {
             "the kernel has no Landlock or no seccomp filters to use instead"
         };
-        Error::unavailable(TIER, format!("no namespaces ({reason}), and {instead}"), fix)
+        Error::unavailable(
+            TIER,
+            format!("no namespaces ({reason}), and {instead}"),
+            fix,
+        )
     })
 }
 
@@ -107,7 +118,13 @@ impl Backend for LocalBackend {
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;
         let state = self.state_folder(&host);
-        let order = Order { tier: TIER, plan, host: &host, state: &state, lowered: &lowered };
+        let order = Order {
+            tier: TIER,
+            plan,
+            host: &host,
+            state: &state,
+            lowered: &lowered,
+        };
         Ok(Box::new(start::start(&order).await?))
     }
 

@@ -13,17 +13,23 @@ pub(crate) fn setup(
     what: impl Into<String>,
     cause: impl Into<Box<dyn StdError + Send + Sync>>,
 ) -> Error {
-    Error::new(ErrorKind::SetupFailed, CREATE, what).on(tier).with_source(cause)
+    Error::new(ErrorKind::SetupFailed, CREATE, what)
+        .on(tier)
+        .with_source(cause)
 }
 
 /// The specification asks for what this backend never does.
 pub(crate) fn invalid_spec(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidSpec, CREATE, what).on(tier).with_fix(fix)
+    Error::new(ErrorKind::InvalidSpec, CREATE, what)
+        .on(tier)
+        .with_fix(fix)
 }
 
 /// The policy names something that this backend cannot build.
 pub(crate) fn invalid_policy(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidPolicy, CREATE, what).on(tier).with_fix(fix)
+    Error::new(ErrorKind::InvalidPolicy, CREATE, what)
+        .on(tier)
+        .with_fix(fix)
 }
 
 /// A path of the host that the plan names cannot be used.
@@ -33,9 +39,13 @@ pub(crate) fn path(
     path: &Path,
     cause: impl Into<Box<dyn StdError + Send + Sync>>,
 ) -> Error {
-    Error::new(ErrorKind::InvalidPolicy, CREATE, format!("{role} {}", path.display()))
-        .on(tier)
-        .with_source(cause)
+    Error::new(
+        ErrorKind::InvalidPolicy,
+        CREATE,
+        format!("{role} {}", path.display()),
+    )
+    .on(tier)
+    .with_source(cause)
 }
 
 /// Something could not be ended or removed.

@@ -21,13 +21,22 @@ pub(crate) struct Watch {
 impl Watch {
     /// Holds the tree below the agent to `limit` bytes.
     pub(crate) fn start(agent: i32, limit: u64) -> std::io::Result<Arc<Self>> {
-        let watch = Arc::new(Self { agent, limit, kills: AtomicU64::new(0) });
+        let watch = Arc::new(Self {
+            agent,
+            limit,
+            kills: AtomicU64::new(0),
+        });
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = std::process::id();
         // The thread does not exist in a fork of the process that started it.
         if watched.owner != Some(pid) {
-            std::thread::Builder::new().name("sandbox-sampler".into()).spawn(look)?;
-            *watched = Watched { owner: Some(pid), watches: Vec::new() };
+            std::thread::Builder::new()
+                .name("sandbox-sampler".into())
+                .spawn(look)?;
+            *watched = Watched {
+                owner: Some(pid),
+                watches: Vec::new(),
+            };
         }
         watched.watches.push(Arc::downgrade(&watch));
         Ok(watch)
@@ -40,7 +49,10 @@ impl Watch {
 
     fn look(&self) {
         let processes = descendants(self.agent);
-        let mut sized = processes.iter().map(|process| (memory(process.pid), process)).collect::<Vec<_>>();
+        let mut sized = processes
+            .iter()
+            .map(|process| (memory(process.pid), process))
+            .collect::<Vec<_>>();
         sized.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
         for process in excess(&sized, self.limit) {
             process.send(rustix::process::Signal::KILL);
@@ -68,7 +80,10 @@ struct Watched {
     watches: Vec<Weak<Watch>>,
 }
 
-static WATCHED: Mutex<Watched> = Mutex::new(Watched { owner: None, watches: Vec::new() });
+static WATCHED: Mutex<Watched> = Mutex::new(Watched {
+    owner: None,
+    watches: Vec::new(),
+});
 
 fn look() {
     loop {
@@ -81,7 +96,10 @@ fn look() {
         }
         let watches = watched.watches.clone();
         drop(watched);
-        watches.iter().filter_map(Weak::upgrade).for_each(|watch| watch.look());
+        watches
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|watch| watch.look());
     }
 }
 
@@ -93,7 +111,9 @@ fn memory(pid: i32) -> u64 {
 fn in_status(status: &str) -> u64 {
     let counted = status.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
-        ["RssAnon", "RssShmem", "VmSwap"].contains(&name).then_some(value)
+        ["RssAnon", "RssShmem", "VmSwap"]
+            .contains(&name)
+            .then_some(value)
     });
     let kib = counted.filter_map(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.sum::<u64>().saturating_mul(1024)

@@ -47,7 +47,10 @@ pub(crate) async fn set_up(
 ) -> Result<()> {
     let talk = async {
         let Sending { mut message, sent } = sending;
-        stream.write_all(&message[sent..]).await.map_err(|cause| broken(tier, cause))?;
+        stream
+            .write_all(&message[sent..])
+            .await
+            .map_err(|cause| broken(tier, cause))?;
         if let Some(map) = map {
             wait_for_namespace(tier, stream).await?;
             for file in ["uid_map", "gid_map"] {
@@ -56,7 +59,10 @@ pub(crate) async fn set_up(
             }
             message.clear();
             encode_message(&mut message, 0, Kind::Mapped, b"");
-            stream.write_all(&message).await.map_err(|cause| broken(tier, cause))?;
+            stream
+                .write_all(&message)
+                .await
+                .map_err(|cause| broken(tier, cause))?;
         }
         Ok(())
     };

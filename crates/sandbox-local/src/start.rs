@@ -22,7 +22,7 @@ use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
 use crate::spawn::identity::IdentityMaps;
-use crate::spawn::{Launch, MappedMount, ScratchMount, Started};
+use crate::spawn::{Launch, MappedMount, NewFolder, ScratchMount, Started};
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -38,14 +38,24 @@ pub(crate) struct Order<'a> {
 
 /// Builds it. When this fails, or its future is dropped, nothing is left.
 pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
-    let Order { tier, plan, host, state, lowered } = *order;
+    let Order {
+        tier,
+        plan,
+        host,
+        state,
+        lowered,
+    } = *order;
     sweep_once(&host.cgroups);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
         remains.set_range(Range::take(tier, state)?);
     }
-    let private = if own_root { None } else { Some(private_folder(tier, state, &mut remains)?) };
+    let private = if own_root {
+        None
+    } else {
+        Some(private_folder(tier, state, &mut remains)?)
+    };
     let group = Group::plan(&host.cgroups, &lowered.groups).map(Arc::new);
     remains.set_group(group.clone());
 
@@ -95,13 +105,19 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
 /// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
 pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
     let Some(group) = remains.shared_group() else {
-        return begin(tier, launch, remains)?.wait().await.map_err(|cause| not_started(tier, cause));
+        return begin(tier, launch, remains)?
+            .wait()
+            .await
+            .map_err(|cause| not_started(tier, cause));
     };
     let failed = |cause| error::setup(tier, "control groups", cause);
     if group.join().is_empty() {
         // The process is made right in it.
         group.create().map_err(failed)?;
-        return begin(tier, launch, remains)?.wait().await.map_err(|cause| not_started(tier, cause));
+        return begin(tier, launch, remains)?
+            .wait()
+            .await
+            .map_err(|cause| not_started(tier, cause));
     }
     let gate = Arc::clone(&launch.groups);
     let opener = gate.opener();
@@ -109,7 +125,10 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     // Without an await in between: the process waits.
     group.create().map_err(failed)?;
     opener.open();
-    started.wait().await.map_err(|cause| not_started(tier, cause))
+    started
+        .wait()
+        .await
+        .map_err(|cause| not_started(tier, cause))
 }
 
 fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
@@ -122,7 +141,13 @@ fn not_started(tier: &str, cause: std::io::Error) -> Error {
 
 /// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
 fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
-    let Order { tier, plan, host, state, lowered } = *order;
+    let Order {
+        tier,
+        plan,
+        host,
+        state,
+        lowered,
+    } = *order;
     let lowered = lower(
         plan,
         &Site {
@@ -173,9 +198,15 @@ fn mapped_mounts(
     mapped: &[Mapped],
     code: Option<(u32, u32)>,
 ) -> Result<Vec<MappedMount>> {
-    let Some(to) = code else { return Ok(Vec::new()) };
+    let Some(to) = code else {
+        return Ok(Vec::new());
+    };
     let mount = |mapped: &Mapped| {
-        Ok(MappedMount { path: c_string(tier, &mapped.path)?, from: mapped.from, to })
+        Ok(MappedMount {
+            path: c_string(tier, &mapped.path)?,
+            from: mapped.from,
+            to,
+        })
     };
     mapped.iter().map(mount).collect()
 }
@@ -186,10 +217,18 @@ fn scratch_mount(
     scratch: &Scratch,
     code: Option<(u32, u32)>,
 ) -> Result<ScratchMount> {
-    let options = format!("size={},nr_inodes={},mode=0755", scratch.size, scratch.inodes);
+    let options = format!(
+        "size={},nr_inodes={},mode=0755",
+        scratch.size, scratch.inodes
+    );
     let folders = scratch.folders.iter().map(|folder| {
         let owner = code.filter(|_| folder.owned);
-        Ok((c_string(tier, &state.join(&folder.name))?, folder.mode, owner))
+        let path = c_string(tier, &state.join(&folder.name))?;
+        Ok(NewFolder {
+            path,
+            mode: folder.mode,
+            owner,
+        })
     });
     Ok(ScratchMount {
         target: c_string(tier, state)?,
@@ -200,7 +239,11 @@ fn scratch_mount(
 
 fn c_string(tier: &str, path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
-        error::invalid_spec(tier, format!("path {}: it has a NUL", path.display()), "remove the NUL")
+        error::invalid_spec(
+            tier,
+            format!("path {}: it has a NUL", path.display()),
+            "remove the NUL",
+        )
     })
 }
 
@@ -226,7 +269,10 @@ fn sweep_once(cgroups: &Cgroups) {
     SWEPT.call_once(|| {
         let cgroups = cgroups.clone();
         let sweep = move || remove_stale(&cgroups);
-        if let Err(cause) = std::thread::Builder::new().name("sandbox-sweep".into()).spawn(sweep) {
+        if let Err(cause) = std::thread::Builder::new()
+            .name("sandbox-sweep".into())
+            .spawn(sweep)
+        {
             tracing::debug!(%cause, "stale control groups stay");
         }
     });

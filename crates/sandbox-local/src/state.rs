@@ -24,9 +24,11 @@ pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
 /// Makes the state folder where it is missing, and refuses one that is not ours alone.
 pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     let refused = |context: String, fix: &str| {
-        Err(Error::new(ErrorKind::SetupFailed, "prepare the state folder", context)
-            .on(tier)
-            .with_fix(fix))
+        Err(
+            Error::new(ErrorKind::SetupFailed, "prepare the state folder", context)
+                .on(tier)
+                .with_fix(fix),
+        )
     };
     let shown = folder.display();
     if let Err(cause) = std::fs::DirBuilder::new().mode(0o700).create(folder)
@@ -49,7 +51,10 @@ pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     }
     if found.mode() & 0o077 != 0 {
         return refused(
-            format!("{shown} has mode {:03o}: others may enter", found.mode() & 0o777),
+            format!(
+                "{shown} has mode {:03o}: others may enter",
+                found.mode() & 0o777
+            ),
             "chmod 700 it",
         );
     }
@@ -72,7 +77,10 @@ mod tests {
         let folder = parent.path().join("state");
         prepare("local", &folder, me()).expect("made");
         prepare("local", &folder, me()).expect("found");
-        let mode = std::fs::metadata(&folder).expect("there").permissions().mode();
+        let mode = std::fs::metadata(&folder)
+            .expect("there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 

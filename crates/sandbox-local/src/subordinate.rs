@@ -38,7 +38,11 @@ impl Range {
     pub(crate) fn take(tier: &str, state: &Path) -> Result<Self> {
         let folder = state.join("uids");
         let failed = |cause: std::io::Error| {
-            error::setup(tier, format!("subordinate users in {}", folder.display()), cause)
+            error::setup(
+                tier,
+                format!("subordinate users in {}", folder.display()),
+                cause,
+            )
         };
         match std::fs::create_dir(&folder) {
             Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -48,11 +52,18 @@ impl Range {
         }
         for number in 0..COUNT {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = open(folder.join(number.to_string()), flags, Mode::RUSR | Mode::WUSR)
-                .map_err(|errno| failed(errno.into()))?;
+            let file = open(
+                folder.join(number.to_string()),
+                flags,
+                Mode::RUSR | Mode::WUSR,
+            )
+            .map_err(|errno| failed(errno.into()))?;
             match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    return Ok(Self { base: FIRST + number * SIZE, _lock: file.into() });
+                    return Ok(Self {
+                        base: FIRST + number * SIZE,
+                        _lock: file.into(),
+                    });
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {}
                 Err(errno) => return Err(failed(errno.into())),

@@ -55,7 +55,13 @@ impl Backend for UnsafeLocalBackend {
         let host = Host::detect(&self.config);
         let mut remains = Remains::new(false);
         // Limits nothing: it finds the processes when they are to be ended.
-        let group = Group::plan(&host.cgroups, &Limits { track: true, ..Limits::default() });
+        let group = Group::plan(
+            &host.cgroups,
+            &Limits {
+                track: true,
+                ..Limits::default()
+            },
+        );
         remains.set_group(group.map(Arc::new));
         let (stream, theirs) = stream(TIER)?;
         let launch = Launch {
@@ -71,14 +77,19 @@ impl Backend for UnsafeLocalBackend {
         let remains = launch_agent(TIER, launch, remains).await?;
         let stream = UnixStream::from_std(stream)
             .map_err(|cause| error::setup(TIER, "the agent's stream", cause))?;
-        let confinement = Confinement { umask: 0o022, ..Confinement::default() };
+        let confinement = Confinement {
+            umask: 0o022,
+            ..Confinement::default()
+        };
         let mut sandbox = Sandbox::new(plan, confinement, EnforcementReport::nothing(REASON))?;
         sandbox.settings.make_dirs.clear();
         if plan.workdir.is_none() {
             sandbox.settings.workdir = work_folder(plan)?;
         }
         let isolator = LocalIsolator::new(TIER, remains, None, plan.lifetime);
-        Ok(Box::new(AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?))
+        Ok(Box::new(
+            AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
+        ))
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

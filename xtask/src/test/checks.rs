@@ -4,8 +4,8 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{FEATURES, Run, supervise};
-use crate::failure::{Context, Failure, Result};
+use super::{FEATURES, Run, THIS_PROGRAM, supervise};
+use crate::failure::{Failure, Result};
 
 /// Most time for one tool to build and check the workspace from nothing on a slow machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
@@ -75,8 +75,7 @@ pub fn matrix(run: &Run<'_>) -> Result<()> {
 
 /// Another task of this program, in a process of its own, so that what it leaves is seen too.
 fn task(run: &Run<'_>, arguments: &[&str]) -> Result<()> {
-    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(THIS_PROGRAM);
     command.args(arguments).current_dir(&run.workspace.root);
     run.requirements.tell(&mut command);
     supervise::run(&mut command, CONFORMANCE_LIMIT)?

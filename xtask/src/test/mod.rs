@@ -30,6 +30,9 @@ use tally::Tally;
 /// The backends that are tested, as features of the workspace's packages.
 const FEATURES: &str = "local,docker";
 
+/// This program, also after a step has built it anew and replaced its file.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// What to run, and what must not be missing.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

@@ -1,14 +1,14 @@
 //! What tests need beyond this machine's kernel, and what to do where it is missing.
 
-use std::env;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::THIS_PROGRAM;
 use super::summary::Summary;
 use crate::engines;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::programs;
 
 /// The names that are required, separated by commas. A test that finds one of them here and cannot
@@ -108,7 +108,10 @@ impl Requirements {
 }
 
 fn images() -> Result<()> {
-    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
-    programs::run_with_progress(Command::new(program).arg("images").stdin(Stdio::null()))
-        .map_err(|failure| Failure::new(format!("no test images: {failure}")))
+    programs::run_with_progress(
+        Command::new(THIS_PROGRAM)
+            .arg("images")
+            .stdin(Stdio::null()),
+    )
+    .map_err(|failure| Failure::new(format!("no test images: {failure}")))
 }

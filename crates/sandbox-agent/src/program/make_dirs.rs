@@ -1,10 +1,19 @@
 //! Folders the host wants to be there before anything runs.
 
 use alloc::vec::Vec;
+use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result, fs, fs::AT_FDCWD, path::terminated, stat::stat_at};
+use sandbox_freestanding::{
+    Errno, Result,
+    credentials::{effective_group, effective_user},
+    fs,
+    fs::AT_FDCWD,
+    path::terminated,
+    stat::stat_at,
+};
 
 use super::failing::{failure, text};
+use super::privilege::set_file_identity;
 use crate::protocol::{FailStep, Failure};
 
 /// Makes each folder with its missing parents; those it makes belong to `owner`.
@@ -38,8 +47,8 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
         let part = terminated(&path[..end])?;
         match fs::make_directory(AT_FDCWD, &part, mode) {
             Ok(()) => {
-                if let Some((user, group)) = owner {
-                    fs::change_owner(AT_FDCWD, &part, user, group, fs::AT_SYMLINK_NOFOLLOW)?;
+                if let Some(owner) = owner {
+                    give(&part, mode, owner)?;
                 }
             }
             // A parent that is there may well be on a file system that is read-only, or not ours to write.
@@ -50,6 +59,20 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
         }
     }
     Ok(())
+}
+
+/// Makes a new folder its owner's. A container's agent may not change owners: it makes the folder anew as that user.
+fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
+    match fs::change_owner(AT_FDCWD, folder, user, group, fs::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::EPERM) => {
+            fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
+            set_file_identity(user, group);
+            let made = fs::make_directory(AT_FDCWD, folder, mode);
+            set_file_identity(effective_user(), effective_group());
+            made
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

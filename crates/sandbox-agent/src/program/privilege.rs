@@ -69,7 +69,7 @@ pub(super) fn differs((user, group): (u32, u32)) -> bool {
 
 /// Sets the identity that counts for files alone. The calls cannot fail visibly; an identity that is not mapped leaves
 /// the old one, and then the first execution says why.
-fn set_file_identity(user: u32, group: u32) {
+pub(super) fn set_file_identity(user: u32, group: u32) {
     // SAFETY: the calls take no pointer.
     unsafe {
         syscall1(nr::SETFSGID, group as usize);

@@ -79,7 +79,10 @@ impl Group {
         }
         let join = match cgroups {
             // A thread that moves itself through `tasks` needs no lock on all forks of the host, which costs milliseconds.
-            Cgroups::V1(_) => parts.iter().map(|part| list_of_threads(&part.folder)).collect(),
+            Cgroups::V1(_) => parts
+                .iter()
+                .map(|part| list_of_threads(&part.folder))
+                .collect(),
             _ => Vec::new(),
         };
         Some(Self {
@@ -96,7 +99,12 @@ impl Group {
         for part in &self.parts {
             named(&part.folder, std::fs::create_dir(&part.folder))?;
             self.left().push(part.folder.clone());
-            for Setting { file, value, optional } in &part.settings {
+            for Setting {
+                file,
+                value,
+                optional,
+            } in &part.settings
+            {
                 match write(&part.folder, file, value) {
                     Err(cause) if *optional && cause.kind() == io::ErrorKind::NotFound => {}
                     written => written?,
@@ -134,9 +142,17 @@ impl Group {
 
     /// Every process of the groups.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let lists = self.parts.iter().map(|part| part.folder.join("cgroup.procs"));
-        let lists = lists.filter_map(|list| std::fs::read_to_string(list).ok()).collect::<String>();
-        let mut pids = lists.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
+        let lists = self
+            .parts
+            .iter()
+            .map(|part| part.folder.join("cgroup.procs"));
+        let lists = lists
+            .filter_map(|list| std::fs::read_to_string(list).ok())
+            .collect::<String>();
+        let mut pids = lists
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect::<Vec<_>>();
         pids.sort_unstable();
         pids.dedup();
         pids
@@ -145,7 +161,10 @@ impl Group {
     /// Kills every process of the group at once, where the kernel can (version 2, Linux 5.14).
     pub(crate) fn kill(&self) -> bool {
         self.join.is_empty()
-            && self.parts.iter().all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
+            && self
+                .parts
+                .iter()
+                .all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
     }
 
     /// Removes the groups. A process that has just ended can keep one for a moment, hence the retries: up to half a second.
@@ -165,14 +184,15 @@ impl Group {
     /// Removes the groups, if no process keeps one.
     pub(crate) fn try_remove(&self) -> io::Result<()> {
         let mut result = Ok(());
-        self.left().retain(|folder| match std::fs::remove_dir(folder) {
-            Ok(()) => false,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
-            failed => {
-                result = named(folder, failed);
-                true
-            }
-        });
+        self.left()
+            .retain(|folder| match std::fs::remove_dir(folder) {
+                Ok(()) => false,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
+                failed => {
+                    result = named(folder, failed);
+                    true
+                }
+            });
         result
     }
 
@@ -195,7 +215,8 @@ fn list_of_threads(folder: &Path) -> CString {
 }
 
 fn oom_kills(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
@@ -208,7 +229,11 @@ fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
 }
 
 fn setting(file: &'static str, value: impl ToString) -> Setting {
-    Setting { file, value: value.to_string(), optional: false }
+    Setting {
+        file,
+        value: value.to_string(),
+        optional: false,
+    }
 }
 
 #[cfg(test)]
@@ -217,8 +242,14 @@ mod tests {
 
     #[test]
     fn the_counter_of_kills_is_read_from_both_versions() {
-        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), Some(3));
-        assert_eq!(oom_kills("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n"), Some(2));
+        assert_eq!(
+            oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            oom_kills("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n"),
+            Some(2)
+        );
         assert_eq!(oom_kills("under_oom 0\n"), None);
     }
 }

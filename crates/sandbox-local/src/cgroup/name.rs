@@ -18,11 +18,18 @@ impl Owner {
     pub(super) fn current() -> Self {
         static SEEN: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
-        let look =
-            || Self { namespace: namespace().unwrap_or(0), pid, start: start_of(pid).unwrap_or(0) };
+        let look = || Self {
+            namespace: namespace().unwrap_or(0),
+            pid,
+            start: start_of(pid).unwrap_or(0),
+        };
         let seen = SEEN.get_or_init(look);
         // A fork of the process that looked is another owner.
-        if seen.pid == pid { seen.clone() } else { look() }
+        if seen.pid == pid {
+            seen.clone()
+        } else {
+            look()
+        }
     }
 
     pub(super) fn prefix(&self) -> String {
@@ -50,18 +57,29 @@ impl Owner {
 /// A name that no other group of this host has.
 pub(super) fn fresh() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{}{}", Owner::current().prefix(), COUNT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{}{}",
+        Owner::current().prefix(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 fn namespace() -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
+    std::fs::metadata("/proc/self/ns/pid")
+        .ok()
+        .map(|found| found.ino())
 }
 
 fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the start is the 20th field after it.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -80,13 +98,33 @@ mod tests {
     #[test]
     fn a_dead_owner_is_told_from_a_living_one() {
         let alive = Owner::current();
-        assert!(Owner { start: alive.start + 1, ..alive.clone() }.is_gone());
-        assert!(!Owner { namespace: 1, start: 1, ..alive }.is_gone());
+        assert!(
+            Owner {
+                start: alive.start + 1,
+                ..alive.clone()
+            }
+            .is_gone()
+        );
+        assert!(
+            !Owner {
+                namespace: 1,
+                start: 1,
+                ..alive
+            }
+            .is_gone()
+        );
     }
 
     #[test]
     fn foreign_names_are_left_alone() {
-        for name in ["sandbox", "sandbox-1", "sandbox-x-1-2-3", "sandbox-1-2-3-4-5", "docker", "sandbox-1-2-3-x"] {
+        for name in [
+            "sandbox",
+            "sandbox-1",
+            "sandbox-x-1-2-3",
+            "sandbox-1-2-3-4-5",
+            "docker",
+            "sandbox-1-2-3-x",
+        ] {
             assert_eq!(Owner::of(name), None, "{name}");
         }
     }

@@ -15,26 +15,42 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
         part.settings.push(setting("memory.limit_in_bytes", memory));
         // Memory and swap together, so that swap adds nothing. Missing where the kernel does not count swap.
         let with_swap = setting("memory.memsw.limit_in_bytes", memory);
-        part.settings.push(Setting { optional: true, ..with_swap });
+        part.settings.push(Setting {
+            optional: true,
+            ..with_swap
+        });
         part.counter = Some("memory.oom_control");
     }
     if let (Some(parent), Some(milli)) = (&groups.cpu, limits.cpu_milli) {
         let quota = u64::from(milli) * PERIOD / 1000;
-        part(&mut parts, parent).settings.push(setting("cpu.cfs_quota_us", quota));
+        part(&mut parts, parent)
+            .settings
+            .push(setting("cpu.cfs_quota_us", quota));
     }
-    if let Some(parent) = groups.pids.as_ref().filter(|_| limits.pids.is_some() || limits.track) {
+    if let Some(parent) = groups
+        .pids
+        .as_ref()
+        .filter(|_| limits.pids.is_some() || limits.track)
+    {
         let part = part(&mut parts, parent);
-        part.settings.extend(limits.pids.map(|pids| setting("pids.max", pids)));
+        part.settings
+            .extend(limits.pids.map(|pids| setting("pids.max", pids)));
     }
     parts
 }
 
 /// The part for a group below `parent`. Controllers that are mounted together share one.
 fn part<'a>(parts: &'a mut Vec<Part>, parent: &Path) -> &'a mut Part {
-    let known = parts.iter().position(|part| part.folder.parent() == Some(parent));
+    let known = parts
+        .iter()
+        .position(|part| part.folder.parent() == Some(parent));
     let index = known.unwrap_or_else(|| {
         let folder = parent.join(name::fresh());
-        parts.push(Part { folder, settings: Vec::new(), counter: None });
+        parts.push(Part {
+            folder,
+            settings: Vec::new(),
+            counter: None,
+        });
         parts.len() - 1
     });
     &mut parts[index]
@@ -46,8 +62,12 @@ mod tests {
     use super::*;
     use crate::host::Cgroups;
 
-    const LIMITS: Limits =
-        Limits { memory: Some(64 << 20), cpu_milli: Some(1500), pids: Some(40), track: false };
+    const LIMITS: Limits = Limits {
+        memory: Some(64 << 20),
+        cpu_milli: Some(1500),
+        pids: Some(40),
+        track: false,
+    };
 
     #[test]
     fn controllers_that_are_mounted_together_share_a_group() {
@@ -59,15 +79,30 @@ mod tests {
         };
         let parts = plan(&groups, &LIMITS);
         assert_eq!(parts.len(), 2);
-        let files = parts[1].settings.iter().map(|setting| (setting.file, setting.value.as_str()));
-        assert_eq!(files.collect::<Vec<_>>(), [("cpu.cfs_quota_us", "150000"), ("pids.max", "40")]);
+        let files = parts[1]
+            .settings
+            .iter()
+            .map(|setting| (setting.file, setting.value.as_str()));
+        assert_eq!(
+            files.collect::<Vec<_>>(),
+            [("cpu.cfs_quota_us", "150000"), ("pids.max", "40")]
+        );
     }
 
     #[test]
     fn a_folder_is_only_made_where_something_is_limited() {
-        let groups = V1 { pids: Some("/cg/pids".into()), ..V1::default() };
+        let groups = V1 {
+            pids: Some("/cg/pids".into()),
+            ..V1::default()
+        };
         assert_eq!(plan(&groups, &Limits::default()), []);
-        let track = plan(&groups, &Limits { track: true, ..Limits::default() });
+        let track = plan(
+            &groups,
+            &Limits {
+                track: true,
+                ..Limits::default()
+            },
+        );
         assert_eq!(track.len(), 1);
         assert_eq!(track[0].settings, []);
     }
@@ -75,7 +110,13 @@ mod tests {
     #[test]
     fn limits_are_set_and_folders_removed() {
         let cgroups = Cgroups::detect();
-        let Cgroups::V1(V1 { memory: Some(_), cpu: Some(_), pids: Some(_), .. }) = &cgroups else {
+        let Cgroups::V1(V1 {
+            memory: Some(_),
+            cpu: Some(_),
+            pids: Some(_),
+            ..
+        }) = &cgroups
+        else {
             eprintln!("no control groups of version 1 that this user may use");
             return;
         };
@@ -84,7 +125,10 @@ mod tests {
         let folders = group.left().clone();
         assert_eq!((folders.len(), group.join().len()), (3, 3));
         let read = |file: &str| {
-            let path = folders.iter().map(|folder| folder.join(file)).find(|path| path.exists());
+            let path = folders
+                .iter()
+                .map(|folder| folder.join(file))
+                .find(|path| path.exists());
             std::fs::read_to_string(path.expect("one of them has it")).expect("readable")
         };
         assert_eq!(read("memory.limit_in_bytes").trim(), (64 << 20).to_string());

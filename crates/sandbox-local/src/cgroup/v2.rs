@@ -17,7 +17,10 @@ pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
     if let Some(memory) = memory {
         settings.push(setting("memory.max", memory));
         // Missing where the kernel does not count swap.
-        settings.push(Setting { optional: true, ..setting("memory.swap.max", 0) });
+        settings.push(Setting {
+            optional: true,
+            ..setting("memory.swap.max", 0)
+        });
     }
     if let Some(milli) = cpu {
         let quota = u64::from(milli) * PERIOD / 1000;
@@ -25,7 +28,11 @@ pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
     }
     settings.extend(pids.map(|pids| setting("pids.max", pids)));
     let folder = groups.folder.join(name::fresh());
-    vec![Part { folder, settings, counter: memory.map(|_| "memory.events") }]
+    vec![Part {
+        folder,
+        settings,
+        counter: memory.map(|_| "memory.events"),
+    }]
 }
 
 #[cfg(test)]
@@ -37,11 +44,21 @@ mod tests {
 
     fn groups(folder: &std::path::Path, memory: bool) -> Cgroups {
         let folder = folder.into();
-        Cgroups::V2(V2 { folder, memory, cpu: true, pids: true, swap: Swap::Absent })
+        Cgroups::V2(V2 {
+            folder,
+            memory,
+            cpu: true,
+            pids: true,
+            swap: Swap::Absent,
+        })
     }
 
-    const LIMITS: Limits =
-        Limits { memory: Some(1 << 20), cpu_milli: Some(500), pids: Some(9), track: false };
+    const LIMITS: Limits = Limits {
+        memory: Some(1 << 20),
+        cpu_milli: Some(500),
+        pids: Some(9),
+        track: false,
+    };
 
     #[test]
     fn without_a_controller_nothing_of_it_is_written() {
@@ -54,7 +71,10 @@ mod tests {
         assert!(read("memory.max").is_err());
         assert!(group.folder().is_some() && group.join().is_empty());
         assert_eq!(group.oom_kills(), None);
-        assert!(group.try_remove().is_err(), "this is no control group, so its files stay");
+        assert!(
+            group.try_remove().is_err(),
+            "this is no control group, so its files stay"
+        );
         std::fs::remove_dir_all(&group.parts[0].folder).expect("removed");
         group.remove().expect("gone");
     }

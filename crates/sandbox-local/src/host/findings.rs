@@ -10,27 +10,57 @@ pub(crate) fn findings(host: &Host) -> Vec<Finding> {
     let mut findings = vec![
         isolation(host),
         support("namespaces", "a mount was made in them", &host.namespaces),
-        support("own /proc", "a procfs was mounted in a new process namespace", &host.proc_mount),
-        support("mapped mounts", "mount_setattr is there", &host.mapped_mounts),
+        support(
+            "own /proc",
+            "a procfs was mounted in a new process namespace",
+            &host.proc_mount,
+        ),
+        support(
+            "mapped mounts",
+            "mount_setattr is there",
+            &host.mapped_mounts,
+        ),
         landlock(host),
         flag(
             "seccomp filters",
             host.seccomp.filters,
             "use a kernel with CONFIG_SECCOMP_FILTER",
         ),
-        flag("seccomp notification", host.seccomp.notification, "use Linux 5.5 or later"),
+        flag(
+            "seccomp notification",
+            host.seccomp.notification,
+            "use Linux 5.5 or later",
+        ),
     ];
     findings.extend(cgroups(&host.cgroups));
     findings
 }
 
 fn finding(name: &str, present: bool, detail: impl Into<String>, fix: &str) -> Finding {
-    let fix = if present { String::new() } else { fix.to_owned() };
-    Finding { name: name.to_owned(), present, detail: detail.into(), fix }
+    let fix = if present {
+        String::new()
+    } else {
+        fix.to_owned()
+    };
+    Finding {
+        name: name.to_owned(),
+        present,
+        detail: detail.into(),
+        fix,
+    }
 }
 
 fn flag(name: &str, present: bool, fix: &str) -> Finding {
-    finding(name, present, if present { "available" } else { "not available" }, fix)
+    finding(
+        name,
+        present,
+        if present {
+            "available"
+        } else {
+            "not available"
+        },
+        fix,
+    )
 }
 
 fn support(name: &str, there: &str, support: &Support) -> Finding {
@@ -43,9 +73,18 @@ fn support(name: &str, there: &str, support: &Support) -> Finding {
 fn isolation(host: &Host) -> Finding {
     let (present, detail) = match host.isolation() {
         Some(Isolation::Privileged) => (true, "root: code runs as a subordinate user of its own"),
-        Some(Isolation::UserNamespace) => (true, "user namespace: code runs as the caller, without capabilities"),
-        Some(Isolation::Landlock) => (false, "no namespaces: Landlock, seccomp and limits, with gaps"),
-        None => (false, "none: code would run as root of the host without namespaces"),
+        Some(Isolation::UserNamespace) => (
+            true,
+            "user namespace: code runs as the caller, without capabilities",
+        ),
+        Some(Isolation::Landlock) => (
+            false,
+            "no namespaces: Landlock, seccomp and limits, with gaps",
+        ),
+        None => (
+            false,
+            "none: code would run as root of the host without namespaces",
+        ),
     };
     let fix = match &host.namespaces {
         Support::Missing { fix, .. } => fix,
@@ -71,20 +110,33 @@ fn cgroups(cgroups: &Cgroups) -> Vec<Finding> {
         return vec![finding("control groups", false, reason.clone(), fix)];
     }
     let fix = "have the administrator hand the controller down to this process' cgroup";
-    let detail = |there| if there { cgroups.summary() } else { "not writable here".to_owned() };
+    let detail = |there| {
+        if there {
+            cgroups.summary()
+        } else {
+            "not writable here".to_owned()
+        }
+    };
     let controllers = [
         ("control group: memory", cgroups.has_memory()),
         ("control group: cpu", cgroups.has_cpu()),
         ("control group: pids", cgroups.has_pids()),
     ];
-    let mut findings = controllers.map(|(name, there)| finding(name, there, detail(there), fix)).to_vec();
+    let mut findings = controllers
+        .map(|(name, there)| finding(name, there, detail(there), fix))
+        .to_vec();
     if cgroups.has_memory() {
         let (present, detail) = match cgroups.swap() {
             Swap::Limited => (true, "counted with memory"),
             Swap::Absent => (true, "the host has none"),
             Swap::Uncounted => (false, "not counted by the kernel"),
         };
-        findings.push(finding("limit of swap", present, detail, "boot with swapaccount=1"));
+        findings.push(finding(
+            "limit of swap",
+            present,
+            detail,
+            "boot with swapaccount=1",
+        ));
     }
     findings
 }

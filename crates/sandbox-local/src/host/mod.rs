@@ -125,7 +125,9 @@ impl Host {
             (true, false) => Some(Isolation::UserNamespace),
             // Code that runs as the host's root is not held by Landlock alone.
             (false, _) if self.user.id == 0 => None,
-            (false, _) if self.landlock_abi > 0 && self.seccomp.filters => Some(Isolation::Landlock),
+            (false, _) if self.landlock_abi > 0 && self.seccomp.filters => {
+                Some(Isolation::Landlock)
+            }
             (false, _) => None,
         }
     }

@@ -66,7 +66,11 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
         return Ok(vec![root]);
     }
     if role == PathRole::Workspace {
-        return Err(error::invalid_spec(tier, "the workspace is the root folder", "name a folder in it"));
+        return Err(error::invalid_spec(
+            tier,
+            "the workspace is the root folder",
+            "name a folder in it",
+        ));
     }
     const OWN: [&str; 4] = ["dev", "proc", "tmp", "workspace"];
     let mut roots = Vec::new();
@@ -75,7 +79,10 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
         if OWN.iter().all(|own| name != *own) {
             // A dangling link in the root folder leads nowhere inside either.
             let root = look_up(&Path::new("/").join(name)).ok();
-            roots.extend(root.map(|root| Root { named: false, ..root }));
+            roots.extend(root.map(|root| Root {
+                named: false,
+                ..root
+            }));
         }
     }
     roots.sort_by(|a, b| a.path.cmp(&b.path));
@@ -91,7 +98,9 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
         Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
         _ => {
             let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
-            let roots = paths.filter_map(|path| look_up(Path::new(path)).ok()).map(with_content);
+            let roots = paths
+                .filter_map(|path| look_up(Path::new(path)).ok())
+                .map(with_content);
             let roots = roots.collect::<Arc<[_]>>();
             *seen = Some((Instant::now(), Arc::clone(&roots)));
             roots
@@ -149,7 +158,15 @@ fn look_up(path: &Path) -> io::Result<Root> {
         _ => Kind::Other,
     };
     let owner = (found.uid(), found.gid());
-    Ok(Root { links, path: here, kind, owner, mode: found.mode() & 0o7777, named: true, content: None })
+    Ok(Root {
+        links,
+        path: here,
+        kind,
+        owner,
+        mode: found.mode() & 0o7777,
+        named: true,
+        content: None,
+    })
 }
 
 fn parts(path: &Path) -> io::Result<VecDeque<OsString>> {
@@ -201,7 +218,10 @@ mod tests {
     #[test]
     fn the_root_folder_stands_for_what_is_in_it() {
         let roots = resolve("local", PathRole::Read, Path::new("/")).expect("found");
-        let paths = roots.iter().map(|root| root.path.as_path()).collect::<Vec<_>>();
+        let paths = roots
+            .iter()
+            .map(|root| root.path.as_path())
+            .collect::<Vec<_>>();
         assert!(paths.contains(&Path::new("/usr")), "{paths:?}");
         assert!(!paths.contains(&Path::new("/proc")), "{paths:?}");
         assert!(!paths.contains(&Path::new("/")), "{paths:?}");

@@ -8,12 +8,18 @@ pub(crate) fn profile(tier: &str, host: &Host) -> Vec<(String, String)> {
     let yes = |there: bool| if there { "yes" } else { "no" }.to_owned();
     let pairs = [
         ("backend", backend.to_owned()),
-        ("user", if host.user.id == 0 { "root" } else { "user" }.to_owned()),
+        (
+            "user",
+            if host.user.id == 0 { "root" } else { "user" }.to_owned(),
+        ),
         ("cgroup", host.cgroups.summary()),
         ("user_namespaces", yes(host.namespaces.is_present())),
         ("landlock", host.landlock_abi.to_string()),
         ("seccomp", yes(host.seccomp.filters)),
         ("seccomp_notification", yes(host.seccomp.notification)),
     ];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

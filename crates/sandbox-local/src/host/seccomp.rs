@@ -25,8 +25,7 @@ fn action_available(action: u32) -> bool {
     use sandbox_freestanding::syscall::{check, nr, syscall3};
     const GET_ACTION_AVAIL: usize = 2;
     // SAFETY: the kernel reads the four bytes of `action`.
-    let answer = check(unsafe {
-        syscall3(nr::SECCOMP, GET_ACTION_AVAIL, 0, &raw const action as usize)
-    });
+    let answer =
+        check(unsafe { syscall3(nr::SECCOMP, GET_ACTION_AVAIL, 0, &raw const action as usize) });
     answer.is_ok()
 }

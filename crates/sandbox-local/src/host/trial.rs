@@ -69,21 +69,36 @@ pub(super) fn run(user: &User) -> Trial {
                         .into(),
                 },
             };
-            return Trial { namespaces: Support::Present, proc_mount };
+            return Trial {
+                namespaces: Support::Present,
+                proc_mount,
+            };
         }
         Step::Identity => "write its id maps",
         Step::Propagation => "change mounts in it",
         Step::Tmpfs => "mount a tmpfs in it",
         Step::UserNamespace => "enter a user namespace",
     };
-    Trial::missing(format!("namespaces exist but are powerless: {failed}: {errno}"), fix(errno))
+    Trial::missing(
+        format!("namespaces exist but are powerless: {failed}: {errno}"),
+        fix(errno),
+    )
 }
 
 impl Trial {
     fn missing(reason: String, fix: String) -> Self {
-        let namespaces = Support::Missing { reason: reason.clone(), fix };
-        let proc_mount = Support::Missing { reason, fix: String::new() };
-        Self { namespaces, proc_mount }
+        let namespaces = Support::Missing {
+            reason: reason.clone(),
+            fix,
+        };
+        let proc_mount = Support::Missing {
+            reason,
+            fix: String::new(),
+        };
+        Self {
+            namespaces,
+            proc_mount,
+        }
     }
 }
 
@@ -99,13 +114,18 @@ fn fix(errno: Errno) -> String {
     if off("/proc/sys/user/max_user_namespaces") || errno == Errno::ENOSPC {
         return "sudo sysctl user.max_user_namespaces=65536".into();
     }
-    "in a container: allow clone and mount (--security-opt seccomp=unconfined --cap-add SYS_ADMIN)".into()
+    "in a container: allow clone and mount (--security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
+        .into()
 }
 
 unsafe extern "C" fn body(argument: *mut c_void) -> ! {
     // SAFETY: the parent waits and reads this only after our end.
     let attempt = unsafe { &mut *argument.cast::<Attempt>() };
-    let Attempt { maps, failure, proc_errno } = attempt;
+    let Attempt {
+        maps,
+        failure,
+        proc_errno,
+    } = attempt;
     let mut step = |step, outcome: Result<()>| {
         if let Err(errno) = outcome {
             failure.end(step, errno);
@@ -114,13 +134,19 @@ unsafe extern "C" fn body(argument: *mut c_void) -> ! {
     if let Some(maps) = maps {
         step(Step::Identity, maps.write_own());
     }
-    step(Step::Propagation, mount(None, c"/", None, MS_REC | MS_SLAVE, None));
+    step(
+        Step::Propagation,
+        mount(None, c"/", None, MS_REC | MS_SLAVE, None),
+    );
     const PROC: &CStr = c"/proc";
     let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if let Err(errno) = mount(Some(c"proc"), PROC, Some(c"proc"), flags, None) {
         *proc_errno = errno.0;
     }
-    step(Step::Tmpfs, mount(Some(c"tmpfs"), PROC, Some(c"tmpfs"), flags, None));
+    step(
+        Step::Tmpfs,
+        mount(Some(c"tmpfs"), PROC, Some(c"tmpfs"), flags, None),
+    );
     if maps.is_none() {
         step(Step::UserNamespace, unshare(CLONE_NEWUSER));
     }

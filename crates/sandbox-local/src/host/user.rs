@@ -27,10 +27,16 @@ impl User {
             .is_ok_and(|capabilities| capabilities.effective & NEEDED == NEEDED);
         let can_split = id == 0
             && capable
-            && ["/proc/self/uid_map", "/proc/self/gid_map"].iter().all(|map| {
-                std::fs::read_to_string(map).is_ok_and(|map| covers_subordinate_ids(&map))
-            });
-        Self { id, group, can_split }
+            && ["/proc/self/uid_map", "/proc/self/gid_map"]
+                .iter()
+                .all(|map| {
+                    std::fs::read_to_string(map).is_ok_and(|map| covers_subordinate_ids(&map))
+                });
+        Self {
+            id,
+            group,
+            can_split,
+        }
     }
 }
 

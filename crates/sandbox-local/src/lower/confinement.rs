@@ -15,12 +15,7 @@ use crate::host::{Host, Isolation};
 const RLIMIT_NPROC: u32 = 6;
 
 /// What every execution is confined by.
-pub(super) fn confinement(
-    plan: &Plan,
-    site: &Site<'_>,
-    mode: Mode,
-    roots: &Roots,
-) -> Confinement {
+pub(super) fn confinement(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> Confinement {
     let surroundings = match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => Surroundings::Namespaces,
         Isolation::Landlock => Surroundings::Host,
@@ -37,12 +32,18 @@ pub(super) fn confinement(
     profile.pids_by_rlimit = site.isolation != Isolation::Landlock;
     profile.disk_by_rlimit = site.isolation == Isolation::Landlock
         || roots.writable()
-        || plan.workspace.as_ref().is_some_and(|workspace| !workspace.read_only);
+        || plan
+            .workspace
+            .as_ref()
+            .is_some_and(|workspace| !workspace.read_only);
     let mut confinement = confinement::confinement(plan, &kernel(site.host), mode, &profile);
     if site.isolation == Isolation::Landlock && !site.host.cgroups.has_pids() {
         // Here it counts whatever the user runs.
         let value = site.user_tasks.saturating_add(plan.pids.into());
-        confinement.limits.push(Limit { resource: RLIMIT_NPROC, value });
+        confinement.limits.push(Limit {
+            resource: RLIMIT_NPROC,
+            value,
+        });
     }
     confinement
 }
@@ -63,13 +64,27 @@ pub(super) fn kernel(host: &Host) -> Kernel {
 /// costs the start of the sandbox less.
 fn own_paths(plan: &Plan, roots: &Roots, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
-    read.extend(roots.binds.iter().filter(|(_, read_only)| *read_only).map(|(path, _)| path.clone()));
-    if plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only) {
+    read.extend(
+        roots
+            .binds
+            .iter()
+            .filter(|(_, read_only)| *read_only)
+            .map(|(path, _)| path.clone()),
+    );
+    if plan
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| workspace.read_only)
+    {
         read.push(WORK_FOLDER.into());
     }
     paths.read = outermost(read);
     paths.write.push(WORK_FOLDER.into());
-    if plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only) {
+    if plan
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| workspace.read_only)
+    {
         paths.write.retain(|path| path != WORK_FOLDER);
     }
     paths.write = outermost(std::mem::take(&mut paths.write));

@@ -31,17 +31,22 @@ pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
             }
             Err(error::invalid_spec(
                 site.tier,
-                format!("user {uid}:{gid}: code runs as one of 1 to {}", SHARED_ID - 1),
+                format!(
+                    "user {uid}:{gid}: code runs as one of 1 to {}",
+                    SHARED_ID - 1
+                ),
                 "name such a user, or none",
             ))
         }
         (Isolation::UserNamespace, None | Some((SHARED_ID, SHARED_ID))) => Ok(Mode::Shared),
         (Isolation::Landlock, None) => Ok(Mode::Shared),
-        (Isolation::UserNamespace | Isolation::Landlock, Some((uid, gid))) => Err(error::invalid_spec(
-            site.tier,
-            format!("user {uid}:{gid}: without root, code can only run as the caller"),
-            "leave the user out, or run as root",
-        )),
+        (Isolation::UserNamespace | Isolation::Landlock, Some((uid, gid))) => {
+            Err(error::invalid_spec(
+                site.tier,
+                format!("user {uid}:{gid}: without root, code can only run as the caller"),
+                "leave the user out, or run as root",
+            ))
+        }
     }
 }
 
@@ -51,7 +56,12 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
     if site.isolation != Isolation::Privileged {
         return Ok(Vec::new());
     }
-    if let Some(root) = site.material.read.iter().find(|root| root.named && !others_may_read(root)) {
+    if let Some(root) = site
+        .material
+        .read
+        .iter()
+        .find(|root| root.named && !others_may_read(root))
+    {
         // It would be there and could not be opened.
         return Err(error::invalid_policy(
             site.tier,
@@ -64,20 +74,33 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
             "chmod o+rX it, or pass it as the workspace",
         ));
     }
-    let read_only = plan.workspace.as_ref().is_some_and(|workspace| workspace.read_only);
+    let read_only = plan
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| workspace.read_only);
     let workspace = site.material.workspace.iter();
     let workspace = workspace.filter(|root| !read_only || !others_may_read(root));
     let mut mapped = Vec::<Mapped>::new();
     for root in workspace.chain(&site.material.write) {
         // One below another is mapped with it.
-        if !mapped.iter().any(|outer| root.path.starts_with(&outer.path)) {
-            mapped.push(Mapped { path: root.path.clone(), from: root.owner });
+        if !mapped
+            .iter()
+            .any(|outer| root.path.starts_with(&outer.path))
+        {
+            mapped.push(Mapped {
+                path: root.path.clone(),
+                from: root.owner,
+            });
         }
     }
     Ok(mapped)
 }
 
 fn others_may_read(root: &Root) -> bool {
-    let needed = if root.kind == Kind::Folder { 0o005 } else { 0o004 };
+    let needed = if root.kind == Kind::Folder {
+        0o005
+    } else {
+        0o004
+    };
     root.mode & needed == needed
 }

@@ -12,7 +12,9 @@ pub(super) fn groups(plan: &Plan, site: &Site<'_>) -> Limits {
     Limits {
         memory: cgroups.has_memory().then(|| plan.memory.as_u64()),
         cpu_milli: cgroups.has_cpu().then(|| plan.cpus.as_milli()),
-        pids: cgroups.has_pids().then(|| u64::from(plan.pids) + AGENT_PROCESSES),
+        pids: cgroups
+            .has_pids()
+            .then(|| u64::from(plan.pids) + AGENT_PROCESSES),
         // Without a process namespace a group is what finds everything.
         track: site.isolation == Isolation::Landlock,
     }

@@ -113,8 +113,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
 }
 
 fn namespaces(plan: &Plan, site: &Site<'_>) -> u64 {
-    let mut namespaces =
-        CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    let mut namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
     if !matches!(plan.network, NetworkPolicy::Full) {
         namespaces |= CLONE_NEWNET;
     }

@@ -19,7 +19,13 @@ use super::{Site, etc};
 use crate::host::Isolation;
 
 /// Device files of the host that do the same for everybody.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
 
 /// Links in /dev that programs rely on.
 const DEVICE_LINKS: [(&str, &str); 4] = [
@@ -71,36 +77,61 @@ pub(crate) struct ScratchFolder {
 /// The setup of a sandbox with a root of its own, and what is to be writable in it.
 pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> (Setup, Scratch) {
     let mut mounts = Vec::new();
-    let mut writable = Writable { state: site.state, mounts: Vec::new(), folders: Vec::new() };
+    let mut writable = Writable {
+        state: site.state,
+        mounts: Vec::new(),
+        folders: Vec::new(),
+    };
     if roots.access(Path::new("/tmp")).is_none() {
         writable.folder("/tmp", 0o1777, false);
     }
     // First, since a root can lie below /tmp.
     mounts.append(&mut writable.mounts);
     for (at, points_to) in &roots.links {
-        mounts.push(Mount::Symlink { points_to: bytes(points_to), target: bytes(at) });
+        mounts.push(Mount::Symlink {
+            points_to: bytes(points_to),
+            target: bytes(at),
+        });
     }
     for (path, read_only) in &roots.binds {
         mounts.push(bind(path, path, *read_only));
     }
     if site.host.proc_mount.is_present() {
-        mounts.push(Mount::Proc { target: b"/proc".to_vec() });
+        mounts.push(Mount::Proc {
+            target: b"/proc".to_vec(),
+        });
     } else {
-        mounts.push(Mount::Dir { target: b"/proc".to_vec(), mode: 0o555, owned: false });
+        mounts.push(Mount::Dir {
+            target: b"/proc".to_vec(),
+            mode: 0o555,
+            owned: false,
+        });
     }
     devices(&mut mounts);
     writable.folder("/dev/shm", 0o1777, false);
     for (path, content) in &roots.copies {
-        mounts.push(Mount::File { target: bytes(path), content: content.clone(), mode: 0o444 });
+        mounts.push(Mount::File {
+            target: bytes(path),
+            content: content.clone(),
+            mode: 0o444,
+        });
     }
     for (path, content) in etc::files(plan, mode, site.material) {
         if roots.access(Path::new(path)).is_none() {
-            mounts.push(Mount::File { target: path.into(), content, mode: 0o444 });
+            mounts.push(Mount::File {
+                target: path.into(),
+                content,
+                mode: 0o444,
+            });
         }
     }
     match (&site.material.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
-            mounts.push(bind(&root.path, Path::new(WORK_FOLDER), workspace.read_only));
+            mounts.push(bind(
+                &root.path,
+                Path::new(WORK_FOLDER),
+                workspace.read_only,
+            ));
         }
         _ => writable.folder(WORK_FOLDER, 0o755, true),
     }
@@ -112,7 +143,9 @@ pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> 
         mounts.extend(PROC_MASKS.iter().map(|path| mask(Path::new(path))));
     }
     mounts.extend(roots.masks.iter().map(|path| mask(path)));
-    mounts.push(Mount::ReadOnly { target: b"/".to_vec() });
+    mounts.push(Mount::ReadOnly {
+        target: b"/".to_vec(),
+    });
 
     let scratch = Scratch {
         size: plan.disk.as_u64(),
@@ -142,7 +175,8 @@ struct Writable<'a> {
 impl Writable<'_> {
     fn folder(&mut self, target: impl AsRef<Path>, mode: u32, owned: bool) {
         let name = self.folders.len().to_string();
-        self.mounts.push(bind(&self.state.join(&name), target.as_ref(), false));
+        self.mounts
+            .push(bind(&self.state.join(&name), target.as_ref(), false));
         self.folders.push(ScratchFolder { name, mode, owned });
     }
 }
@@ -152,7 +186,9 @@ impl Writable<'_> {
 fn own_export_folders(plan: &Plan, roots: &Roots) -> Vec<PathBuf> {
     let mut folders = export_folders(&plan.export_paths);
     folders.retain(|folder| {
-        let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"].iter().any(|own| folder.starts_with(own));
+        let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"]
+            .iter()
+            .any(|own| folder.starts_with(own));
         !elsewhere && roots.access(folder).is_none()
     });
     folders
@@ -170,7 +206,10 @@ fn devices(mounts: &mut Vec<Mount>) {
         });
     }
     for (at, points_to) in DEVICE_LINKS {
-        mounts.push(Mount::Symlink { points_to: points_to.into(), target: at.into() });
+        mounts.push(Mount::Symlink {
+            points_to: points_to.into(),
+            target: at.into(),
+        });
     }
 }
 
@@ -185,7 +224,9 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
 }
 
 fn mask(path: &Path) -> Mount {
-    Mount::Mask { target: bytes(path) }
+    Mount::Mask {
+        target: bytes(path),
+    }
 }
 
 fn bytes(path: &Path) -> Vec<u8> {

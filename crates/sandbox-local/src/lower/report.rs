@@ -14,15 +14,13 @@ use crate::host::{Cgroups, Isolation};
 const NOT_BUILT: &str = "not built yet on this backend";
 
 /// An entry for each demand of the plan.
-pub(super) fn report(
-    plan: &Plan,
-    site: &Site<'_>,
-    mode: Mode,
-    roots: &Roots,
-) -> EnforcementReport {
+pub(super) fn report(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
-        report.set(demand.capability, entry(demand.capability, plan, site, mode, roots));
+        report.set(
+            demand.capability,
+            entry(demand.capability, plan, site, mode, roots),
+        );
     }
     report
 }
@@ -64,7 +62,11 @@ fn entry(
 }
 
 fn with_landlock(site: &Site<'_>, mechanism: &str) -> String {
-    if site.host.landlock_abi > 0 { format!("{mechanism}, Landlock") } else { mechanism.to_owned() }
+    if site.host.landlock_abi > 0 {
+        format!("{mechanism}, Landlock")
+    } else {
+        mechanism.to_owned()
+    }
 }
 
 fn read_roots(site: &Site<'_>) -> Enforcement {
@@ -85,9 +87,10 @@ fn write_roots(site: &Site<'_>, roots: &Roots) -> Enforcement {
             Enforcement::enforced(with_landlock(site, "mount namespace, read-only mounts"))
         }
         Isolation::Landlock => {
-            let mut gap = "modes, dates and attributes of the caller's files outside can be changed \
+            let mut gap =
+                "modes, dates and attributes of the caller's files outside can be changed \
                            (chmod, chown, utimes and setxattr are not covered)"
-                .to_owned();
+                    .to_owned();
             if site.host.landlock_abi < 3 {
                 gap += ", and files outside can be cut to nothing by truncate (Landlock ABI 3 would cover that)";
             }
@@ -101,10 +104,14 @@ fn write_roots(site: &Site<'_>, roots: &Roots) -> Enforcement {
 
 fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
     if let NetworkPolicy::Allow(_) = plan.network {
-        return Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}: there is no network at all"));
+        return Enforcement::unenforced(format!(
+            "rules by host name are {NOT_BUILT}: there is no network at all"
+        ));
     }
     match (site.isolation, kernel(site.host).seccomp) {
-        (Isolation::Landlock, _) => Enforcement::enforced("seccomp (no sockets but connected unix pairs)"),
+        (Isolation::Landlock, _) => {
+            Enforcement::enforced("seccomp (no sockets but connected unix pairs)")
+        }
         (_, true) => Enforcement::enforced("network namespace, seccomp"),
         (_, false) => Enforcement::partial(
             "network namespace",
@@ -122,7 +129,9 @@ fn processes(site: &Site<'_>) -> Enforcement {
             let seen = "which other processes there are can be found out (stat of /proc)";
             let gap = match (site.host.landlock_abi, site.host.cgroups.has_pids()) {
                 (6.., true) => seen.to_owned(),
-                (6.., false) => format!("{seen}, and what is left is lost if the agent is killed from outside"),
+                (6.., false) => {
+                    format!("{seen}, and what is left is lost if the agent is killed from outside")
+                }
                 _ => format!("{seen} and can be sent signals (Landlock ABI 6 would deny that)"),
             };
             Enforcement::partial("Landlock, seccomp, child subreaper", gap)
@@ -200,7 +209,10 @@ fn pids(site: &Site<'_>) -> Enforcement {
 }
 
 fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
-    let workspace = plan.workspace.as_ref().is_some_and(|workspace| !workspace.read_only);
+    let workspace = plan
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| !workspace.read_only);
     if site.isolation == Isolation::Landlock {
         return Enforcement::partial("RLIMIT_FSIZE", "it bounds each file, not their sum");
     }
@@ -218,12 +230,19 @@ fn export_paths(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
     if site.isolation != Isolation::Landlock {
         return Enforcement::enforced(mechanism);
     }
-    let workspace = site.material.workspace.as_ref().map(|root| root.path.as_path());
+    let workspace = site
+        .material
+        .workspace
+        .as_ref()
+        .map(|root| root.path.as_path());
     let reachable = |folder: &std::path::PathBuf| {
         roots.access(folder) == Some(false)
             || workspace.is_some_and(|workspace| folder.starts_with(workspace))
     };
-    match export_folders(&plan.export_paths).into_iter().find(|folder| !reachable(folder)) {
+    match export_folders(&plan.export_paths)
+        .into_iter()
+        .find(|folder| !reachable(folder))
+    {
         None => Enforcement::enforced(mechanism),
         Some(folder) => Enforcement::unenforced(format!(
             "{} is the host's own here (a root of its own, with {WORK_FOLDER}, takes user namespaces): name paths below the \

@@ -28,9 +28,17 @@ impl Roots {
         let mut roots = Self::default();
         let mut wanted = BTreeMap::<PathBuf, bool>::new();
         let mut links = BTreeMap::<PathBuf, PathBuf>::new();
-        let platform = site.material.platform.iter().map(|root| (PathRole::Read, root));
+        let platform = site
+            .material
+            .platform
+            .iter()
+            .map(|root| (PathRole::Read, root));
         let read = site.material.read.iter().map(|root| (PathRole::Read, root));
-        let write = site.material.write.iter().map(|root| (PathRole::Write, root));
+        let write = site
+            .material
+            .write
+            .iter()
+            .map(|root| (PathRole::Write, root));
         for (role, root) in platform.chain(read).chain(write) {
             check(site, role, root)?;
             links.extend(root.links.iter().cloned());
@@ -48,7 +56,10 @@ impl Roots {
             }
         }
         let binds = std::mem::take(&mut roots.copies);
-        roots.copies = binds.into_iter().filter(|(path, _)| roots.access(path).is_none()).collect();
+        roots.copies = binds
+            .into_iter()
+            .filter(|(path, _)| roots.access(path).is_none())
+            .collect();
         for (at, target) in links {
             if roots.access(&at).is_none() && !is_own(&at) {
                 roots.links.push((at, target));
@@ -70,7 +81,11 @@ impl Roots {
 
     /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
     pub(super) fn access(&self, path: &Path) -> Option<bool> {
-        let holding = self.binds.iter().rev().find(|(bind, _)| path.starts_with(bind));
+        let holding = self
+            .binds
+            .iter()
+            .rev()
+            .find(|(bind, _)| path.starts_with(bind));
         holding.map(|(_, read_only)| *read_only)
     }
 
@@ -90,7 +105,9 @@ impl Roots {
 
 /// Whether a path is one that every sandbox has of its own.
 fn is_own(path: &Path) -> bool {
-    [WORK_FOLDER, "/tmp", "/dev", "/proc"].iter().any(|own| path == Path::new(own))
+    [WORK_FOLDER, "/tmp", "/dev", "/proc"]
+        .iter()
+        .any(|own| path == Path::new(own))
 }
 
 fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
@@ -100,11 +117,23 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     }
     let path = &root.path;
     if path.starts_with("/proc") || path.starts_with("/dev") {
-        return Err(refused(site, role, root, "a sandbox has its own /proc and /dev", "leave it out"));
+        return Err(refused(
+            site,
+            role,
+            root,
+            "a sandbox has its own /proc and /dev",
+            "leave it out",
+        ));
     }
     if path.starts_with(WORK_FOLDER) {
         let why = "the sandbox's work folder is there";
-        return Err(refused(site, role, root, why, "pass the folder as the workspace"));
+        return Err(refused(
+            site,
+            role,
+            root,
+            why,
+            "pass the folder as the workspace",
+        ));
     }
     if path == Path::new("/tmp") && role == PathRole::Read {
         let why = "a sandbox has a /tmp of its own, which it may write to";
@@ -119,7 +148,13 @@ fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     let around = site.state.starts_with(&root.path) && site.isolation == Isolation::Landlock;
     if inside || around {
         let why = format!("it shows the state folder {}", site.state.display());
-        return Err(refused(site, role, root, &why, "name another folder, or set another state folder"));
+        return Err(refused(
+            site,
+            role,
+            root,
+            &why,
+            "name another folder, or set another state folder",
+        ));
     }
     Ok(())
 }

@@ -28,7 +28,11 @@ fn as_a_user_with_folders_of_the_host() {
     let mut policy = CapabilityPolicy::new();
     policy.filesystem_read_roots = Some(vec!["/data".into()]);
     policy.filesystem_write_roots = Some(vec!["/data/cache".into()]);
-    policy.artifact_export_paths = vec!["/output/*.csv".into(), "/tmp/x".into(), "/data/cache/y".into()];
+    policy.artifact_export_paths = vec![
+        "/output/*.csv".into(),
+        "/tmp/x".into(),
+        "/data/cache/y".into(),
+    ];
     policy.network = Some(NetworkPolicy::Full);
     policy.subprocess_execution = Some(false);
     let spec = spec().workspace(Workspace::read_write("/home/user/project"));
@@ -36,8 +40,13 @@ fn as_a_user_with_folders_of_the_host() {
     sample.material.read = vec![folder("/data")];
     sample.material.write = vec![folder("/data/cache")];
     sample.material.workspace = Some(folder("/home/user/project"));
-    sample.material.names = Some((b"10.0.0.1 server\n".to_vec(), b"nameserver 10.0.0.2\n".to_vec()));
-    insta::assert_snapshot!(render(&sample.lower(&plan(&spec, &policy)).expect("lowered")));
+    sample.material.names = Some((
+        b"10.0.0.1 server\n".to_vec(),
+        b"nameserver 10.0.0.2\n".to_vec(),
+    ));
+    insta::assert_snapshot!(render(
+        &sample.lower(&plan(&spec, &policy)).expect("lowered")
+    ));
 }
 
 #[test]
@@ -47,7 +56,9 @@ fn without_namespaces() {
     let spec = spec().workspace(Workspace::read_write("/home/user/project"));
     let mut sample = Sample::landlock();
     sample.material.workspace = Some(folder("/home/user/project"));
-    insta::assert_snapshot!(render(&sample.lower(&plan(&spec, &policy)).expect("lowered")));
+    insta::assert_snapshot!(render(
+        &sample.lower(&plan(&spec, &policy)).expect("lowered")
+    ));
 }
 
 #[test]
@@ -55,7 +66,9 @@ fn on_a_kernel_without_landlock_and_seccomp() {
     let mut sample = Sample::user();
     sample.host.landlock_abi = 0;
     sample.host.seccomp.filters = false;
-    let lowered = sample.lower(&plan(&spec(), &CapabilityPolicy::new())).expect("lowered");
+    let lowered = sample
+        .lower(&plan(&spec(), &CapabilityPolicy::new()))
+        .expect("lowered");
     assert_eq!(lowered.confinement.landlock, None);
     assert!(lowered.confinement.seccomp.is_empty());
     let report = lowered.report;
@@ -64,7 +77,10 @@ fn on_a_kernel_without_landlock_and_seccomp() {
         Some(&Enforcement::enforced("mount namespace, pivot_root"))
     );
     for capability in [Capability::NetworkAccess, Capability::Privileges] {
-        assert_eq!(report.get(capability).map(Enforcement::status), Some("partial"));
+        assert_eq!(
+            report.get(capability).map(Enforcement::status),
+            Some("partial")
+        );
     }
 }
 
@@ -77,7 +93,10 @@ fn as_root_folders_that_code_writes_are_mapped_to_it() {
     sample.material.write = vec![folder("/srv/a"), folder("/home/user/project/b")];
     sample.material.workspace = Some(folder("/home/user/project"));
     let lowered = sample.lower(&plan(&spec, &policy)).expect("lowered");
-    let mapped = lowered.mapped.iter().map(|mapped| mapped.path.display().to_string());
+    let mapped = lowered
+        .mapped
+        .iter()
+        .map(|mapped| mapped.path.display().to_string());
     assert_eq!(mapped.collect::<Vec<_>>(), ["/home/user/project", "/srv/a"]);
 }
 
@@ -89,9 +108,16 @@ fn a_workspace_that_is_only_read_is_mapped_when_it_is_private() {
         let mut workspace = folder("/home/user/project");
         workspace.mode = mode;
         sample.material.workspace = Some(workspace);
-        let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new())).expect("lowered");
+        let lowered = sample
+            .lower(&plan(&spec, &CapabilityPolicy::new()))
+            .expect("lowered");
         assert_eq!(lowered.mapped.len(), mapped);
-        assert!(lowered.report.get(Capability::Disk).is_some_and(Enforcement::is_enforced));
+        assert!(
+            lowered
+                .report
+                .get(Capability::Disk)
+                .is_some_and(Enforcement::is_enforced)
+        );
     }
 }
 
@@ -105,9 +131,15 @@ fn a_private_read_root_is_refused_as_root() {
     sample.material.read = vec![secret];
     let error = sample.lower(&plan(&spec(), &policy)).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
-    assert!(error.to_string().contains("read root /secret has mode 700"), "{error}");
+    assert!(
+        error.to_string().contains("read root /secret has mode 700"),
+        "{error}"
+    );
     sample.isolation = Isolation::UserNamespace;
-    assert!(sample.lower(&plan(&spec(), &policy)).is_ok(), "the caller may read it");
+    assert!(
+        sample.lower(&plan(&spec(), &policy)).is_ok(),
+        "the caller may read it"
+    );
 }
 
 #[test]
@@ -118,7 +150,11 @@ fn links_lead_to_what_is_mounted() {
         link("/usr/local/data", "/big/data", folder("/big/data")),
         file("/etc/special.conf"),
     ];
-    let text = render(&sample.lower(&plan(&spec(), &CapabilityPolicy::new())).expect("lowered"));
+    let text = render(
+        &sample
+            .lower(&plan(&spec(), &CapabilityPolicy::new()))
+            .expect("lowered"),
+    );
     assert!(text.contains("link /srv/current -> releases/7\n"), "{text}");
     assert!(text.contains("ro /srv/releases/7\n"), "{text}");
     // It is there already, with the /usr that it is in.
@@ -137,9 +173,14 @@ fn paths_that_every_sandbox_has_of_its_own_are_refused() {
     ] {
         let mut sample = Sample::root();
         sample.material.read = vec![folder(path)];
-        let error = sample.lower(&plan(&spec(), &CapabilityPolicy::new())).expect_err(path);
+        let error = sample
+            .lower(&plan(&spec(), &CapabilityPolicy::new()))
+            .expect_err(path);
         assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{path}");
-        assert!(error.to_string().contains(reason) && error.fix().is_some(), "{error}");
+        assert!(
+            error.to_string().contains(reason) && error.fix().is_some(),
+            "{error}"
+        );
     }
 }
 
@@ -149,12 +190,21 @@ fn the_state_folder_is_hidden_or_refused() {
     sample.material.read = vec![folder("/run")];
     sample.material.workspace = Some(folder("/run"));
     let spec = spec().workspace(Workspace::read_only("/run"));
-    let text = render(&sample.lower(&plan(&spec, &CapabilityPolicy::new())).expect("lowered"));
-    assert!(text.contains("mask /run/sandbox\n") && text.contains("mask /workspace/sandbox\n"), "{text}");
+    let text = render(
+        &sample
+            .lower(&plan(&spec, &CapabilityPolicy::new()))
+            .expect("lowered"),
+    );
+    assert!(
+        text.contains("mask /run/sandbox\n") && text.contains("mask /workspace/sandbox\n"),
+        "{text}"
+    );
 
     let mut sample = Sample::landlock();
     sample.material.read = vec![folder("/run")];
-    let error = sample.lower(&plan(&spec, &CapabilityPolicy::new())).expect_err("cannot be hidden");
+    let error = sample
+        .lower(&plan(&spec, &CapabilityPolicy::new()))
+        .expect_err("cannot be hidden");
     assert!(error.to_string().contains("state folder"), "{error}");
 }
 
@@ -162,20 +212,30 @@ fn the_state_folder_is_hidden_or_refused() {
 fn a_folder_can_replace_the_own_tmp() {
     let mut sample = Sample::user();
     sample.material.write = vec![folder("/tmp")];
-    let lowered = sample.lower(&plan(&spec(), &CapabilityPolicy::new())).expect("lowered");
+    let lowered = sample
+        .lower(&plan(&spec(), &CapabilityPolicy::new()))
+        .expect("lowered");
     let text = render(&lowered);
-    assert!(text.contains("rw /tmp\n") && !text.contains("-> /tmp\n"), "{text}");
+    assert!(
+        text.contains("rw /tmp\n") && !text.contains("-> /tmp\n"),
+        "{text}"
+    );
 }
 
 #[test]
 fn users_are_those_that_can_be() {
     let user = |sample: &Sample, user: &str| {
-        sample.lower(&plan(&spec().user(user), &CapabilityPolicy::new())).map(|lowered| lowered.confinement.identity)
+        sample
+            .lower(&plan(&spec().user(user), &CapabilityPolicy::new()))
+            .map(|lowered| lowered.confinement.identity)
     };
     let root = Sample::root();
     assert_eq!(user(&root, "5:6").ok(), Some(Some((5, 6))));
     for refused in ["0", "0:5", "5:0", "65534", "70000"] {
-        assert_eq!(user(&root, refused).expect_err(refused).kind(), ErrorKind::InvalidSpec);
+        assert_eq!(
+            user(&root, refused).expect_err(refused).kind(),
+            ErrorKind::InvalidSpec
+        );
     }
     assert_eq!(user(&Sample::user(), "65534").ok(), Some(None));
     assert!(user(&Sample::user(), "1000").is_err());
@@ -186,7 +246,10 @@ fn users_are_those_that_can_be() {
 fn what_the_host_lacks_is_not_claimed() {
     let plan = plan(&spec(), &CapabilityPolicy::new());
     let mut sample = Sample::root();
-    sample.host.cgroups = Cgroups::None { reason: "none here".into(), fix: "do something".into() };
+    sample.host.cgroups = Cgroups::None {
+        reason: "none here".into(),
+        fix: "do something".into(),
+    };
     let lowered = sample.lower(&plan).expect("lowered");
     let status = |capability| lowered.report.get(capability).map(Enforcement::status);
     assert_eq!(status(Capability::Memory), Some("partial"));
@@ -194,13 +257,20 @@ fn what_the_host_lacks_is_not_claimed() {
     assert_eq!(status(Capability::Pids), Some("enforced"));
     assert_eq!(lowered.sampled_memory, Some(ByteSize::mib(512).as_u64()));
     assert_eq!(lowered.groups, crate::cgroup::Limits::default());
-    assert!(lowered.report.get(Capability::Cpus).is_some_and(|e| e.to_string().contains("do something")));
+    assert!(
+        lowered
+            .report
+            .get(Capability::Cpus)
+            .is_some_and(|e| e.to_string().contains("do something"))
+    );
 }
 
 #[test]
 fn every_demand_has_an_entry() {
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(NetworkPolicy::Allow(vec!["example.org".parse().expect("a rule")]));
+    policy.network = Some(NetworkPolicy::Allow(vec![
+        "example.org".parse().expect("a rule"),
+    ]));
     policy.packages = vec!["numpy".into()];
     policy.secrets = vec!["token".into()];
     policy.subprocess_execution = Some(false);
@@ -211,10 +281,21 @@ fn every_demand_has_an_entry() {
     for sample in [Sample::root(), Sample::user(), Sample::landlock()] {
         let report = sample.lower(&plan).expect("lowered").report;
         for demand in &plan.demands {
-            assert!(report.get(demand.capability).is_some(), "{}", demand.capability);
+            assert!(
+                report.get(demand.capability).is_some(),
+                "{}",
+                demand.capability
+            );
         }
-        for not_built in [Capability::Egress, Capability::Secrets, Capability::Packages] {
-            assert_eq!(report.get(not_built).map(Enforcement::status), Some("unenforced"));
+        for not_built in [
+            Capability::Egress,
+            Capability::Secrets,
+            Capability::Packages,
+        ] {
+            assert_eq!(
+                report.get(not_built).map(Enforcement::status),
+                Some("unenforced")
+            );
         }
     }
 }
@@ -235,5 +316,10 @@ fn a_socket_is_no_folder() {
     socket.kind = Kind::Other;
     socket.mode = 0o660;
     sample.material.read = vec![socket];
-    assert!(sample.lower(&plan(&spec(), &CapabilityPolicy::new())).is_err(), "code may not use it");
+    assert!(
+        sample
+            .lower(&plan(&spec(), &CapabilityPolicy::new()))
+            .is_err(),
+        "code may not use it"
+    );
 }

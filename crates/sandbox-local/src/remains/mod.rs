@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandbox_freestanding::{Errno, Pid};
 use sandbox_freestanding::process::{WNOHANG, wait4};
 use sandbox_freestanding::signal::{SIGKILL, SIGSTOP, send};
+use sandbox_freestanding::{Errno, Pid};
 
 use crate::cgroup::Group;
 use crate::spawn::clone::Child;
@@ -48,7 +48,10 @@ impl Remains {
     }
 
     pub(crate) fn set_child(&mut self, child: Child) {
-        self.child = Some(Agent { pid: child.pid, pidfd: Arc::new(child.pidfd) });
+        self.child = Some(Agent {
+            pid: child.pid,
+            pidfd: Arc::new(child.pidfd),
+        });
     }
 
     pub(crate) fn set_group(&mut self, group: Option<Arc<Group>>) {
@@ -95,7 +98,9 @@ impl Remains {
 
     /// Whether the agent has ended and was waited for.
     fn reap(&mut self) -> bool {
-        let Some(agent) = &self.child else { return true };
+        let Some(agent) = &self.child else {
+            return true;
+        };
         match wait4(agent.pid.0, WNOHANG) {
             Ok(None) => return false,
             // Somebody else in this process took the end; it has ended either way.
@@ -147,7 +152,11 @@ impl Remains {
             left.push(format!("{}: {cause}", folder.display()));
         }
         self.range = None;
-        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(left.join("; "))
+        }
     }
 
     /// Whether one signal ends every process.
@@ -160,7 +169,11 @@ impl Remains {
         if !self.reap() {
             return false;
         }
-        if self.group.as_ref().is_some_and(|group| group.try_remove().is_err()) {
+        if self
+            .group
+            .as_ref()
+            .is_some_and(|group| group.try_remove().is_err())
+        {
             return false;
         }
         self.group = None;
@@ -169,7 +182,10 @@ impl Remains {
 
     /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.child.is_none() && self.group.is_none() && self.range.is_none() && self.folder.is_none()
+        self.child.is_none()
+            && self.group.is_none()
+            && self.range.is_none()
+            && self.folder.is_none()
     }
 }
 

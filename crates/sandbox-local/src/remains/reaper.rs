@@ -13,11 +13,13 @@ pub(super) fn bury(remains: Remains) {
     // The thread does not exist in a fork of the process that started it.
     if reaper.as_ref().is_none_or(|(owner, _)| *owner != pid) {
         let (sender, queue) = channel::<Remains>();
-        let started = std::thread::Builder::new().name("sandbox-reaper".into()).spawn(move || {
-            while let Ok(remains) = queue.recv() {
-                destroy(remains);
-            }
-        });
+        let started = std::thread::Builder::new()
+            .name("sandbox-reaper".into())
+            .spawn(move || {
+                while let Ok(remains) = queue.recv() {
+                    destroy(remains);
+                }
+            });
         if started.is_err() {
             drop(reaper);
             return destroy(remains);

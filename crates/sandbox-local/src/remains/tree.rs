@@ -54,7 +54,9 @@ pub(crate) fn descendants(root: i32) -> Vec<Process> {
             if found.iter().any(|process| process.pid == pid) {
                 continue;
             }
-            let Some(process) = Process::hold(pid) else { continue };
+            let Some(process) = Process::hold(pid) else {
+                continue;
+            };
             // The number could have been given to another process before it was opened. And one that has ended keeps its
             // number until its parent looks, but has no children any more.
             if children(parent).contains(&pid) && !process.wait(Duration::ZERO) {
@@ -67,12 +69,16 @@ pub(crate) fn descendants(root: i32) -> Vec<Process> {
 }
 
 fn children(parent: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
-    let lists = threads.flatten().filter_map(|thread| {
-        std::fs::read_to_string(thread.path().join("children")).ok()
-    });
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     let text = lists.collect::<Vec<_>>().join(" ");
-    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    text.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
 }
 
 /// Kills everything below the agent, which adopts what its descendants orphan, and everything in the group. What is stopped
@@ -103,7 +109,10 @@ pub(super) fn kill_group(group: &Group) {
         if processes.is_empty() {
             return;
         }
-        let held = processes.into_iter().filter_map(Process::hold).collect::<Vec<_>>();
+        let held = processes
+            .into_iter()
+            .filter_map(Process::hold)
+            .collect::<Vec<_>>();
         let members = group.processes();
         for process in held.iter().filter(|process| members.contains(&process.pid)) {
             process.send(Signal::KILL);

@@ -115,8 +115,14 @@ pub(crate) unsafe fn start(
                 cgroup: cgroup.as_raw_fd() as u64,
                 ..CloneArguments::default()
             };
-            let arguments =
-                [nr::CLONE3, &raw const record as usize, size_of::<CloneArguments>(), 0, 0, 0];
+            let arguments = [
+                nr::CLONE3,
+                &raw const record as usize,
+                size_of::<CloneArguments>(),
+                0,
+                0,
+                0,
+            ];
             // SAFETY: as above; the record lives until the call returns.
             unsafe { clone_onto(&arguments, body, argument) }
         }
@@ -126,7 +132,10 @@ pub(crate) unsafe fn start(
     debug_assert!(restored.is_ok(), "{restored:?}");
     // SAFETY: the kernel made the descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Child { pid: Pid(pid as i32), pidfd })
+    Ok(Child {
+        pid: Pid(pid as i32),
+        pidfd,
+    })
 }
 
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;

@@ -32,7 +32,10 @@ impl Gate {
                 CLOSED => {}
                 _ => return Err(Errno::ECANCELED),
             }
-            let longest = Timespec { seconds: 10, nanoseconds: 0 };
+            let longest = Timespec {
+                seconds: 10,
+                nanoseconds: 0,
+            };
             // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.
             let waited = check(unsafe {
                 syscall6(

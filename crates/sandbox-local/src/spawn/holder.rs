@@ -20,7 +20,10 @@ pub(super) fn user_namespace(from: (u32, u32), to: (u32, u32)) -> io::Result<Own
     let child = unsafe { clone::start(CLONE_NEWUSER, None, &stack, wait, std::ptr::null_mut()) };
     let child = child.map_err(|errno| {
         let cause = io::Error::from_raw_os_error(errno.0);
-        io::Error::new(cause.kind(), format!("make a user namespace for a mount: {cause}"))
+        io::Error::new(
+            cause.kind(),
+            format!("make a user namespace for a mount: {cause}"),
+        )
     })?;
     let namespace = write_maps(&child, from, to);
     end(&child);

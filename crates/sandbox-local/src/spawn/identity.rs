@@ -18,7 +18,10 @@ impl IdentityMaps {
     /// This user and group, as [`SHARED_ID`].
     pub(crate) fn of_caller(user: u32, group: u32) -> Self {
         let line = |outside: u32| format!("{SHARED_ID} {outside} 1");
-        Self { users: line(user), groups: line(group) }
+        Self {
+            users: line(user),
+            groups: line(group),
+        }
     }
 
     /// Writes them for the calling process, in whose new user namespace nothing is mapped yet. Makes system calls only.

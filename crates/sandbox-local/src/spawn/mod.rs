@@ -1,5 +1,6 @@
 //! Starting the agent.
 
+mod child;
 pub(crate) mod clone;
 mod gate;
 mod holder;
@@ -8,5 +9,5 @@ mod launch;
 mod program;
 mod spawner;
 
-pub(crate) use launch::{Launch, MappedMount, ScratchMount};
+pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use spawner::{Started, begin};

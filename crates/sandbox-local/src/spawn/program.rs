@@ -38,7 +38,10 @@ fn make(program: &[u8]) -> io::Result<OwnedFd> {
         let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
         rest = &rest[written..];
     }
-    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
     Ok(file)
 }
 

@@ -25,14 +25,20 @@ pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
 /// removed, the process ended first.
 pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
     let (answer, started) = oneshot::channel();
-    send(Job { launch, remains, answer })?;
+    send(Job {
+        launch,
+        remains,
+        answer,
+    })?;
     Ok(Started(started))
 }
 
 impl Started {
     /// Gives `remains` back with the process in it, once it executes the agent.
     pub(crate) async fn wait(self) -> io::Result<Remains> {
-        self.0.await.map_err(|_| io::Error::other("the thread that starts agents has ended"))?
+        self.0
+            .await
+            .map_err(|_| io::Error::other("the thread that starts agents has ended"))?
     }
 }
 
@@ -52,12 +58,19 @@ fn send(job: Job) -> io::Result<()> {
             sender
         }
     };
-    sender.send(job).map_err(|_| io::Error::other("the thread that starts agents has ended"))
+    sender
+        .send(job)
+        .map_err(|_| io::Error::other("the thread that starts agents has ended"))
 }
 
 fn work(jobs: &Receiver<Job>) {
     let mut tools = None;
-    while let Ok(Job { launch, mut remains, answer }) = jobs.recv() {
+    while let Ok(Job {
+        launch,
+        mut remains,
+        answer,
+    }) = jobs.recv()
+    {
         let child = Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
         let started = child.map(|child| {
             remains.set_child(child);

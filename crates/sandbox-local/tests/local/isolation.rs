@@ -5,9 +5,7 @@ use std::net::TcpListener;
 use sandbox_core::ExecRequest;
 use sandbox_core::policy::NetworkPolicy;
 
-use crate::support::{
-    create, is_root, namespaces, open_folder, policy, processes_with, run, sh,
-};
+use crate::support::{create, is_root, namespaces, open_folder, policy, processes_with, run, sh};
 
 #[tokio::test]
 async fn a_program_runs_and_its_code_comes_back() {
@@ -28,7 +26,10 @@ async fn files_outside_of_the_roots_are_not_read() {
     paths.push(format!("{home}/.profile"));
     let sandbox = create(policy()).await;
     for path in paths {
-        let result = sandbox.exec(&sh(&format!("cat {path}"))).await.expect("it runs");
+        let result = sandbox
+            .exec(&sh(&format!("cat {path}")))
+            .await
+            .expect("it runs");
         assert!(!result.ok(), "{path} was read");
         assert_eq!(result.stdout_text(), "", "{path}");
     }
@@ -46,7 +47,10 @@ async fn nothing_outside_is_written() {
     run(policy(), &script).await;
     assert_eq!(std::fs::read_to_string(&target).expect("there"), "before");
     for path in ["/usr/sandbox-test", "/etc/sandbox-test", "/sandbox-test"] {
-        assert!(!std::path::Path::new(path).exists(), "{path} was made on the host");
+        assert!(
+            !std::path::Path::new(path).exists(),
+            "{path} was made on the host"
+        );
     }
 }
 
@@ -58,7 +62,12 @@ async fn its_own_folders_can_be_written() {
         "set -e; for f in . $TMPDIR $HOME; do echo x > $f/x; cat $f/x; done; ! touch /tmp/sandbox-test"
     };
     let result = run(policy(), script).await;
-    assert!(result.ok(), "{} {}", result.stdout_text(), result.stderr_text());
+    assert!(
+        result.ok(),
+        "{} {}",
+        result.stdout_text(),
+        result.stderr_text()
+    );
     if namespaces() {
         assert_eq!(result.stdout_text(), "/workspace\nx\nx\nx\n");
     }
@@ -67,10 +76,17 @@ async fn its_own_folders_can_be_written() {
 #[tokio::test]
 async fn the_environment_is_made_from_nothing() {
     // Cargo sets dozens; the tests as another user set this one.
-    assert!(std::env::vars_os().count() > 2, "the control: this process has variables");
+    assert!(
+        std::env::vars_os().count() > 2,
+        "the control: this process has variables"
+    );
     let result = run(policy(), "/usr/bin/env").await;
     let text = result.stdout_text();
-    let mut names = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect::<Vec<_>>();
+    let mut names = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect::<Vec<_>>();
     names.retain(|name| !["HOME", "PATH", "PWD", "SHLVL", "_", "OLDPWD", "TMPDIR"].contains(name));
     assert_eq!(names, [] as [&str; 0], "{text}");
 }
@@ -81,13 +97,24 @@ async fn processes_of_the_host_are_out_of_reach() {
     let sandbox = create(policy()).await;
     let control = std::fs::read(format!("/proc/{own}/environ"));
     assert!(control.is_ok(), "the control: the host can read it");
-    for script in [format!("cat /proc/{own}/environ"), format!("kill -0 {own}"), format!("ls /proc/{own}/cwd/")] {
+    for script in [
+        format!("cat /proc/{own}/environ"),
+        format!("kill -0 {own}"),
+        format!("ls /proc/{own}/cwd/"),
+    ] {
         let result = sandbox.exec(&sh(&script)).await.expect("it runs");
         assert!(!result.ok(), "{script}: {}", result.stdout_text());
     }
     if namespaces() {
-        let result = sandbox.exec(&sh("ls /proc | grep -c '^[0-9]'")).await.expect("it runs");
-        let count = result.stdout_text().trim().parse::<u32>().expect("a number");
+        let result = sandbox
+            .exec(&sh("ls /proc | grep -c '^[0-9]'"))
+            .await
+            .expect("it runs");
+        let count = result
+            .stdout_text()
+            .trim()
+            .parse::<u32>()
+            .expect("a number");
         assert!(count <= 6, "{count} processes are seen");
     }
 }
@@ -96,9 +123,17 @@ async fn processes_of_the_host_are_out_of_reach() {
 async fn a_listener_of_the_host_is_not_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("set");
-    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}", listener.local_addr().expect("a port").port());
-    let control = std::process::Command::new("bash").args(["-c", &script]).status();
-    assert!(control.expect("bash").success(), "the control: the host reaches it");
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}",
+        listener.local_addr().expect("a port").port()
+    );
+    let control = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .status();
+    assert!(
+        control.expect("bash").success(),
+        "the control: the host reaches it"
+    );
     assert!(listener.accept().is_ok());
 
     let sandbox = create(policy()).await;
@@ -112,7 +147,10 @@ async fn a_listener_of_the_host_is_not_reached() {
         let sandbox = create(open).await;
         let result = sandbox.exec(&bash).await.expect("it runs");
         assert!(result.ok(), "{}", result.stderr_text());
-        assert!(listener.accept().is_ok(), "the control: with the network it is reached");
+        assert!(
+            listener.accept().is_ok(),
+            "the control: with the network it is reached"
+        );
     }
 }
 
@@ -125,7 +163,12 @@ async fn its_own_loopback_works() {
     let sandbox = create(policy()).await;
     let python = ExecRequest::new("python3").arg("-c").arg(script);
     let result = sandbox.exec(&python).await.expect("python runs");
-    assert_eq!(result.stdout_text(), "connected\n", "{}", result.stderr_text());
+    assert_eq!(
+        result.stdout_text(),
+        "connected\n",
+        "{}",
+        result.stderr_text()
+    );
 }
 
 #[tokio::test]
@@ -138,8 +181,14 @@ async fn open_descriptors_are_not_inherited() {
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("set");
     let number = std::os::fd::AsRawFd::as_raw_fd(&file);
     let script = format!("cat <&{number}");
-    let control = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash");
-    assert_eq!(control.stdout, b"secret-content", "the control: it is inherited");
+    let control = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .output()
+        .expect("bash");
+    assert_eq!(
+        control.stdout, b"secret-content",
+        "the control: it is inherited"
+    );
     let sandbox = create(policy()).await;
     let bash = ExecRequest::new("bash").arg("-c").arg(script);
     let result = sandbox.exec(&bash).await.expect("it runs");
@@ -150,7 +199,11 @@ async fn open_descriptors_are_not_inherited() {
 #[tokio::test]
 async fn code_has_no_capability_and_is_not_root() {
     let sandbox = create(policy()).await;
-    let identity = sandbox.exec(&sh("id -u")).await.expect("it runs").stdout_text();
+    let identity = sandbox
+        .exec(&sh("id -u"))
+        .await
+        .expect("it runs")
+        .stdout_text();
     // Seen from outside: under Landlock alone code cannot look at itself.
     let marker = format!("30.{}", std::process::id());
     let sleep = ExecRequest::new("sleep").arg(marker.clone());
@@ -181,9 +234,15 @@ async fn code_has_no_capability_and_is_not_root() {
         if set == "CapBnd" && !namespaces() {
             continue;
         }
-        assert!(text.contains(&format!("{set}:\t0000000000000000")), "{text}");
+        assert!(
+            text.contains(&format!("{set}:\t0000000000000000")),
+            "{text}"
+        );
     }
-    assert!(text.contains("NoNewPrivs:\t1") && text.contains("Seccomp:\t2"), "{text}");
+    assert!(
+        text.contains("NoNewPrivs:\t1") && text.contains("Seccomp:\t2"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -207,9 +266,20 @@ async fn the_root_cannot_be_changed_back() {
     let sandbox = create(policy()).await;
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
     // Each of them complains, but for the last two.
-    assert!(result.stderr_text().lines().count() >= 10, "{}", result.stderr_text());
+    assert!(
+        result.stderr_text().lines().count() >= 10,
+        "{}",
+        result.stderr_text()
+    );
     assert!(result.ok());
-    let result = sandbox.exec(&sh("ls -d /workspace /usr/bin && touch /usr/x")).await.expect("it runs");
+    let result = sandbox
+        .exec(&sh("ls -d /workspace /usr/bin && touch /usr/x"))
+        .await
+        .expect("it runs");
     assert_eq!(result.stdout_text(), "/usr/bin\n/workspace\n");
-    assert!(result.stderr_text().contains("Read-only file system"), "{}", result.stderr_text());
+    assert!(
+        result.stderr_text().contains("Read-only file system"),
+        "{}",
+        result.stderr_text()
+    );
 }

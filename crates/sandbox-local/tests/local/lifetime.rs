@@ -35,11 +35,18 @@ async fn a_killed_sandbox_leaves_nothing() {
     wait_for(&marker).await;
     let start = Instant::now();
     sandbox.kill().await.expect("it ends");
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
     assert!(processes_with(&marker).is_empty());
     sandbox.kill().await.expect("harmless");
     let result = running.await.expect("joined");
-    assert!(!matches!(result.map(|r| r.outcome), Ok(Outcome::Exited { .. })));
+    assert!(!matches!(
+        result.map(|r| r.outcome),
+        Ok(Outcome::Exited { .. })
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +64,9 @@ async fn a_dropped_sandbox_leaves_nothing() {
     drop(sandbox);
     let marker = &marker;
     tokio::task::block_in_place(|| {
-        eventually(Duration::from_secs(3), "the tree is gone", || processes_with(marker).is_empty());
+        eventually(Duration::from_secs(3), "the tree is gone", || {
+            processes_with(marker).is_empty()
+        });
     });
 }
 
@@ -82,7 +91,10 @@ fn fifty_at_once_work_and_leave_nothing() {
                 let client = client.clone();
                 tokio::spawn(async move {
                     let sandbox = client.create(&spec()).await.expect("a sandbox");
-                    let result = sandbox.exec(&sh(&format!("echo {number}"))).await.expect("it runs");
+                    let result = sandbox
+                        .exec(&sh(&format!("echo {number}")))
+                        .await
+                        .expect("it runs");
                     assert_eq!(result.stdout_text(), format!("{number}\n"));
                     if number % 2 == 0 {
                         sandbox.kill().await.expect("it ends");
@@ -97,7 +109,9 @@ fn fifty_at_once_work_and_leave_nothing() {
             std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
                 .is_ok_and(|children| children.is_empty())
         });
-        eventually(Duration::from_secs(10), "no group is left", || own_groups().is_empty());
+        eventually(Duration::from_secs(10), "no group is left", || {
+            own_groups().is_empty()
+        });
     });
 }
 
@@ -108,11 +122,15 @@ async fn a_creation_that_is_given_up_leaves_nothing() {
     for delay in [0, 200, 500, 1000, 2000, 4000, 8000] {
         let spec = spec();
         let creation = client.create(&spec);
-        let _ = tokio::time::timeout(Duration::from_micros(delay), creation).await.map(drop);
+        let _ = tokio::time::timeout(Duration::from_micros(delay), creation)
+            .await
+            .map(drop);
     }
     tokio::task::block_in_place(|| {
         // Other tests have sandboxes of their own meanwhile.
-        eventually(Duration::from_secs(20), "no agent is left", || agents() <= before.max(4));
+        eventually(Duration::from_secs(20), "no agent is left", || {
+            agents() <= before.max(4)
+        });
     });
 }
 
@@ -136,19 +154,30 @@ fn nothing_survives_a_killed_owner() {
         return own();
     }
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "lifetime::nothing_survives_a_killed_owner", "--nocapture"])
+        .args([
+            "--exact",
+            "lifetime::nothing_survives_a_killed_owner",
+            "--nocapture",
+        ])
         .env(OWNER, marker("owned"))
         .stdout(Stdio::piped())
         .spawn()
         .expect("started");
     let output = BufReader::new(owner.stdout.take().expect("piped"));
-    let ready = output.lines().map_while(Result::ok).any(|line| line.contains("owner is ready"));
+    let ready = output
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line.contains("owner is ready"));
     assert!(ready, "the owner did not get ready");
     let marker = marker("owned");
-    eventually(Duration::from_secs(10), "its code runs", || !processes_with(&marker).is_empty());
+    eventually(Duration::from_secs(10), "its code runs", || {
+        !processes_with(&marker).is_empty()
+    });
     owner.kill().expect("SIGKILL");
     owner.wait().expect("ended");
-    eventually(Duration::from_secs(5), "its tree is gone", || processes_with(&marker).is_empty());
+    eventually(Duration::from_secs(5), "its tree is gone", || {
+        processes_with(&marker).is_empty()
+    });
 }
 
 fn own() {
@@ -166,11 +195,18 @@ fn own() {
 async fn the_unsafe_tier_runs_ends_and_kills() {
     let backend = UnsafeLocalBackend::default();
     assert_eq!(backend.name(), "local_unsafe");
-    let client = SandboxClient::with_backend(std::sync::Arc::new(backend), policy()).expect("a client");
-    let sandbox = client.create(&spec().env("GREETING", "hello")).await.expect("a sandbox");
+    let client =
+        SandboxClient::with_backend(std::sync::Arc::new(backend), policy()).expect("a client");
+    let sandbox = client
+        .create(&spec().env("GREETING", "hello"))
+        .await
+        .expect("a sandbox");
     let instance: Vec<_> = sandbox.enforcement().enforced_capabilities();
     assert_eq!(instance, []);
-    let result = sandbox.exec(&sh("echo $GREETING; pwd; test -e /proc/1")).await.expect("it runs");
+    let result = sandbox
+        .exec(&sh("echo $GREETING; pwd; test -e /proc/1"))
+        .await
+        .expect("it runs");
     let here = std::env::current_dir().expect("a folder");
     assert_eq!(result.stdout_text(), format!("hello\n{}\n", here.display()));
     assert!(result.ok());
@@ -189,13 +225,25 @@ async fn what_the_host_enforces_is_reported() {
     let plan = sandbox_core::Plan::resolve(&spec(), &policy()).expect("a plan");
     let report = backend.assess(&plan).await.expect("assessed");
     for demand in &plan.demands {
-        assert!(report.get(demand.capability).is_some(), "{}", demand.capability);
+        assert!(
+            report.get(demand.capability).is_some(),
+            "{}",
+            demand.capability
+        );
     }
     let instance: Box<dyn Instance> = backend.create(&plan).await.expect("a sandbox");
     assert_eq!(instance.enforcement(), &report);
     let findings = backend.diagnose().await;
-    assert!(findings.iter().all(|finding| finding.present == finding.fix.is_empty()), "{findings:?}");
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.present == finding.fix.is_empty()),
+        "{findings:?}"
+    );
     let key = backend.profile().await.expect("a key");
     let expected = if namespaces() { "yes" } else { "no" };
-    assert!(key.contains(&("user_namespaces".into(), expected.into())), "{key:?}");
+    assert!(
+        key.contains(&("user_namespaces".into(), expected.into())),
+        "{key:?}"
+    );
 }

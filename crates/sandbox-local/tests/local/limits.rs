@@ -7,7 +7,10 @@ use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
 use crate::support::{create, eventually, namespaces, policy, processes_with, run, sh};
 
 fn enforced(sandbox: &sandbox_core::SandboxHandle, capability: Capability) -> bool {
-    sandbox.enforcement().get(capability).is_some_and(sandbox_core::Enforcement::is_enforced)
+    sandbox
+        .enforcement()
+        .get(capability)
+        .is_some_and(sandbox_core::Enforcement::is_enforced)
 }
 
 #[tokio::test]
@@ -16,12 +19,18 @@ async fn too_much_memory_is_an_outcome() {
     policy.memory = Some(ByteSize::mib(64));
     let sandbox = create(policy).await;
     // Keeps the whole of an endless line.
-    let hungry = ExecRequest::new("tail").arg("/dev/zero").timeout(Duration::from_secs(20));
+    let hungry = ExecRequest::new("tail")
+        .arg("/dev/zero")
+        .timeout(Duration::from_secs(20));
     let result = sandbox.exec(&hungry).await.expect("it runs");
     if enforced(&sandbox, Capability::Memory) {
         assert_eq!(result.outcome, Outcome::OutOfMemory);
     } else {
-        assert!(!matches!(result.outcome, Outcome::TimedOut), "{:?}", result.outcome);
+        assert!(
+            !matches!(result.outcome, Outcome::TimedOut),
+            "{:?}",
+            result.outcome
+        );
         assert!(!result.ok());
     }
     // The sandbox lives on.
@@ -44,11 +53,18 @@ for i in range(6):
         os._exit(0)
 codes = [os.wait()[1] for i in range(6)]
 print(sum(1 for code in codes if code & 127 == 9))";
-    let python = ExecRequest::new("python3").arg("-c").arg(script).timeout(Duration::from_secs(30));
+    let python = ExecRequest::new("python3")
+        .arg("-c")
+        .arg(script)
+        .timeout(Duration::from_secs(30));
     let result = sandbox.exec(&python).await.expect("it runs");
     match result.outcome {
         Outcome::Exited { code: 0 } => {
-            let killed = result.stdout_text().trim().parse::<u32>().expect("a number");
+            let killed = result
+                .stdout_text()
+                .trim()
+                .parse::<u32>()
+                .expect("a number");
             assert!(killed >= 3, "{killed} were killed");
         }
         // The first one, too, may be the one that is killed.
@@ -67,7 +83,10 @@ async fn a_fork_bomb_is_bounded() {
     let result = sandbox.exec(&request).await.expect("it runs");
     let started = result.stdout_text().lines().count();
     assert!(!result.ok(), "all were started");
-    assert!((5..=24).contains(&started) || !enforced(&sandbox, Capability::Pids), "{started} were started");
+    assert!(
+        (5..=24).contains(&started) || !enforced(&sandbox, Capability::Pids),
+        "{started} were started"
+    );
     let result = sandbox.exec(&sh("echo still here")).await.expect("it runs");
     assert_eq!(result.stdout_text(), "still here\n");
 }
@@ -80,12 +99,20 @@ async fn a_timeout_ends_the_whole_tree() {
         "trap '' TERM INT HUP; echo first; setsid sh -c '(sleep {marker} &) & sleep {marker}' & sleep {marker}"
     );
     let start = Instant::now();
-    let result = sandbox.exec(&sh(&script).timeout(Duration::from_millis(400))).await;
+    let result = sandbox
+        .exec(&sh(&script).timeout(Duration::from_millis(400)))
+        .await;
     let result = result.expect("it runs");
     assert_eq!(result.outcome, Outcome::TimedOut);
     assert_eq!(result.stdout_text(), "first\n");
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    eventually(Duration::from_secs(1), "the tree is gone", || processes_with(&marker).is_empty());
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    eventually(Duration::from_secs(1), "the tree is gone", || {
+        processes_with(&marker).is_empty()
+    });
     let result = sandbox.exec(&sh("echo still here")).await.expect("it runs");
     assert_eq!(result.stdout_text(), "still here\n");
 }
@@ -101,8 +128,17 @@ async fn storage_is_one_bound_for_all_folders() {
     let script = "for folder in /tmp /workspace /dev/shm /output; do head -c 3M /dev/zero > $folder/x; done; \
                   cat /tmp/x /workspace/x /dev/shm/x /output/x | wc -c; ! touch /x";
     let result = run(policy, script).await;
-    assert_eq!(result.stdout_text(), (8 << 20).to_string() + "\n", "{}", result.stderr_text());
-    assert!(result.stderr_text().contains("No space left"), "{}", result.stderr_text());
+    assert_eq!(
+        result.stdout_text(),
+        (8 << 20).to_string() + "\n",
+        "{}",
+        result.stderr_text()
+    );
+    assert!(
+        result.stderr_text().contains("No space left"),
+        "{}",
+        result.stderr_text()
+    );
     assert!(result.ok());
 }
 
@@ -115,8 +151,16 @@ async fn empty_files_are_bounded_too() {
     policy.disk = Some(ByteSize::mib(1));
     let script = "i=0; while [ $i -lt 3000 ] && printf '' > /tmp/f$i; do i=$((i+1)); done 2>/dev/null; echo $i";
     let result = run(policy, script).await;
-    let made = result.stdout_text().trim().parse::<u32>().unwrap_or(u32::MAX);
-    assert!((100..1000).contains(&made), "{made} {}", result.stderr_text());
+    let made = result
+        .stdout_text()
+        .trim()
+        .parse::<u32>()
+        .unwrap_or(u32::MAX);
+    assert!(
+        (100..1000).contains(&made),
+        "{made} {}",
+        result.stderr_text()
+    );
 }
 
 #[tokio::test]
@@ -133,5 +177,8 @@ async fn the_processor_is_shared_as_planned() {
     let result = sandbox.exec(&request).await.expect("it runs");
     let used = result.cpu_time.expect("the agent measures it");
     let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
-    assert!(share < 0.5, "two loops used {used:?}, {share:.2} of a processor");
+    assert!(
+        share < 0.5,
+        "two loops used {used:?}, {share:.2} of a processor"
+    );
 }

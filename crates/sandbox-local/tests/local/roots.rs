@@ -17,7 +17,10 @@ async fn a_read_root_is_seen_and_not_written() {
     for root in [folder.path(), &link] {
         let mut policy = policy();
         policy.filesystem_read_roots = Some(vec![root.into()]);
-        let script = format!("cat {0}/data; echo x > {0}/data; rm {0}/data; touch {0}/new", root.display());
+        let script = format!(
+            "cat {0}/data; echo x > {0}/data; rm {0}/data; touch {0}/new",
+            root.display()
+        );
         let result = run(policy, &script).await;
         assert_eq!(result.stdout_text(), "data", "{}", result.stderr_text());
         assert_eq!(std::fs::read_to_string(&file).expect("there"), "data");
@@ -31,7 +34,10 @@ async fn a_write_root_is_written_as_its_owner() {
     std::fs::write(folder.path().join("old"), "old").expect("written");
     let mut policy = policy();
     policy.filesystem_write_roots = Some(vec![folder.path().into()]);
-    let script = format!("cd {}; cat old; echo new > new; echo changed > old", folder.path().display());
+    let script = format!(
+        "cd {}; cat old; echo new > new; echo changed > old",
+        folder.path().display()
+    );
     let result = run(policy, &script).await;
     assert!(result.ok(), "{}", result.stderr_text());
     let owner = std::fs::metadata(folder.path()).expect("there").uid();
@@ -47,23 +53,41 @@ async fn a_workspace_is_where_code_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("input"), "input").expect("written");
     // As private as can be: only its owner may look.
-    std::fs::set_permissions(folder.path().join("input"), std::fs::Permissions::from_mode(0o600)).expect("set");
+    std::fs::set_permissions(
+        folder.path().join("input"),
+        std::fs::Permissions::from_mode(0o600),
+    )
+    .expect("set");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).expect("set");
     for read_only in [false, true] {
         let workspace = match read_only {
             true => Workspace::read_only(folder.path()),
             false => Workspace::read_write(folder.path()),
         };
-        let sandbox = client(policy()).create(&spec().workspace(workspace)).await.expect("a sandbox");
-        let result = sandbox.exec(&sh("cat input; echo x > output && chmod 4755 output; rm -f gone")).await;
+        let sandbox = client(policy())
+            .create(&spec().workspace(workspace))
+            .await
+            .expect("a sandbox");
+        let result = sandbox
+            .exec(&sh(
+                "cat input; echo x > output && chmod 4755 output; rm -f gone",
+            ))
+            .await;
         let result = result.expect("it runs");
         assert_eq!(result.stdout_text(), "input", "{}", result.stderr_text());
         let output = folder.path().join("output");
         assert_eq!(output.exists(), !read_only, "{}", result.stderr_text());
         if !read_only {
             let found = std::fs::metadata(&output).expect("there");
-            assert_eq!(found.uid(), std::fs::metadata(folder.path()).expect("there").uid());
-            assert_eq!(found.mode() & 0o6000, 0, "a set-user-id file was left on the host");
+            assert_eq!(
+                found.uid(),
+                std::fs::metadata(folder.path()).expect("there").uid()
+            );
+            assert_eq!(
+                found.mode() & 0o6000,
+                0,
+                "a set-user-id file was left on the host"
+            );
             std::fs::remove_file(&output).expect("removed");
         }
     }
@@ -81,10 +105,16 @@ async fn a_read_root_in_a_write_root_stays_protected() {
     let mut policy = policy();
     policy.filesystem_write_roots = Some(vec![folder.path().into()]);
     policy.filesystem_read_roots = Some(vec![folder.path().join("hooks")]);
-    let script = format!("cd {}; echo x > new; echo after > hooks/hook; mv hooks old; rm -rf hooks", folder.path().display());
+    let script = format!(
+        "cd {}; echo x > new; echo after > hooks/hook; mv hooks old; rm -rf hooks",
+        folder.path().display()
+    );
     run(policy, &script).await;
     assert!(folder.path().join("new").exists());
-    assert_eq!(std::fs::read_to_string(folder.path().join("hooks/hook")).expect("there"), "before");
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("hooks/hook")).expect("there"),
+        "before"
+    );
 }
 
 #[tokio::test]
@@ -102,8 +132,15 @@ async fn what_cannot_be_built_is_refused_with_a_reason() {
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert!(error.fix().is_some());
 
-    let error = refused(policy(), spec().workspace(Workspace::read_write("/no/such/folder"))).await;
-    assert!(error.to_string().contains("workspace /no/such/folder"), "{error}");
+    let error = refused(
+        policy(),
+        spec().workspace(Workspace::read_write("/no/such/folder")),
+    )
+    .await;
+    assert!(
+        error.to_string().contains("workspace /no/such/folder"),
+        "{error}"
+    );
 
     let error = refused(policy(), spec().user("0")).await;
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
@@ -129,7 +166,10 @@ async fn the_state_folder_is_masked_in_a_root_around_it() {
     let mut policy = policy();
     policy.filesystem_read_roots = Some(vec!["/run".into()]);
     let sandbox = create(policy).await;
-    let result = sandbox.exec(&sh("ls /run && ls /run/sandbox/")).await.expect("it runs");
+    let result = sandbox
+        .exec(&sh("ls /run && ls /run/sandbox/"))
+        .await
+        .expect("it runs");
     assert!(!result.ok(), "{}", result.stdout_text());
 }
 
@@ -140,9 +180,18 @@ async fn the_whole_host_can_be_a_root() {
     }
     let mut policy = policy();
     policy.filesystem_read_roots = Some(vec!["/".into()]);
-    let result = run(policy, "ls -d /var /home /proc/self /tmp; ! touch /var/x; ls -A /tmp").await;
+    let result = run(
+        policy,
+        "ls -d /var /home /proc/self /tmp; ! touch /var/x; ls -A /tmp",
+    )
+    .await;
     assert!(result.ok(), "{}", result.stderr_text());
-    assert_eq!(result.stdout_text().lines().count(), 4, "{}", result.stdout_text());
+    assert_eq!(
+        result.stdout_text().lines().count(),
+        4,
+        "{}",
+        result.stdout_text()
+    );
 }
 
 #[tokio::test]
@@ -150,8 +199,14 @@ async fn another_user_is_honoured_where_it_can_be() {
     if !is_root() {
         return;
     }
-    let sandbox = client(policy()).create(&spec().user("4000:5000")).await.expect("a sandbox");
-    let result = sandbox.exec(&sh("id -u; id -g; touch x; stat -c %u:%g x")).await.expect("it runs");
+    let sandbox = client(policy())
+        .create(&spec().user("4000:5000"))
+        .await
+        .expect("a sandbox");
+    let result = sandbox
+        .exec(&sh("id -u; id -g; touch x; stat -c %u:%g x"))
+        .await
+        .expect("it runs");
     assert_eq!(result.stdout_text(), "4000\n5000\n4000:5000\n");
 }
 
@@ -164,18 +219,28 @@ async fn exported_files_come_out() {
     let mut policy = policy();
     policy.artifact_export_paths = vec!["/output/*.txt".into(), "/data/deep/er/report.json".into()];
     let sandbox = create(policy).await;
-    let script = "echo a > /output/a.txt; echo b > /output/b.bin; echo c > /data/deep/er/report.json";
+    let script =
+        "echo a > /output/a.txt; echo b > /output/b.bin; echo c > /data/deep/er/report.json";
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
     assert!(result.ok(), "{}", result.stderr_text());
-    let export = sandbox.export(out.path(), sandbox_core::ArtifactLimits::default()).await.expect("exported");
+    let export = sandbox
+        .export(out.path(), sandbox_core::ArtifactLimits::default())
+        .await
+        .expect("exported");
     assert_eq!(export.artifacts.len(), 2, "{export:?}");
 }
 
 #[tokio::test]
 async fn a_missing_program_and_a_bad_folder_are_typed() {
     let sandbox = create(policy()).await;
-    let error = sandbox.exec(&ExecRequest::new("no-such-program")).await.expect_err("missing");
+    let error = sandbox
+        .exec(&ExecRequest::new("no-such-program"))
+        .await
+        .expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::ProgramNotFound);
-    let error = sandbox.exec(&sh("true").workdir("/no/such/folder")).await.expect_err("missing");
+    let error = sandbox
+        .exec(&sh("true").workdir("/no/such/folder"))
+        .await
+        .expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::BadWorkdir);
 }

@@ -26,7 +26,11 @@ pub fn backend() -> Arc<LocalBackend> {
     static BACKEND: OnceLock<Arc<LocalBackend>> = OnceLock::new();
     let make = || {
         let config = LocalConfig::new();
-        let config = if namespaces() { config } else { config.without_user_namespaces() };
+        let config = if namespaces() {
+            config
+        } else {
+            config.without_user_namespaces()
+        };
         Arc::new(LocalBackend::new(config))
     };
     Arc::clone(BACKEND.get_or_init(make))
@@ -78,11 +82,15 @@ pub fn open_folder() -> tempfile::TempDir {
 
 /// Host processes whose command line has `marker`.
 pub fn processes_with(marker: &str) -> Vec<PathBuf> {
-    let processes = std::fs::read_dir("/proc").expect("procfs").flatten().map(|entry| entry.path());
+    let processes = std::fs::read_dir("/proc")
+        .expect("procfs")
+        .flatten()
+        .map(|entry| entry.path());
     processes
         .filter(|process| {
             let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
-            line.windows(marker.len()).any(|part| part == marker.as_bytes())
+            line.windows(marker.len())
+                .any(|part| part == marker.as_bytes())
         })
         .collect()
 }
@@ -103,9 +111,18 @@ pub fn own_groups() -> Vec<PathBuf> {
     let mut groups = Vec::new();
     for line in table.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next().expect("controllers"), fields.next().expect("path"));
-        let name = if controllers.is_empty() { "unified" } else { controllers };
-        let parent = PathBuf::from("/sys/fs/cgroup").join(name).join(path.trim_start_matches('/'));
+        let (controllers, path) = (
+            fields.next().expect("controllers"),
+            fields.next().expect("path"),
+        );
+        let name = if controllers.is_empty() {
+            "unified"
+        } else {
+            controllers
+        };
+        let parent = PathBuf::from("/sys/fs/cgroup")
+            .join(name)
+            .join(path.trim_start_matches('/'));
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with("sandbox-") && name.contains(&own) {

@@ -44,7 +44,9 @@ fn without_user_namespaces() {
 
 /// Runs all other tests from a copy of this program that every user may execute.
 fn again(variables: &[(&str, &str)]) {
-    let folder = tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o755)).tempdir();
+    let folder = tempfile::Builder::new()
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir();
     let folder = folder.expect("a folder");
     let program = folder.path().join("tests");
     std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copied");
@@ -53,8 +55,13 @@ fn again(variables: &[(&str, &str)]) {
     std::os::unix::fs::chown(&runtime, is_root().then_some(USER), None).expect("given away");
     std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700)).expect("set");
     let mut command = Command::new(&program);
-    command.args(["--test-threads", "2"]).current_dir("/").env(AGAIN, "1");
-    command.env("XDG_RUNTIME_DIR", &runtime).env("HOME", "/nonexistent");
+    command
+        .args(["--test-threads", "2"])
+        .current_dir("/")
+        .env(AGAIN, "1");
+    command
+        .env("XDG_RUNTIME_DIR", &runtime)
+        .env("HOME", "/nonexistent");
     command.envs(variables.iter().copied());
     if is_root() {
         // Also drops the supplementary groups.
@@ -62,9 +69,15 @@ fn again(variables: &[(&str, &str)]) {
     }
     let output = command.output().expect("started");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // Tests that run alone have a result of their own.
     let results = text.split("test result: ok. ").skip(1);
-    let passed = results.filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok()).max();
+    let passed = results
+        .filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok())
+        .max();
     assert!(passed.is_some_and(|passed| passed > 20), "{text}");
 }

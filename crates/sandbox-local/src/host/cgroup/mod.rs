@@ -57,11 +57,16 @@ pub(crate) enum Swap {
 
 impl Cgroups {
     pub(crate) fn detect() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-        let tables = read("/proc/self/cgroup").and_then(|own| Ok((own, read("/proc/self/mountinfo")?)));
+        let read =
+            |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+        let tables =
+            read("/proc/self/cgroup").and_then(|own| Ok((own, read("/proc/self/mountinfo")?)));
         match tables {
             Ok((own, mounts)) => Self::choose(&Mounts::parse(&own, &mounts), has_swap()),
-            Err(reason) => Self::None { reason, fix: "mount /proc".into() },
+            Err(reason) => Self::None {
+                reason,
+                fix: "mount /proc".into(),
+            },
         }
     }
 
@@ -78,7 +83,8 @@ impl Cgroups {
             (None, Some(second)) => Self::V2(second),
             (None, None) if v1::is_in_use(mounts) => Self::None {
                 reason: "control groups of version 1 are not writable for this user".into(),
-                fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)".into(),
+                fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+                    .into(),
             },
             (None, None) => {
                 let (reason, fix) = why_not.unwrap_or_default();
@@ -126,22 +132,34 @@ impl Cgroups {
             Self::V2(_) => "v2",
             Self::None { .. } => return "none".into(),
         };
-        let controllers =
-            [("cpu", self.has_cpu()), ("memory", self.has_memory()), ("pids", self.has_pids())];
-        let there = controllers.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
+        let controllers = [
+            ("cpu", self.has_cpu()),
+            ("memory", self.has_memory()),
+            ("pids", self.has_pids()),
+        ];
+        let there = controllers
+            .iter()
+            .filter(|(_, there)| *there)
+            .map(|(name, _)| *name);
         format!("{version}:{}", there.collect::<Vec<_>>().join(","))
     }
 }
 
 impl V1 {
     fn count(&self) -> usize {
-        [&self.memory, &self.cpu, &self.pids].into_iter().flatten().count()
+        [&self.memory, &self.cpu, &self.pids]
+            .into_iter()
+            .flatten()
+            .count()
     }
 }
 
 impl V2 {
     fn count(&self) -> usize {
-        [self.memory, self.cpu, self.pids].into_iter().filter(|there| *there).count()
+        [self.memory, self.cpu, self.pids]
+            .into_iter()
+            .filter(|there| *there)
+            .count()
     }
 }
 

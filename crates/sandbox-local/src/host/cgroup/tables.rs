@@ -33,16 +33,24 @@ impl Mounts {
         let own = own.collect::<Vec<_>>();
         let mut mounts = Self::default();
         for line in mountinfo.lines() {
-            let Some(mount) = Mount::parse(line) else { continue };
+            let Some(mount) = Mount::parse(line) else {
+                continue;
+            };
             let ours = own.iter().find(|(controllers, _)| match mount.version {
                 1 => controllers.iter().any(|name| mount.options.contains(name)),
                 _ => *controllers == [""],
             });
             let Some((_, path)) = ours else { continue };
-            let Some(own) = mount.folder_of(path) else { continue };
+            let Some(own) = mount.folder_of(path) else {
+                continue;
+            };
             let hierarchy = Hierarchy {
                 controllers: match mount.version {
-                    1 => mount.options.iter().map(|option| (*option).to_owned()).collect(),
+                    1 => mount
+                        .options
+                        .iter()
+                        .map(|option| (*option).to_owned())
+                        .collect(),
                     _ => Vec::new(),
                 },
                 mount: mount.at.clone(),
@@ -76,7 +84,12 @@ impl<'a> Mount<'a> {
             _ => return None,
         };
         let options = after.nth(1)?.split(',').collect();
-        Some(Self { version, root, at, options })
+        Some(Self {
+            version,
+            root,
+            at,
+            options,
+        })
     }
 
     /// The folder, under this mount, of the group `path` of the hierarchy.
@@ -92,9 +105,14 @@ fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let escaped = tail.first_chunk::<3>().filter(|_| *first == b'\\').and_then(|digits| {
-            std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 8).ok())
-        });
+        let escaped = tail
+            .first_chunk::<3>()
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| {
+                std::str::from_utf8(digits)
+                    .ok()
+                    .and_then(|digits| u8::from_str_radix(digits, 8).ok())
+            });
         match escaped {
             Some(byte) => {
                 bytes.push(byte);

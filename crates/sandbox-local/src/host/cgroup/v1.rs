@@ -8,26 +8,38 @@ use super::{Swap, V1, writable};
 /// The folders in which groups can be made; `None` where there is none at all.
 pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
     let own = |controller: &str| -> Option<PathBuf> {
-        let hierarchy =
-            mounts.v1.iter().find(|one| one.controllers.iter().any(|name| name == controller))?;
+        let hierarchy = mounts
+            .v1
+            .iter()
+            .find(|one| one.controllers.iter().any(|name| name == controller))?;
         writable(&hierarchy.own).then(|| hierarchy.own.clone())
     };
     let memory = own("memory");
-    let counts_swap =
-        memory.as_ref().is_some_and(|own| own.join("memory.memsw.limit_in_bytes").exists());
+    let counts_swap = memory
+        .as_ref()
+        .is_some_and(|own| own.join("memory.memsw.limit_in_bytes").exists());
     let swap = match (counts_swap, has_swap) {
         (true, _) => Swap::Limited,
         (false, false) => Swap::Absent,
         (false, true) => Swap::Uncounted,
     };
-    let groups = V1 { memory, cpu: own("cpu"), pids: own("pids"), swap };
+    let groups = V1 {
+        memory,
+        cpu: own("cpu"),
+        pids: own("pids"),
+        swap,
+    };
     (groups.count() > 0).then_some(groups)
 }
 
 /// Whether the host has its controllers here, whoever may use them.
 pub(super) fn is_in_use(mounts: &Mounts) -> bool {
     let wanted = ["memory", "cpu", "pids"];
-    mounts.v1.iter().flat_map(|one| &one.controllers).any(|name| wanted.contains(&name.as_str()))
+    mounts
+        .v1
+        .iter()
+        .flat_map(|one| &one.controllers)
+        .any(|name| wanted.contains(&name.as_str()))
 }
 
 #[cfg(test)]
@@ -37,7 +49,11 @@ mod tests {
 
     fn hierarchy(folder: &std::path::Path, controllers: &[&str]) -> Hierarchy {
         let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
-        Hierarchy { controllers, mount: folder.into(), own: folder.into() }
+        Hierarchy {
+            controllers,
+            mount: folder.into(),
+            own: folder.into(),
+        }
     }
 
     #[test]
@@ -61,7 +77,10 @@ mod tests {
     fn swap_counts_where_the_kernel_says_so() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
-        let mounts = Mounts { v1: vec![hierarchy(here, &["memory"])], v2: None };
+        let mounts = Mounts {
+            v1: vec![hierarchy(here, &["memory"])],
+            v2: None,
+        };
         let swap = |has_swap| detect(&mounts, has_swap).map(|groups| groups.swap);
         assert_eq!(swap(false), Some(Swap::Absent));
         assert_eq!(swap(true), Some(Swap::Uncounted));

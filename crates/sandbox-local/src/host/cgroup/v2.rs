@@ -11,9 +11,15 @@ use super::{Swap, V2, writable};
 pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, (String, String)> {
     let Some(hierarchy) = &mounts.v2 else {
         let fix = "mount -t cgroup2 none /sys/fs/cgroup";
-        return Err(("no hierarchy of control groups is mounted".into(), fix.into()));
+        return Err((
+            "no hierarchy of control groups is mounted".into(),
+            fix.into(),
+        ));
     };
-    let above = hierarchy.own.ancestors().take_while(|group| group.starts_with(&hierarchy.mount));
+    let above = hierarchy
+        .own
+        .ancestors()
+        .take_while(|group| group.starts_with(&hierarchy.mount));
     for group in above {
         let handed_down = handed_down(group);
         let has = |controller: &str| handed_down.iter().any(|name| name == controller);
@@ -41,7 +47,9 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, (String, Str
             swap,
         });
     }
-    Err(refused("no group above this process hands down memory, cpu or pids"))
+    Err(refused(
+        "no group above this process hands down memory, cpu or pids",
+    ))
 }
 
 fn handed_down(group: &Path) -> Vec<String> {
@@ -66,8 +74,15 @@ mod tests {
     use super::*;
 
     fn mounts(mount: &Path, own: &Path) -> Mounts {
-        let v2 = Hierarchy { controllers: Vec::new(), mount: mount.into(), own: own.into() };
-        Mounts { v1: Vec::new(), v2: Some(v2) }
+        let v2 = Hierarchy {
+            controllers: Vec::new(),
+            mount: mount.into(),
+            own: own.into(),
+        };
+        Mounts {
+            v1: Vec::new(),
+            v2: Some(v2),
+        }
     }
 
     #[test]

@@ -24,12 +24,22 @@ pub(super) fn render(plan: &LocalPlan) -> String {
         setup.pid_one,
         setup.die_with_parent,
     ));
-    line(format!("scratch: {} bytes, {} inodes", plan.scratch.size, plan.scratch.inodes));
+    line(format!(
+        "scratch: {} bytes, {} inodes",
+        plan.scratch.size, plan.scratch.inodes
+    ));
     for folder in &plan.scratch.folders {
-        line(format!("scratch {}: {:o}, owned {}", folder.name, folder.mode, folder.owned));
+        line(format!(
+            "scratch {}: {:o}, owned {}",
+            folder.name, folder.mode, folder.owned
+        ));
     }
     for mapped in &plan.mapped {
-        line(format!("mapped {} of {:?}", mapped.path.display(), mapped.from));
+        line(format!(
+            "mapped {} of {:?}",
+            mapped.path.display(),
+            mapped.from
+        ));
     }
     line(format!("groups: {:?}", plan.groups));
     line(format!("sampled memory: {:?}", plan.sampled_memory));
@@ -54,7 +64,11 @@ pub(super) fn render(plan: &LocalPlan) -> String {
         let platform = [PLATFORM_READ_ROOTS, PLATFORM_ETC].concat();
         let known = |path: &[u8]| platform.iter().any(|known| known.as_bytes() == path);
         for rule in rules.paths.iter().filter(|rule| !known(&rule.path)) {
-            line(format!("landlock {:#06x} {}", rule.access, String::from_utf8_lossy(&rule.path)));
+            line(format!(
+                "landlock {:#06x} {}",
+                rule.access,
+                String::from_utf8_lossy(&rule.path)
+            ));
         }
     }
     for (capability, enforcement) in plan.report.iter() {
@@ -66,8 +80,18 @@ pub(super) fn render(plan: &LocalPlan) -> String {
 fn mount_line(mount: &Mount) -> String {
     let path = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
     match mount {
-        Mount::Bind { source, target, read_only, devices, optional } => {
-            let mut line = if *read_only { "ro ".to_owned() } else { "rw ".to_owned() };
+        Mount::Bind {
+            source,
+            target,
+            read_only,
+            devices,
+            optional,
+        } => {
+            let mut line = if *read_only {
+                "ro ".to_owned()
+            } else {
+                "rw ".to_owned()
+            };
             if *devices {
                 line += "devices ";
             }
@@ -82,10 +106,24 @@ fn mount_line(mount: &Mount) -> String {
             line
         }
         Mount::Proc { target } => format!("proc {}", path(target)),
-        Mount::Symlink { points_to, target } => format!("link {} -> {}", path(target), path(points_to)),
-        Mount::Dir { target, mode, owned } => format!("folder {} {mode:o} owned {owned}", path(target)),
-        Mount::File { target, content, mode } => {
-            format!("file {} {mode:o} {:?}", path(target), String::from_utf8_lossy(content))
+        Mount::Symlink { points_to, target } => {
+            format!("link {} -> {}", path(target), path(points_to))
+        }
+        Mount::Dir {
+            target,
+            mode,
+            owned,
+        } => format!("folder {} {mode:o} owned {owned}", path(target)),
+        Mount::File {
+            target,
+            content,
+            mode,
+        } => {
+            format!(
+                "file {} {mode:o} {:?}",
+                path(target),
+                String::from_utf8_lossy(content)
+            )
         }
         Mount::ReadOnly { target } => format!("read-only {}", path(target)),
         Mount::Mask { target } => format!("mask {}", path(target)),
@@ -103,6 +141,9 @@ fn namespaces(flags: u64) -> String {
         (0x2000_0000, "pid"),
         (0x4000_0000, "net"),
     ];
-    let there = names.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, name)| *name);
+    let there = names
+        .iter()
+        .filter(|(flag, _)| flags & flag != 0)
+        .map(|(_, name)| *name);
     there.collect::<Vec<_>>().join(" ")
 }

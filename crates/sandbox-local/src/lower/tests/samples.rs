@@ -21,7 +21,11 @@ impl Sample {
         let folder = |name: &str| Some(Path::new("/sys/fs/cgroup").join(name));
         Self {
             host: Host {
-                user: User { id: 0, group: 0, can_split: true },
+                user: User {
+                    id: 0,
+                    group: 0,
+                    can_split: true,
+                },
                 namespaces: Support::Present,
                 proc_mount: Support::Present,
                 mapped_mounts: Support::Present,
@@ -32,17 +36,27 @@ impl Sample {
                     swap: Swap::Limited,
                 }),
                 landlock_abi: 7,
-                seccomp: Seccomp { filters: true, notification: true },
+                seccomp: Seccomp {
+                    filters: true,
+                    notification: true,
+                },
             },
             isolation: Isolation::Privileged,
-            material: Material { platform: platform(), ..Material::default() },
+            material: Material {
+                platform: platform(),
+                ..Material::default()
+            },
         }
     }
 
     /// An ordinary user whose systemd delegates memory and pids of version 2.
     pub(super) fn user() -> Self {
         let mut sample = Self::root();
-        sample.host.user = User { id: 1234, group: 1234, can_split: false };
+        sample.host.user = User {
+            id: 1234,
+            group: 1234,
+            can_split: false,
+        };
         sample.host.cgroups = Cgroups::V2(V2 {
             folder: "/sys/fs/cgroup/user.slice/app.slice".into(),
             memory: true,
@@ -57,11 +71,16 @@ impl Sample {
     /// An ordinary user of a host that denies user namespaces and control groups.
     pub(super) fn landlock() -> Self {
         let mut sample = Self::user();
-        let missing = Support::Missing { reason: "denied".into(), fix: "allow them".into() };
+        let missing = Support::Missing {
+            reason: "denied".into(),
+            fix: "allow them".into(),
+        };
         sample.host.namespaces = missing.clone();
         sample.host.proc_mount = missing;
-        sample.host.cgroups =
-            Cgroups::None { reason: "no delegation".into(), fix: "delegate".into() };
+        sample.host.cgroups = Cgroups::None {
+            reason: "no delegation".into(),
+            fix: "delegate".into(),
+        };
         sample.isolation = Isolation::Landlock;
         sample
     }
@@ -101,11 +120,18 @@ pub(super) fn folder(path: &str) -> Root {
 }
 
 pub(super) fn file(path: &str) -> Root {
-    Root { kind: Kind::File, mode: 0o644, ..folder(path) }
+    Root {
+        kind: Kind::File,
+        mode: 0o644,
+        ..folder(path)
+    }
 }
 
 pub(super) fn link(at: &str, says: &str, root: Root) -> Root {
-    Root { links: vec![(at.into(), says.into())], ..root }
+    Root {
+        links: vec![(at.into(), says.into())],
+        ..root
+    }
 }
 
 /// A small platform with a merged /usr.
@@ -115,8 +141,15 @@ fn platform() -> Arc<[Root]> {
         link("/bin", "usr/bin", folder("/usr/bin")),
         link("/lib64", "usr/lib64", folder("/usr/lib64")),
         file("/etc/ld.so.cache"),
-        Root { content: Some(b"7 echo\n".to_vec()), ..file("/etc/services") },
+        Root {
+            content: Some(b"7 echo\n".to_vec()),
+            ..file("/etc/services")
+        },
         folder("/etc/ssl/certs"),
-        link("/etc/localtime", "/usr/share/zoneinfo/Etc/UTC", file("/usr/share/zoneinfo/Etc/UTC")),
+        link(
+            "/etc/localtime",
+            "/usr/share/zoneinfo/Etc/UTC",
+            file("/usr/share/zoneinfo/Etc/UTC"),
+        ),
     ])
 }

@@ -1,0 +1,227 @@
+//! What the new process does before it executes the agent: system calls, and nothing else (see [`super::clone::ChildBody`]).
+#![expect(unsafe_code, reason = "a child in shared memory")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
+use sandbox_freestanding::fs::{
+    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_WRONLY, change_owner, make_directory, open,
+    set_umask,
+};
+use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
+use sandbox_freestanding::mount::{
+    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MS_NODEV, MS_NOSUID, MS_REC, MS_SLAVE,
+    MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount, open_tree,
+    set_attributes,
+};
+use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, unshare};
+use sandbox_freestanding::process::{
+    PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
+};
+use sandbox_freestanding::signal::SIGKILL;
+use sandbox_freestanding::{Errno, Fd, Result};
+
+use super::clone::ChildFailure;
+use super::gate::Gate;
+use super::identity::IdentityMaps;
+use super::launch::{NewFolder, ScratchMount};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    #[default]
+    None,
+    Session,
+    DeathSignal,
+    Identity,
+    Capabilities,
+    Group,
+    GroupNamespace,
+    Propagation,
+    OpenMapped,
+    MapMount,
+    MoveMapped,
+    Scratch,
+    ScratchFolder,
+    Descriptors,
+    Execute,
+}
+
+impl Step {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::Session => "start a session",
+            Self::DeathSignal => "tie the agent's life to ours",
+            Self::Identity => "write the id maps of the user namespace",
+            Self::Capabilities => "keep capabilities for the agent",
+            Self::Group => "enter the control groups",
+            Self::GroupNamespace => "make a cgroup namespace",
+            Self::Propagation => "make mounts private",
+            Self::OpenMapped => "open a folder to be mounted with mapped identities",
+            Self::MapMount => {
+                "map the identities of a folder that code may write (its file system has to support that, as ext4, xfs, btrfs \
+                 and tmpfs do)"
+            }
+            Self::MoveMapped => "mount with mapped identities",
+            Self::Scratch => "mount the sandbox's writable tmpfs",
+            Self::ScratchFolder => "make the sandbox's writable folders",
+            Self::Descriptors => "arrange descriptors",
+            Self::Execute => "execute the agent",
+        }
+    }
+}
+
+/// What the child reads, and where it writes how far it came.
+pub(super) struct Order<'a> {
+    pub(super) stream: RawFd,
+    pub(super) program: BorrowedFd<'a>,
+    pub(super) null: BorrowedFd<'a>,
+    pub(super) gate: &'a Gate,
+    pub(super) join: &'a [CString],
+    pub(super) maps: Option<&'a IdentityMaps>,
+    pub(super) mapped: &'a [(&'a CStr, OwnedFd)],
+    pub(super) scratch: Option<&'a ScratchMount>,
+    pub(super) die_with_parent: bool,
+    pub(super) cgroup_namespace: bool,
+    pub(super) arguments: *const *const c_char,
+    pub(super) environment: *const *const c_char,
+    pub(super) failure: ChildFailure<Step>,
+}
+
+/// The number of the agent's stream in the agent.
+const STREAM: RawFd = 3;
+/// The number of its program, until it is executed.
+const PROGRAM: RawFd = 4;
+
+/// Prepares the process and executes the agent.
+///
+/// # Safety
+///
+/// `argument` must point to an [`Order`] whose parts live, and that nobody else touches, until the process has executed the
+/// agent or ended.
+pub(super) unsafe extern "C" fn body(argument: *mut c_void) -> ! {
+    // SAFETY: the parent waits, and reads this only when we have executed or ended.
+    let order = unsafe { &mut *argument.cast::<Order<'_>>() };
+    // Every signal stays blocked: the agent gives each its default effect before it lets one through.
+    match prepare(order) {
+        Ok(()) => {
+            // SAFETY: both lists end with a null pointer, and their strings live as long as the parent waits.
+            let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
+            order.failure.end(Step::Execute, errno)
+        }
+        Err((step, errno)) => order.failure.end(step, errno),
+    }
+}
+
+trait At<T> {
+    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)>;
+}
+
+impl<T> At<T> for Result<T> {
+    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)> {
+        self.map_err(|errno| (step, errno))
+    }
+}
+
+fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
+    // Away from the terminal, whose interrupt is for the host's process alone.
+    new_session().at(Step::Session)?;
+    if order.die_with_parent {
+        set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0).at(Step::DeathSignal)?;
+    }
+    if let Some(maps) = order.maps {
+        maps.write_own().at(Step::Identity)?;
+        keep_capabilities().at(Step::Capabilities)?;
+    }
+    if !order.mapped.is_empty() || order.scratch.is_some() {
+        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
+    }
+    for (path, namespace) in order.mapped {
+        mount_mapped(path, namespace)?;
+    }
+    if let Some(scratch) = order.scratch {
+        mount_scratch(scratch)?;
+    }
+    if !order.join.is_empty() {
+        // They are made while we did the rest.
+        order.gate.wait().at(Step::Group)?;
+    }
+    for group in order.join {
+        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(Step::Group)?;
+        write_all(&threads, b"0").at(Step::Group)?;
+    }
+    if order.cgroup_namespace {
+        // Not with the clone: its root is the group that the process is in when it is made.
+        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
+    }
+    arrange(order).at(Step::Descriptors)
+}
+
+/// Lets every capability of the own user namespace survive the execution of a program by a user who is not root there.
+fn keep_capabilities() -> Result<()> {
+    let mut capabilities = Capabilities::current()?;
+    capabilities.inheritable = capabilities.permitted;
+    capabilities.apply()?;
+    for capability in 0..=CAP_LAST {
+        if capabilities.permitted & (1 << capability) != 0 {
+            raise_ambient(capability)?;
+        }
+    }
+    Ok(())
+}
+
+fn mount_mapped(path: &CStr, namespace: &OwnedFd) -> std::result::Result<(), (Step, Errno)> {
+    let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    let tree = open_tree(AT_FDCWD, path, tree | AT_RECURSIVE as u32).at(Step::OpenMapped)?;
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_IDMAP,
+        user_namespace: namespace.as_raw_fd() as u64,
+        ..MountAttributes::default()
+    };
+    let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
+    set_attributes(&tree, c"", flags, &attributes).at(Step::MapMount)?;
+    move_mount(&tree, AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH).at(Step::MoveMapped)
+}
+
+fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno)> {
+    let ScratchMount {
+        target,
+        options,
+        folders,
+    } = scratch;
+    let flags = MS_NOSUID | MS_NODEV;
+    mount(
+        Some(c"sandbox"),
+        target,
+        Some(c"tmpfs"),
+        flags,
+        Some(options),
+    )
+    .at(Step::Scratch)?;
+    set_umask(0);
+    for NewFolder { path, mode, owner } in folders {
+        make_directory(AT_FDCWD, path, *mode).at(Step::ScratchFolder)?;
+        if let Some((user, group)) = owner {
+            change_owner(AT_FDCWD, path, *user, *group, 0).at(Step::ScratchFolder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, and nothing else.
+fn arrange(order: &Order<'_>) -> Result<()> {
+    // Out of the way of the numbers that are filled below.
+    let stream: Fd = duplicate_above(order.stream, 10)?;
+    let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
+    let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
+    for standard in 0..=2 {
+        duplicate_onto(&null, standard, 0)?;
+    }
+    duplicate_onto(&stream, STREAM, 0)?;
+    duplicate_onto(&program, PROGRAM, O_CLOEXEC)?;
+    close_range(PROGRAM as u32 + 1, u32::MAX, 0)?;
+    // Closed with all the others.
+    let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
+    Ok(())
+}
