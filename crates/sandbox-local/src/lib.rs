@@ -45,12 +45,21 @@ fn open_unsafe() -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(UnsafeLocalBackend::default()))
 }
 
-sandbox_core::register!(Registration::new(
-    backend::TIER,
-    "local",
-    "namespaces, Landlock, seccomp and control groups of this machine's kernel",
-    open
-));
+/// What was measured of this tier, by `cargo xtask matrix --write`.
+const PROFILES: &[(&str, &str)] = &[
+    ("local-root-95362d8e.json", include_str!("../../../matrix/local-root-95362d8e.json")),
+    ("local-user-9504b5b0.json", include_str!("../../../matrix/local-user-9504b5b0.json")),
+];
+
+sandbox_core::register!(
+    Registration::new(
+        backend::TIER,
+        "local",
+        "namespaces, Landlock, seccomp and control groups of this machine's kernel",
+        open
+    )
+    .with_profiles(PROFILES)
+);
 
 sandbox_core::register!(
     Registration::new(
