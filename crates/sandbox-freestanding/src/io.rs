@@ -149,7 +149,7 @@ pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize> {
 /// Writes everything, in as many calls as it takes.
 ///
 /// # Errors
-/// As [`write`]; a part may have been written. On a non-blocking descriptor `EAGAIN` ends it too.
+/// As [`write()`]; a part may have been written. On a non-blocking descriptor `EAGAIN` ends it too.
 pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let count = write(&descriptor, bytes)?;
@@ -164,7 +164,7 @@ pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<()> {
 /// Writes several buffers in one call and returns how many bytes were taken.
 ///
 /// # Errors
-/// As [`write`]; `EINVAL` for more than 1024 buffers.
+/// As [`write()`]; `EINVAL` for more than 1024 buffers.
 pub fn write_vectored(descriptor: impl Descriptor, buffers: &[IoSlice<'_>]) -> Result<usize> {
     let descriptor = word(descriptor);
     retry(|| {
@@ -198,7 +198,7 @@ pub fn read_at(descriptor: impl Descriptor, buffer: &mut [u8], offset: u64) -> R
 /// Writes at `offset` without moving the file's position.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Result<usize> {
     let descriptor = word(descriptor);
     retry(|| {

@@ -3,6 +3,19 @@
 use sandbox_core::{CapabilityPolicy, ExecRequest, SandboxClient, SandboxSpec};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+struct Phases;
+static PHASES: std::sync::Mutex<Vec<(String, Instant)>> = std::sync::Mutex::new(Vec::new());
+struct V(String);
+impl tracing::field::Visit for V { fn record_debug(&mut self, _: &tracing::field::Field, v: &dyn std::fmt::Debug) { self.0 = format!("{v:?}"); } }
+impl tracing::Subscriber for Phases {
+    fn enabled(&self, m: &tracing::Metadata<'_>) -> bool { m.target().starts_with("sandbox_local") }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id { tracing::span::Id::from_u64(1) }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, e: &tracing::Event<'_>) { let now = Instant::now(); let mut v = V(String::new()); e.record(&mut v); PHASES.lock().unwrap().push((v.0, now)); }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
 fn cpu() -> f64 {
     let mut t = 0.0;
     for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
@@ -15,6 +28,8 @@ fn cpu() -> f64 {
 fn median(v: &mut Vec<Duration>) -> f64 { v.sort(); v[v.len()/20].as_secs_f64()*1e3 }
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    tracing::subscriber::set_global_default(Phases).unwrap();
+    let mut phases: Vec<(String, Vec<Duration>)> = vec![];
     let n: usize = std::env::args().nth(1).map_or(50, |n| n.parse().unwrap());
     let mut config = sandbox_local::LocalConfig::new();
     if std::env::var_os("NO_USERNS").is_some() { config = config.without_user_namespaces(); }
@@ -29,6 +44,7 @@ async fn main() {
     let (mut c_ours, mut c_bw, mut c_plain) = (0.0, 0.0, 0.0);
     for i in 0..n {
         let c0 = cpu();
+        PHASES.lock().unwrap().clear();
         let t0 = Instant::now();
         let sandbox = client.create(&SandboxSpec::new("try")).await.unwrap();
         let t1 = Instant::now();
@@ -37,6 +53,7 @@ async fn main() {
         let t2 = Instant::now();
         sandbox.kill().await.unwrap();
         let t3 = Instant::now(); let c1 = cpu();
+        let mut last = t0; for (name, when) in PHASES.lock().unwrap().drain(..) { let d = when - last; last = when; match phases.iter_mut().find(|p| p.0 == name) { Some(p) => p.1.push(d), None => phases.push((name, vec![d])) } }
         if i == 0 { eprintln!("first: create {:?} exec {:?} kill {:?}", t1-t0, t2-t1, t3-t2); continue; }
         c_ours += c1 - c0; create.push(t1-t0); exec.push(t2-t1); kill.push(t3-t2); total.push(t3-t0);
         let t = Instant::now();
@@ -51,6 +68,7 @@ async fn main() {
     for _ in 0..n { let t = Instant::now(); sandbox.exec(&ExecRequest::new("/bin/true")).await.unwrap(); warm.push(t.elapsed()); }
     sandbox.kill().await.unwrap();
     println!("create {:.3} exec {:.3} kill {:.3} total {:.3} | bwrap {:.3} plain {:.3} warm {:.3} ratio {:.2}", median(&mut create), median(&mut exec), median(&mut kill), median(&mut total), median(&mut bw), median(&mut plain), median(&mut warm), median(&mut total)/median(&mut bw));
+    for (name, v) in &mut phases { print!("{name} {:.3} | ", median(v)); } println!();
     let m = (n - 1) as f64;
     println!("cpu: ours {:.3} bwrap {:.3} plain {:.3} ratio {:.2}", c_ours / m, c_bw / m, c_plain / m, c_ours / c_bw);
     drop(ballast);

@@ -53,6 +53,7 @@ pub(crate) async fn set_up(
             .map_err(|cause| broken(tier, cause))?;
         if let Some(map) = map {
             wait_for_namespace(tier, stream).await?;
+            tracing::trace!("user namespace entered");
             for file in ["uid_map", "gid_map"] {
                 let path = format!("/proc/{}/{file}", agent.0);
                 std::fs::write(&path, map).map_err(|cause| error::setup(tier, path, cause))?;

@@ -45,6 +45,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         state,
         lowered,
     } = *order;
+    tracing::trace!("lowered");
     sweep_once(&host.cgroups);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
@@ -80,6 +81,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         setup: own_root,
     };
     let remains = launch_agent(tier, launch, remains).await?;
+    tracing::trace!("agent executes");
     let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
     let mut stream = UnixStream::from_std(stream)
         .map_err(|cause| error::setup(tier, "the agent's stream", cause))?;
@@ -87,6 +89,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         let map = remains.range().map(Range::map);
         set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
+    tracing::trace!("set up");
     let sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
         Some(private) => in_host_namespaces(order, private, agent)?,
@@ -99,7 +102,9 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         }
     };
     let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
-    AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+    let instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
+    tracing::trace!("agent answers");
+    instance
 }
 
 /// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
@@ -121,10 +126,12 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     }
     let gate = Arc::clone(&launch.groups);
     let opener = gate.opener();
+    tracing::trace!("start asked for");
     let started = begin(tier, launch, remains)?;
     // Without an await in between: the process waits.
     group.create().map_err(failed)?;
     opener.open();
+    tracing::trace!("control groups made");
     started
         .wait()
         .await

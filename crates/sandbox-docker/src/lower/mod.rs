@@ -67,6 +67,7 @@ pub(crate) fn confined(
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let mut tmpfs = storage.mount_options(identity);
     hide_volumes(parts.image, &mut tmpfs, &mounts);
+    open_way(&mut tmpfs, &mounts, identity);
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -204,6 +205,27 @@ fn hide_volumes(image: &ImageFacts, tmpfs: &mut HashMap<String, String>, mounts:
                 .entry(path.to_owned())
                 .or_insert_with(|| HIDDEN_VOLUME.to_owned());
         }
+    }
+}
+
+/// The home of an image's root, which only root may enter in most images.
+const ROOTS_HOME: &str = "/root";
+
+/// Room for mount points alone.
+const WAY: &str = "rw,nosuid,nodev,noexec,size=65536,nr_inodes=64,mode=0755";
+
+/// Makes a folder of the host that lies below `/root` reachable for code that is not root. It belongs to the code, since older
+/// runtimes give a tmpfs the permission bits of the folder that it covers.
+fn open_way(tmpfs: &mut HashMap<String, String>, mounts: &[Mount], (user, group): (u32, u32)) {
+    let inside = |target: &str| target != ROOTS_HOME && storage::is_below(target, ROOTS_HOME);
+    if mounts
+        .iter()
+        .filter_map(|mount| mount.target.as_deref())
+        .any(inside)
+    {
+        tmpfs
+            .entry(ROOTS_HOME.to_owned())
+            .or_insert_with(|| format!("{WAY},uid={user},gid={group}"));
     }
 }
 

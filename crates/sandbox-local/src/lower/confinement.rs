@@ -9,13 +9,13 @@ use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, P
 use sandbox_host::seccomp::Arch;
 
 use super::Site;
-use super::roots::Roots;
+use super::roots::{Roots, is_within};
 use crate::host::{Host, Isolation};
 
 const RLIMIT_NPROC: u32 = 6;
 
 /// What every execution is confined by.
-pub(super) fn confinement(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> Confinement {
+pub(super) fn confinement(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> Confinement {
     let surroundings = match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => Surroundings::Namespaces,
         Isolation::Landlock => Surroundings::Host,
@@ -62,14 +62,14 @@ pub(super) fn kernel(host: &Host) -> Kernel {
 
 /// In a root that holds only what the plan grants, a rule for each outermost folder says the same as one for each path, and
 /// costs the start of the sandbox less.
-fn own_paths(plan: &Plan, roots: &Roots, paths: &mut Paths) {
+fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
     read.extend(
         roots
             .binds
             .iter()
             .filter(|(_, read_only)| *read_only)
-            .map(|(path, _)| path.clone()),
+            .map(|(path, _)| path.to_path_buf()),
     );
     if plan
         .workspace
@@ -95,7 +95,7 @@ fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     let mut outermost = Vec::<PathBuf>::new();
     for path in paths {
-        if !outermost.iter().any(|outer| path.starts_with(outer)) {
+        if !outermost.iter().any(|outer| is_within(&path, outer)) {
             outermost.push(path);
         }
     }

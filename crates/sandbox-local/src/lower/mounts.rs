@@ -75,7 +75,7 @@ pub(crate) struct ScratchFolder {
 }
 
 /// The setup of a sandbox with a root of its own, and what is to be writable in it.
-pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> (Setup, Scratch) {
+pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> (Setup, Scratch) {
     let mut mounts = Vec::new();
     let mut writable = Writable {
         state: site.state,
@@ -112,7 +112,7 @@ pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> 
     for (path, content) in &roots.copies {
         mounts.push(Mount::File {
             target: bytes(path),
-            content: content.clone(),
+            content: content.to_vec(),
             mode: 0o444,
         });
     }
@@ -148,7 +148,8 @@ pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> 
     });
 
     let scratch = Scratch {
-        size: plan.disk.as_u64(),
+        // The kernel takes 0 for "without a limit".
+        size: plan.disk.as_u64().max(PAGE),
         inodes: plan.disk.as_u64() / PAGE + OWN_INODES,
         folders: writable.folders,
     };
@@ -183,7 +184,7 @@ impl Writable<'_> {
 
 /// The folders for exported files that are the sandbox's own: not those of the host, nor below a place that is writable
 /// anyway.
-fn own_export_folders(plan: &Plan, roots: &Roots) -> Vec<PathBuf> {
+fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
     let mut folders = export_folders(&plan.export_paths);
     folders.retain(|folder| {
         let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"]

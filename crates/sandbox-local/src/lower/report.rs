@@ -14,7 +14,7 @@ use crate::host::{Cgroups, Isolation};
 const NOT_BUILT: &str = "not built yet on this backend";
 
 /// An entry for each demand of the plan.
-pub(super) fn report(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots) -> EnforcementReport {
+pub(super) fn report(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         report.set(
@@ -30,7 +30,7 @@ fn entry(
     plan: &Plan,
     site: &Site<'_>,
     mode: Mode,
-    roots: &Roots,
+    roots: &Roots<'_>,
 ) -> Enforcement {
     let kernel = kernel(site.host);
     match capability {
@@ -81,7 +81,7 @@ fn read_roots(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn write_roots(site: &Site<'_>, roots: &Roots) -> Enforcement {
+fn write_roots(site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
             Enforcement::enforced(with_landlock(site, "mount namespace, read-only mounts"))
@@ -208,7 +208,7 @@ fn pids(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
+fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     let workspace = plan
         .workspace
         .as_ref()
@@ -225,7 +225,7 @@ fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
     Enforcement::partial("one tmpfs of that size, RLIMIT_FSIZE", gap)
 }
 
-fn export_paths(plan: &Plan, site: &Site<'_>, roots: &Roots) -> Enforcement {
+fn export_paths(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     let mechanism = "copied by the agent as the code's user, opened beneath the folder on the host";
     if site.isolation != Isolation::Landlock {
         return Enforcement::enforced(mechanism);
