@@ -85,7 +85,12 @@ impl AgentInstance {
                     ended.await;
                     watched.destroy_soon();
                 });
-                Ok(Self { connection, sandbox, isolator, oom_kills: AtomicU64::new(0) })
+                Ok(Self {
+                    connection,
+                    sandbox,
+                    isolator,
+                    oom_kills: AtomicU64::new(0),
+                })
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -298,7 +303,10 @@ impl Instance for AgentInstance {
     }
 
     fn temporary_folder(&self) -> &str {
-        self.sandbox.env.get("TMPDIR").map_or("/tmp", String::as_str)
+        self.sandbox
+            .env
+            .get("TMPDIR")
+            .map_or("/tmp", String::as_str)
     }
 
     async fn exec(

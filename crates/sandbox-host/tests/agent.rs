@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan,
-    Result, SandboxSpec, SkipReason,
+    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome,
+    Plan, Result, SandboxSpec, SkipReason,
 };
 use sandbox_host::{AgentInstance, Isolator, Sandbox};
 use tokio::process::{Child, Command};
@@ -76,16 +76,26 @@ async fn instance() -> AgentInstance {
         .spawn()
         .unwrap();
     let stream = tokio::io::join(child.stdout.take().unwrap(), child.stdin.take().unwrap());
-    let plan = Plan::resolve(&SandboxSpec::new("agent").workdir("/"), &CapabilityPolicy::new()).unwrap();
+    let plan = Plan::resolve(
+        &SandboxSpec::new("agent").workdir("/"),
+        &CapabilityPolicy::new(),
+    )
+    .unwrap();
     let sandbox = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
-    AgentInstance::connect(stream, sandbox, Box::new(Process(Mutex::new(child)))).await.unwrap()
+    AgentInstance::connect(stream, sandbox, Box::new(Process(Mutex::new(child))))
+        .await
+        .unwrap()
 }
 
 fn shell(script: &str) -> ExecRequest {
     ExecRequest::shell(script).timeout(Duration::from_secs(20))
 }
 
-async fn run(instance: &AgentInstance, request: &ExecRequest, stdin: Option<Source>) -> (ExecEnd, Kept) {
+async fn run(
+    instance: &AgentInstance,
+    request: &ExecRequest,
+    stdin: Option<Source>,
+) -> (ExecEnd, Kept) {
     let mut kept = Kept::default();
     let end = instance.exec(request, stdin, &mut kept).await.unwrap();
     (end, kept)
@@ -100,7 +110,10 @@ async fn programs_run_and_end() {
     let instance = instance().await;
     let (end, kept) = run(&instance, &shell("echo out; echo err >&2; exit 7"), None).await;
     assert_eq!(end.outcome, Outcome::Exited { code: 7 });
-    assert_eq!((kept.stdout.as_slice(), kept.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(
+        (kept.stdout.as_slice(), kept.stderr.as_slice()),
+        (&b"out\n"[..], &b"err\n"[..])
+    );
     let (end, _) = run(&instance, &shell("kill -11 $$"), None).await;
     assert_eq!(end.outcome, Outcome::Signaled { signal: 11 });
     let (end, _) = run(&instance, &shell("kill -9 $$"), None).await;
@@ -111,11 +124,20 @@ async fn programs_run_and_end() {
 async fn what_cannot_start_is_a_typed_error() {
     let instance = instance().await;
     for (request, kind) in [
-        (ExecRequest::new("no-such-program"), ErrorKind::ProgramNotFound),
+        (
+            ExecRequest::new("no-such-program"),
+            ErrorKind::ProgramNotFound,
+        ),
         (ExecRequest::new("/etc/passwd"), ErrorKind::NotExecutable),
-        (ExecRequest::new("true").workdir("/no/such/folder"), ErrorKind::BadWorkdir),
+        (
+            ExecRequest::new("true").workdir("/no/such/folder"),
+            ErrorKind::BadWorkdir,
+        ),
     ] {
-        let error = instance.exec(&request, None, &mut Kept::default()).await.unwrap_err();
+        let error = instance
+            .exec(&request, None, &mut Kept::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
     }
 }
@@ -123,7 +145,9 @@ async fn what_cannot_start_is_a_typed_error() {
 #[tokio::test]
 async fn large_streams_arrive_whole() {
     let instance = instance().await;
-    let bytes = (0..8_000_000u32).map(|i| (i % 251) as u8).collect::<Vec<_>>();
+    let bytes = (0..8_000_000u32)
+        .map(|i| (i % 251) as u8)
+        .collect::<Vec<_>>();
     let (end, kept) = run(&instance, &shell("cat"), Some(source(bytes.clone()))).await;
     assert!(end.outcome.ok(), "{end:?}");
     assert!(kept.stdout == bytes);
@@ -148,7 +172,10 @@ async fn a_background_child_neither_stalls_nor_survives() {
     assert!(end.outcome.ok());
     assert_eq!(kept.stdout, b"done\n");
     assert!(end.stragglers > 0, "{end:?}");
-    assert!(start.elapsed() < Duration::from_secs(10), "the end must not wait for the child");
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "the end must not wait for the child"
+    );
 }
 
 #[tokio::test]
@@ -156,15 +183,29 @@ async fn files_go_in_and_out() {
     let instance = instance().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let content = (0..3_000_000u32).map(|i| (i % 241) as u8).collect::<Vec<_>>();
-    instance.put(&path("a/b/größe.bin"), 0o640, source(content.clone())).await.unwrap();
-    instance.put(&path("empty"), 0o600, source(Vec::new())).await.unwrap();
+    let content = (0..3_000_000u32)
+        .map(|i| (i % 241) as u8)
+        .collect::<Vec<_>>();
+    instance
+        .put(&path("a/b/größe.bin"), 0o640, source(content.clone()))
+        .await
+        .unwrap();
+    instance
+        .put(&path("empty"), 0o600, source(Vec::new()))
+        .await
+        .unwrap();
     let mut kept = Kept::default();
-    instance.fetch(&path("a/b/größe.bin"), &mut kept).await.unwrap();
+    instance
+        .fetch(&path("a/b/größe.bin"), &mut kept)
+        .await
+        .unwrap();
     assert!(kept.stdout == content);
     std::os::unix::fs::symlink("/etc/passwd", path("link")).unwrap();
     for bad in ["link", "missing", "a"] {
-        let error = instance.fetch(&path(bad), &mut Kept::default()).await.unwrap_err();
+        let error = instance
+            .fetch(&path(bad), &mut Kept::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Path, "{bad}: {error}");
     }
 }
@@ -179,27 +220,62 @@ async fn exports_copy_files_and_say_what_they_skip() {
          && ln -s /etc/passwd link && mkfifo fifo && truncate -s 1T sparse"
     );
     let (end, kept) = run(&instance, &shell(&script), None).await;
-    assert!(end.outcome.ok(), "{}", String::from_utf8_lossy(&kept.stderr));
+    assert!(
+        end.outcome.ok(),
+        "{}",
+        String::from_utf8_lossy(&kept.stderr)
+    );
     let out = tempfile::tempdir().unwrap();
-    let paths = [inside.clone(), format!("{inside}/*.csv"), "/no/such/file".to_owned()];
-    let export = instance.export(&paths, out.path(), ArtifactLimits::default()).await.unwrap();
+    let paths = [
+        inside.clone(),
+        format!("{inside}/*.csv"),
+        "/no/such/file".to_owned(),
+    ];
+    let export = instance
+        .export(&paths, out.path(), ArtifactLimits::default())
+        .await
+        .unwrap();
     let mut sizes = export
         .artifacts
         .iter()
-        .map(|a| (a.source.rsplit('/').next().unwrap().to_owned(), a.size_bytes))
+        .map(|a| {
+            (
+                a.source.rsplit('/').next().unwrap().to_owned(),
+                a.size_bytes,
+            )
+        })
         .collect::<Vec<_>>();
     sizes.sort();
-    assert_eq!(sizes, [("data.csv".into(), 4), ("empty".into(), 0), ("p.png".into(), 1)]);
-    let csv = export.artifacts.iter().find(|a| a.source.ends_with("data.csv")).unwrap();
+    assert_eq!(
+        sizes,
+        [
+            ("data.csv".into(), 4),
+            ("empty".into(), 0),
+            ("p.png".into(), 1)
+        ]
+    );
+    let csv = export
+        .artifacts
+        .iter()
+        .find(|a| a.source.ends_with("data.csv"))
+        .unwrap();
     assert_eq!(csv.content_type.as_deref(), Some("text/csv"));
     assert_eq!(csv.blake3, blake3::hash(b"a,b\n").to_hex().to_string());
     let reason = |name: &str| {
         let skipped = export.skipped.iter().find(|s| s.source.ends_with(name));
-        skipped.unwrap_or_else(|| panic!("{name} must be skipped: {export:?}")).reason.clone()
+        skipped
+            .unwrap_or_else(|| panic!("{name} must be skipped: {export:?}"))
+            .reason
+            .clone()
     };
     assert_eq!(reason("link"), SkipReason::Symlink);
     assert_eq!(reason("fifo"), SkipReason::SpecialFile);
-    assert_eq!(reason("sparse"), SkipReason::TooLarge { size_bytes: 1 << 40 });
+    assert_eq!(
+        reason("sparse"),
+        SkipReason::TooLarge {
+            size_bytes: 1 << 40
+        }
+    );
     assert_eq!(reason("/no/such/file"), SkipReason::Missing);
 }
 
@@ -221,11 +297,18 @@ async fn a_dropped_execution_is_killed_and_others_go_on() {
     let mut kept = Kept::default();
     let request = shell(&script);
     let dropped = instance.exec(&request, None, &mut kept);
-    assert!(tokio::time::timeout(Duration::from_millis(300), dropped).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), dropped)
+            .await
+            .is_err()
+    );
     let (end, kept) = run(&instance, &shell("echo still; sleep 1.5"), None).await;
     assert!(end.outcome.ok());
     assert_eq!(kept.stdout, b"still\n");
-    assert!(!std::path::Path::new(&mark).exists(), "the dropped execution must not have gone on");
+    assert!(
+        !std::path::Path::new(&mark).exists(),
+        "the dropped execution must not have gone on"
+    );
 }
 
 #[tokio::test]
@@ -233,9 +316,17 @@ async fn fifty_at_once_keep_their_output_apart() {
     let instance = instance().await;
     let instance = &instance;
     let runs = (0..50u8).map(|number| async move {
-        let script = format!("head -c 100000 /dev/zero | tr '\\0' {}; exit {number}", number % 10);
+        let script = format!(
+            "head -c 100000 /dev/zero | tr '\\0' {}; exit {number}",
+            number % 10
+        );
         let (end, kept) = run(instance, &shell(&script), None).await;
-        assert_eq!(end.outcome, Outcome::Exited { code: number.into() });
+        assert_eq!(
+            end.outcome,
+            Outcome::Exited {
+                code: number.into()
+            }
+        );
         assert_eq!(kept.stdout, vec![b'0' + number % 10; 100_000]);
     });
     let mut tasks = Vec::new();
@@ -245,7 +336,11 @@ async fn fifty_at_once_keep_their_output_apart() {
     let mut pending = tasks;
     std::future::poll_fn(|context| {
         pending.retain_mut(|task| task.as_mut().poll(context).is_pending());
-        if pending.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        if pending.is_empty() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
 }
@@ -265,6 +360,9 @@ async fn stop_lets_programs_end_and_then_nothing_runs() {
     let end = end.unwrap();
     assert_eq!(String::from_utf8_lossy(&kept.stdout), "ready\nbye\n");
     assert_eq!(end.outcome, Outcome::Exited { code: 3 });
-    let error = instance.exec(&shell("true"), None, &mut Kept::default()).await.unwrap_err();
+    let error = instance
+        .exec(&shell("true"), None, &mut Kept::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SandboxEnded);
 }

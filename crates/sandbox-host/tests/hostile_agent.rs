@@ -13,8 +13,8 @@ use sandbox_agent::protocol::{
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, Outcome, Plan, Result,
-    SandboxSpec,
+    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, Outcome, Plan,
+    Result, SandboxSpec,
 };
 use sandbox_host::{AgentInstance, Isolator, Sandbox};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -67,7 +67,11 @@ impl FakeAgent {
     async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
         loop {
             if let Some(frame) = self.buffer.next_frame().unwrap() {
-                return Some((frame.header.stream, frame.header.kind, frame.payload.to_vec()));
+                return Some((
+                    frame.header.stream,
+                    frame.header.kind,
+                    frame.payload.to_vec(),
+                ));
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes).await {
@@ -114,10 +118,17 @@ where
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (host, guest) = tokio::io::duplex(1 << 20);
-    let mut fake = FakeAgent { stream: guest, buffer: FrameBuffer::new() };
+    let mut fake = FakeAgent {
+        stream: guest,
+        buffer: FrameBuffer::new(),
+    };
     let welcome = async {
         fake.wait_for(Kind::Hello).await.unwrap();
-        let welcome = Welcome { split: true, landlock_abi: 0, capabilities: 0 };
+        let welcome = Welcome {
+            split: true,
+            landlock_abi: 0,
+            capabilities: 0,
+        };
         assert!(fake.frame(0, Kind::Welcome, &welcome.encode()).await);
         fake
     };
@@ -135,12 +146,23 @@ fn request() -> ExecRequest {
 }
 
 async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &AtomicUsize, said: &str) {
-    let end = instance.exec(&request(), None, &mut Count::default()).await.unwrap();
-    let Outcome::Unknown { reason } = &end.outcome else { panic!("{end:?}") };
+    let end = instance
+        .exec(&request(), None, &mut Count::default())
+        .await
+        .unwrap();
+    let Outcome::Unknown { reason } = &end.outcome else {
+        panic!("{end:?}")
+    };
     assert!(reason.contains(said), "{reason}");
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(destroyed.load(Ordering::Relaxed) > 0, "the sandbox must be destroyed");
-    let again = instance.exec(&request(), None, &mut Count::default()).await.unwrap_err();
+    assert!(
+        destroyed.load(Ordering::Relaxed) > 0,
+        "the sandbox must be destroyed"
+    );
+    let again = instance
+        .exec(&request(), None, &mut Count::default())
+        .await
+        .unwrap_err();
     assert_eq!(again.kind(), ErrorKind::SandboxEnded);
 }
 
@@ -190,13 +212,20 @@ async fn frames_of_streams_that_nobody_opened_end_the_sandbox() {
 async fn a_second_end_of_a_stream_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        agent.frame(stream, Kind::Exited, &exited(ExitKind::Exited(0))).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)))
+            .await;
         agent.wait_for(Kind::Exec).await;
-        agent.frame(stream, Kind::Exited, &exited(ExitKind::Exited(0))).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)))
+            .await;
         std::future::pending::<()>().await;
     })
     .await;
-    let first = instance.exec(&request(), None, &mut Count::default()).await.unwrap();
+    let first = instance
+        .exec(&request(), None, &mut Count::default())
+        .await
+        .unwrap();
     assert!(first.outcome.ok());
     unknown_and_destroyed(&instance, &destroyed, "not open").await;
 }
@@ -212,7 +241,10 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
     })
     .await;
     for _ in 0..3 {
-        let end = instance.exec(&request(), None, &mut Count::default()).await.unwrap();
+        let end = instance
+            .exec(&request(), None, &mut Count::default())
+            .await
+            .unwrap();
         assert!(matches!(end.outcome, Outcome::Unknown { .. }), "{end:?}");
     }
 }
@@ -239,14 +271,23 @@ async fn a_flood_is_bounded_by_its_receiver() {
                 None => return,
             }
         }
-        agent.frame(stream, Kind::Exited, &exited(ExitKind::Killed)).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
+            .await;
         std::future::pending::<()>().await;
     })
     .await;
-    let mut sink = Count { stop_after: Some(1_000_000), ..Count::default() };
+    let mut sink = Count {
+        stop_after: Some(1_000_000),
+        ..Count::default()
+    };
     let end = instance.exec(&request(), None, &mut sink).await.unwrap();
     assert_eq!(end.outcome, Outcome::OutputLimit);
-    assert!(sink.bytes < 1_000_000 + 2 * WINDOW as usize, "{}", sink.bytes);
+    assert!(
+        sink.bytes < 1_000_000 + 2 * WINDOW as usize,
+        "{}",
+        sink.bytes
+    );
 }
 
 #[tokio::test]
@@ -270,13 +311,20 @@ async fn a_list_that_never_ends_is_cut() {
                 None => return,
             }
         }
-        agent.frame(stream, Kind::Exited, &exited(ExitKind::Killed)).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
+            .await;
         std::future::pending::<()>().await;
     })
     .await;
     let folder = tempfile::tempdir().unwrap();
-    let exported =
-        instance.export(&["/output".into()], Path::new(folder.path()), ArtifactLimits::default()).await;
+    let exported = instance
+        .export(
+            &["/output".into()],
+            Path::new(folder.path()),
+            ArtifactLimits::default(),
+        )
+        .await;
     // The records are nonsense, or end in the middle of one: an error or nothing, never a file.
     assert!(exported.is_err() || exported.unwrap().artifacts.is_empty());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -288,25 +336,51 @@ async fn names_that_leave_the_folder_are_refused() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         let mut records = Writer::new();
-        for name in ["/output/../../etc/passwd", "/output/../x", "/output", "/", "", "/output//x"] {
-            records.u8(b'f').u32(0o644).u64(1).u64(1).u64(0).bytes(name.as_bytes());
+        for name in [
+            "/output/../../etc/passwd",
+            "/output/../x",
+            "/output",
+            "/",
+            "",
+            "/output//x",
+        ] {
+            records
+                .u8(b'f')
+                .u32(0o644)
+                .u64(1)
+                .u64(1)
+                .u64(0)
+                .bytes(name.as_bytes());
         }
         agent.frame(stream, Kind::Stdout, &records.finish()).await;
-        agent.frame(stream, Kind::Exited, &exited(ExitKind::Exited(0))).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)))
+            .await;
         while let Some(stream) = agent.wait_for(Kind::Exec).await {
             agent.frame(stream, Kind::Stdout, b"x").await;
-            agent.frame(stream, Kind::Exited, &exited(ExitKind::Exited(0))).await;
+            agent
+                .frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)))
+                .await;
         }
     })
     .await;
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("out");
-    let export =
-        instance.export(&["/output/".into()], &folder, ArtifactLimits::default()).await.unwrap();
+    let export = instance
+        .export(&["/output/".into()], &folder, ArtifactLimits::default())
+        .await
+        .unwrap();
     for artifact in &export.artifacts {
-        assert!(artifact.path.starts_with(folder.canonicalize().unwrap()), "{artifact:?}");
+        assert!(
+            artifact.path.starts_with(folder.canonicalize().unwrap()),
+            "{artifact:?}"
+        );
     }
-    assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 1, "nothing beside the folder");
+    assert_eq!(
+        std::fs::read_dir(outer.path()).unwrap().count(),
+        1,
+        "nothing beside the folder"
+    );
 }
 
 proptest! {

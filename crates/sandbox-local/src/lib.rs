@@ -47,8 +47,14 @@ fn open_unsafe() -> Result<Arc<dyn Backend>> {
 
 /// What was measured of this tier, by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
-    ("local-root-95362d8e.json", include_str!("../../../matrix/local-root-95362d8e.json")),
-    ("local-user-9504b5b0.json", include_str!("../../../matrix/local-user-9504b5b0.json")),
+    (
+        "local-root-95362d8e.json",
+        include_str!("../../../matrix/local-root-95362d8e.json"),
+    ),
+    (
+        "local-user-9504b5b0.json",
+        include_str!("../../../matrix/local-user-9504b5b0.json"),
+    ),
 ];
 
 sandbox_core::register!(

@@ -22,7 +22,7 @@ use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
 use crate::spawn::identity::IdentityMaps;
-use crate::spawn::{Launch, MappedMount, NewFolder, ScratchMount, Started};
+use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -46,6 +46,10 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         lowered,
     } = *order;
     tracing::trace!("lowered");
+    let network = match lowered.network {
+        true => Some(Network::begin().map_err(|cause| error::setup(tier, "network", cause))?),
+        false => None,
+    };
     sweep_once(&host.cgroups);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
@@ -77,6 +81,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             false => None,
         },
         die_with_parent: own_root,
+        network,
         groups: Arc::default(),
         setup: own_root,
     };

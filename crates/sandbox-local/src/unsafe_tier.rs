@@ -71,6 +71,7 @@ impl Backend for UnsafeLocalBackend {
             mapped: Vec::new(),
             scratch: None,
             die_with_parent: false,
+            network: None,
             groups: Arc::default(),
             setup: false,
         };

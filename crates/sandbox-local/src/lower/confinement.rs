@@ -15,7 +15,12 @@ use crate::host::{Host, Isolation};
 const RLIMIT_NPROC: u32 = 6;
 
 /// What every execution is confined by.
-pub(super) fn confinement(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> Confinement {
+pub(super) fn confinement(
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots<'_>,
+) -> Confinement {
     let surroundings = match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => Surroundings::Namespaces,
         Isolation::Landlock => Surroundings::Host,

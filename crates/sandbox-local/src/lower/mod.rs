@@ -53,6 +53,8 @@ pub(crate) struct LocalPlan {
     pub(crate) isolation: Isolation,
     /// `CLONE_NEW*`.
     pub(crate) namespaces: u64,
+    /// A network namespace that is made beside the process, rather than with it.
+    pub(crate) network: bool,
     /// What the agent builds.
     pub(crate) setup: Setup,
     /// What code may write to beside the host's folders.
@@ -100,6 +102,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
     Ok(LocalPlan {
         isolation: site.isolation,
         namespaces: namespaces(plan, site),
+        network: site.isolation == Isolation::Privileged && !full_network(plan),
         setup,
         scratch,
         mode,
@@ -113,15 +116,17 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
 }
 
 fn namespaces(plan: &Plan, site: &Site<'_>) -> u64 {
-    let mut namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    if !matches!(plan.network, NetworkPolicy::Full) {
-        namespaces |= CLONE_NEWNET;
-    }
+    let namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
     match site.isolation {
         // The agent enters a user namespace by itself, after it has built the mounts as root: so these namespaces belong to
         // the host, and nobody inside has power over them.
         Isolation::Privileged => namespaces,
-        Isolation::UserNamespace => namespaces | CLONE_NEWUSER,
+        Isolation::UserNamespace if full_network(plan) => namespaces | CLONE_NEWUSER,
+        Isolation::UserNamespace => namespaces | CLONE_NEWUSER | CLONE_NEWNET,
         Isolation::Landlock => 0,
     }
+}
+
+fn full_network(plan: &Plan) -> bool {
+    matches!(plan.network, NetworkPolicy::Full)
 }

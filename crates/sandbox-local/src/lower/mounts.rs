@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use sandbox_agent::protocol::{Mount, Setup};
 use sandbox_core::Plan;
-use sandbox_core::policy::NetworkPolicy;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{Mode, export_folders};
 
@@ -75,7 +74,12 @@ pub(crate) struct ScratchFolder {
 }
 
 /// The setup of a sandbox with a root of its own, and what is to be writable in it.
-pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> (Setup, Scratch) {
+pub(super) fn setup(
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots<'_>,
+) -> (Setup, Scratch) {
     let mut mounts = Vec::new();
     let mut writable = Writable {
         state: site.state,
@@ -157,7 +161,8 @@ pub(super) fn setup(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>)
         new_root: true,
         mounts,
         hostname: plan.name.clone().into_bytes(),
-        loopback: !matches!(plan.network, NetworkPolicy::Full),
+        // The one that is made beside the process has its interface up already.
+        loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
         user_namespace: site.isolation == Isolation::Privileged,
         owner: (0, 0),
         pid_one: true,

@@ -14,7 +14,12 @@ use crate::host::{Cgroups, Isolation};
 const NOT_BUILT: &str = "not built yet on this backend";
 
 /// An entry for each demand of the plan.
-pub(super) fn report(plan: &Plan, site: &Site<'_>, mode: Mode, roots: &Roots<'_>) -> EnforcementReport {
+pub(super) fn report(
+    plan: &Plan,
+    site: &Site<'_>,
+    mode: Mode,
+    roots: &Roots<'_>,
+) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         report.set(

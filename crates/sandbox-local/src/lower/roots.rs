@@ -29,14 +29,28 @@ impl<'a> Roots<'a> {
         let mut wanted = Vec::<(&Path, bool)>::new();
         let mut links = Vec::<(&Path, &Path)>::new();
         let mut copies = Vec::new();
-        let named = [(PathRole::Read, &material.read), (PathRole::Write, &material.write)];
-        for (role, root) in named.iter().flat_map(|(role, roots)| roots.iter().map(|r| (*role, r))) {
+        let named = [
+            (PathRole::Read, &material.read),
+            (PathRole::Write, &material.write),
+        ];
+        for (role, root) in named
+            .iter()
+            .flat_map(|(role, roots)| roots.iter().map(|r| (*role, r)))
+        {
             check(site, role, root)?;
             wanted.push((&root.path, role == PathRole::Read));
-            links.extend(root.links.iter().map(|(at, target)| (at.as_path(), target.as_path())));
+            links.extend(
+                root.links
+                    .iter()
+                    .map(|(at, target)| (at.as_path(), target.as_path())),
+            );
         }
         for root in &*material.platform {
-            links.extend(root.links.iter().map(|(at, target)| (at.as_path(), target.as_path())));
+            links.extend(
+                root.links
+                    .iter()
+                    .map(|(at, target)| (at.as_path(), target.as_path())),
+            );
             match &root.content {
                 Some(content) if site.isolation != Isolation::Landlock => {
                     copies.push((root.path.as_path(), content.as_slice()));

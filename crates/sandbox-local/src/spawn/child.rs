@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
 use sandbox_freestanding::fs::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_WRONLY, change_owner, make_directory, open,
-    set_umask,
+    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_RDONLY, O_WRONLY, change_owner,
+    make_directory, open, set_umask,
 };
 use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
 use sandbox_freestanding::mount::{
@@ -15,7 +15,7 @@ use sandbox_freestanding::mount::{
     MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount, open_tree,
     set_attributes,
 };
-use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, unshare};
+use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
 use sandbox_freestanding::process::{
     PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
 };
@@ -26,6 +26,7 @@ use super::clone::ChildFailure;
 use super::gate::Gate;
 use super::identity::IdentityMaps;
 use super::launch::{NewFolder, ScratchMount};
+use super::network::Network;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Step {
@@ -37,6 +38,7 @@ pub(super) enum Step {
     Capabilities,
     Group,
     GroupNamespace,
+    Network,
     Propagation,
     OpenMapped,
     MapMount,
@@ -56,6 +58,7 @@ impl Step {
             Self::Identity => "write the id maps of the user namespace",
             Self::Capabilities => "keep capabilities for the agent",
             Self::Group => "enter the control groups",
+            Self::Network => "enter the network namespace",
             Self::GroupNamespace => "make a cgroup namespace",
             Self::Propagation => "make mounts private",
             Self::OpenMapped => "open a folder to be mounted with mapped identities",
@@ -77,6 +80,9 @@ pub(super) struct Order<'a> {
     pub(super) stream: RawFd,
     pub(super) program: BorrowedFd<'a>,
     pub(super) null: BorrowedFd<'a>,
+    /// The folder of the host process' descriptors in /proc, with a slash.
+    pub(super) descriptors: &'a str,
+    pub(super) network: Option<&'a Network>,
     pub(super) gate: &'a Gate,
     pub(super) join: &'a [CString],
     pub(super) maps: Option<&'a IdentityMaps>,
@@ -155,7 +161,36 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
         // Not with the clone: its root is the group that the process is in when it is made.
         unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
     }
+    if let Some(network) = order.network {
+        let descriptor = network.wait().at(Step::Network)?;
+        enter_network(order.descriptors, descriptor).at(Step::Network)?;
+    }
     arrange(order).at(Step::Descriptors)
+}
+
+/// Enters a network namespace that was opened after our descriptors were copied from the host process'.
+fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
+    let mut path = [0; 64];
+    let mut length = 0;
+    for byte in descriptors.bytes() {
+        *path.get_mut(length).ok_or(Errno::ENAMETOOLONG)? = byte;
+        length += 1;
+    }
+    let mut digits = [0; 10];
+    let mut count = 0;
+    let mut rest = descriptor.unsigned_abs();
+    while count < digits.len() && (rest > 0 || count == 0) {
+        digits[count] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+    }
+    for digit in digits.iter().take(count).rev() {
+        *path.get_mut(length).ok_or(Errno::ENAMETOOLONG)? = *digit;
+        length += 1;
+    }
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
+    let namespace = open(path, O_RDONLY | O_CLOEXEC, 0)?;
+    enter(&namespace, CLONE_NEWNET)
 }
 
 /// Lets every capability of the own user namespace survive the execution of a program by a user who is not root there.

@@ -13,6 +13,7 @@ use super::child::{Order, Step, body};
 use super::clone::{self, Child, ChildFailure, Stack};
 use super::gate::Gate;
 use super::identity::IdentityMaps;
+use super::network::Network;
 use super::program;
 use crate::cgroup::Group;
 
@@ -31,6 +32,8 @@ pub(crate) struct Launch {
     pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
     pub(crate) die_with_parent: bool,
+    /// A network namespace to enter.
+    pub(crate) network: Option<Network>,
     /// Opened when the groups are made.
     pub(crate) groups: Arc<Gate>,
     /// Whether the agent is told to expect a setup message.
@@ -109,10 +112,13 @@ impl Launch {
         let mut arguments = arguments.into_iter().map(CStr::as_ptr).collect::<Vec<_>>();
         arguments.push(std::ptr::null());
         let environment = [std::ptr::null()];
+        let descriptors = format!("/proc/{}/fd/", std::process::id());
         let mut order = Order {
             stream: self.stream.as_raw_fd(),
             program: tools.program,
             null: tools.null.as_fd(),
+            descriptors: &descriptors,
+            network: self.network.as_ref(),
             gate: &self.groups,
             join: group.map_or(&[], Group::join),
             maps: self.maps.as_ref(),
@@ -143,7 +149,10 @@ impl Launch {
         }
         // Somebody else in this process may have taken the end; the child is gone either way.
         let _ = sandbox_freestanding::process::wait_for(child.pid);
-        Err(failed(step.describe(), errno))
+        match self.network.as_ref().and_then(Network::failure) {
+            Some(why) if step == Step::Network => Err(io::Error::other(why)),
+            _ => Err(failed(step.describe(), errno)),
+        }
     }
 }
 

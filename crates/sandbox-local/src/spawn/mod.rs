@@ -6,8 +6,10 @@ mod gate;
 mod holder;
 pub(crate) mod identity;
 mod launch;
+mod network;
 mod program;
 mod spawner;
 
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
+pub(crate) use network::Network;
 pub(crate) use spawner::{Started, begin};

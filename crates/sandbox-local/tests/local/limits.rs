@@ -189,15 +189,34 @@ async fn no_storage_and_one_process_are_bounds_too() {
     policy.disk = Some(ByteSize::bytes(0));
     policy.pids = Some(1);
     let sandbox = create(policy).await;
-    let result = sandbox.exec(&sh("echo alone; (echo two) || exit 3")).await.expect("it runs");
-    assert!(result.stdout_text().starts_with("alone\n"), "{}", result.stderr_text());
+    let result = sandbox
+        .exec(&sh("echo alone; (echo two) || exit 3"))
+        .await
+        .expect("it runs");
+    assert!(
+        result.stdout_text().starts_with("alone\n"),
+        "{}",
+        result.stderr_text()
+    );
     if enforced(&sandbox, Capability::Pids) {
         assert!(!result.ok(), "a second process was started");
     }
     if namespaces() {
         let python = "import os; os.path.getsize('x') <= 4096 or exit(1)";
-        sandbox.exec(&ExecRequest::new("sh").arg("-c").arg("exec head -c 65536 /dev/zero > x")).await.expect("it runs");
-        let result = sandbox.exec(&ExecRequest::new("python3").arg("-c").arg(python)).await;
-        assert!(result.expect("python runs").ok(), "more than a page was written");
+        sandbox
+            .exec(
+                &ExecRequest::new("sh")
+                    .arg("-c")
+                    .arg("exec head -c 65536 /dev/zero > x"),
+            )
+            .await
+            .expect("it runs");
+        let result = sandbox
+            .exec(&ExecRequest::new("python3").arg("-c").arg(python))
+            .await;
+        assert!(
+            result.expect("python runs").ok(),
+            "more than a page was written"
+        );
     }
 }

@@ -11,7 +11,11 @@ pub(super) fn render(plan: &LocalPlan) -> String {
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes all");
     line(format!("isolation: {:?} {:?}", plan.isolation, plan.mode));
-    line(format!("namespaces: {}", namespaces(plan.namespaces)));
+    line(format!(
+        "namespaces: {}, network beside: {}",
+        namespaces(plan.namespaces),
+        plan.network
+    ));
     for mount in &plan.setup.mounts {
         line(mount_line(mount));
     }
