@@ -18,6 +18,9 @@ use crate::statistics::Statistics;
 /// The version of the JSON's form.
 const VERSION: u32 = 1;
 
+/// A line of the table.
+type Row = [String; 7];
+
 /// A whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -108,7 +111,7 @@ impl Line {
         })
     }
 
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> Row {
         let place = match self.place.title() {
             "" => self.title.to_owned(),
             place => format!("{} [{place}]", self.title),
@@ -121,10 +124,17 @@ impl Line {
             (Some(ratio), Some(rival)) => (format!("{ratio:.2}"), rival.to_owned()),
             _ => (String::new(), String::new()),
         };
-        let Statistics { runs, p50, p95, .. } = self.statistics;
+        let Statistics {
+            runs,
+            min,
+            p50,
+            p95,
+            ..
+        } = self.statistics;
         [
             place,
             runs.to_string(),
+            speed(min),
             speed(p50),
             speed(p95),
             ratio,
@@ -135,21 +145,17 @@ impl Line {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = ["", "runs", "p50", "p95", "ratio", "to the p50 of"].map(str::to_owned);
+        let header =
+            ["", "runs", "best", "p50", "p95", "ratio", "to the p50 of"].map(str::to_owned);
         let mut rows = vec![header];
         for line in &self.cases {
             rows.push(line.cells());
             for Part { name, statistics } in &line.parts {
-                let [p50, p95] = [statistics.p50, statistics.p95].map(milliseconds);
-                let indented = format!("    {name}");
-                rows.push([
-                    indented,
-                    String::new(),
-                    p50,
-                    p95,
-                    String::new(),
-                    String::new(),
-                ]);
+                let times = [statistics.min, statistics.p50, statistics.p95].map(milliseconds);
+                let [min, p50, p95] = times;
+                let name = format!("    {name}");
+                let nothing = String::new;
+                rows.push([name, nothing(), min, p50, p95, nothing(), nothing()]);
             }
         }
         let Machine {
@@ -205,21 +211,21 @@ fn by_reason<'a>(reasons: &'a BTreeMap<&'static str, String>) -> BTreeMap<&'a st
     grouped
 }
 
-fn write_table(formatter: &mut fmt::Formatter<'_>, rows: &[[String; 6]]) -> fmt::Result {
+fn write_table(formatter: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     let width = |column: usize| {
         rows.iter()
-            .map(|row: &[String; 6]| row[column].chars().count())
+            .map(|row: &Row| row[column].chars().count())
             .max()
             .unwrap_or_default()
     };
-    let widths = [0, 1, 2, 3, 4, 5].map(width);
+    let widths = [0, 1, 2, 3, 4, 5, 6].map(width);
     for row in rows {
         let mut line = format!("{:<1$}", row[0], widths[0]);
-        for column in 1..5 {
+        for column in 1..6 {
             line.push_str(&format!("  {:>1$}", row[column], widths[column]));
         }
         line.push_str("  ");
-        line.push_str(&row[5]);
+        line.push_str(&row[6]);
         writeln!(formatter, "{}", line.trim_end())?;
     }
     Ok(())
@@ -285,10 +291,10 @@ mod tests {
             .collect();
         let has = |line: &str| lines.contains(&line.split(' ').collect::<Vec<_>>());
         assert!(
-            has("local, one-shot, in process 3 2.000 ms 3.000 ms 0.50 bwrap"),
+            has("local, one-shot, in process 3 1.000 ms 2.000 ms 3.000 ms 0.50 bwrap"),
             "{text}"
         );
-        assert!(has("create 1.000 ms 1.500 ms"), "{text}");
+        assert!(has("create 0.500 ms 1.000 ms 1.500 ms"), "{text}");
         assert!(
             text.ends_with("NOT RUN: echo, spawn: not there\n"),
             "{text}"

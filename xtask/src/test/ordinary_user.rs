@@ -90,7 +90,7 @@ impl Sum {
         let mut reader = Reader::new("ordinary user", &name);
         let mut command = stage.command(&binary, package);
         command.arg("--show-output");
-        run.requirements.tell(&mut command);
+        run.requirements.tell_ordinary_user(&mut command);
         let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
             if reader.line(line) {
                 println!("{line}");

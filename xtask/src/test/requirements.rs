@@ -98,11 +98,21 @@ impl Requirements {
 
     /// Tells a program what is required.
     pub fn tell(&self, command: &mut Command) {
-        let names: Vec<_> = self
+        self.tell_those(command, |_| true);
+    }
+
+    /// Tells a program of an ordinary user, who is not root and may not reach root's engines.
+    pub fn tell_ordinary_user(&self, command: &mut Command) {
+        self.tell_those(command, |requirement| requirement == Requirement::Local);
+    }
+
+    fn tell_those(&self, command: &mut Command, applies: impl Fn(Requirement) -> bool) {
+        let required = self
             .required
             .iter()
-            .map(|requirement| requirement.name())
-            .collect();
+            .copied()
+            .filter(|&requirement| applies(requirement));
+        let names: Vec<_> = required.map(Requirement::name).collect();
         command.env(VARIABLE, names.join(","));
     }
 }
