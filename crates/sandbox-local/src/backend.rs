@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result};
 
 use crate::LocalConfig;
-use crate::host::{Host, Isolation, Material, Support, findings, profile};
+use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
 use crate::state;
@@ -24,8 +25,16 @@ pub(crate) const TIER: &str = "local";
 #[derive(Debug, Default)]
 pub struct LocalBackend {
     config: LocalConfig,
-    /// The plan that was assessed last: it is about to be built.
-    assessed: Mutex<Option<(Plan, Arc<LocalPlan>)>>,
+    /// What was lowered last: most often it is asked for again.
+    last: Mutex<Option<Lowered>>,
+}
+
+#[derive(Debug)]
+struct Lowered {
+    plan: Plan,
+    /// What the lowering has seen of the platform.
+    platform: Arc<[Root]>,
+    lowered: Arc<LocalPlan>,
 }
 
 impl LocalBackend {
@@ -34,16 +43,44 @@ impl LocalBackend {
     pub fn new(config: LocalConfig) -> Self {
         Self {
             config,
-            assessed: Mutex::new(None),
+            last: Mutex::new(None),
         }
     }
 
     fn lower(&self, plan: &Plan) -> Result<Arc<LocalPlan>> {
+        let mut plan = plan.clone();
+        // They change nothing of what is built.
+        plan.name.clear();
+        plan.labels.clear();
+        // Folders of the host can change between two looks.
+        let same_again = plan.read_roots.is_empty()
+            && plan.write_roots.is_empty()
+            && plan.workspace.is_none()
+            && !matches!(plan.network, NetworkPolicy::Full);
+        let platform = platform_roots();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*last
+            && same_again
+            && known.plan == plan
+            && Arc::ptr_eq(&known.platform, &platform)
+        {
+            return Ok(Arc::clone(&known.lowered));
+        }
+        let lowered = Arc::new(self.lower_anew(&plan)?);
+        *last = Some(Lowered {
+            plan,
+            platform,
+            lowered: Arc::clone(&lowered),
+        });
+        Ok(lowered)
+    }
+
+    fn lower_anew(&self, plan: &Plan) -> Result<LocalPlan> {
         let host = Host::detect(&self.config);
         let isolation = isolation(&host)?;
         let material = Material::of(TIER, plan)?;
         let state = self.state_folder(&host);
-        let lowered = lower(
+        lower(
             plan,
             &Site {
                 tier: TIER,
@@ -55,24 +92,18 @@ impl LocalBackend {
                 agent: 1,
                 user_tasks: 0,
             },
-        )?;
-        Ok(Arc::new(lowered))
+        )
     }
 
-    fn take_assessed(&self, plan: &Plan) -> Option<Arc<LocalPlan>> {
-        let mut assessed = self.assessed.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = assessed.as_ref().is_some_and(|(known, _)| known == plan);
-        if same {
-            assessed.take().map(|(_, lowered)| lowered)
-        } else {
-            None
-        }
-    }
-
-    /// The state folder as mounts name it: without links, once it exists.
+    /// The state folder as mounts name it: without links, whether it exists already or not.
     fn state_folder(&self, host: &Host) -> PathBuf {
         let folder = state::folder(&self.config, host.user.id);
-        folder.canonicalize().unwrap_or(folder)
+        let found = folder.canonicalize().or_else(|missing| {
+            let parent = folder.parent().ok_or(missing)?.canonicalize()?;
+            Ok::<_, std::io::Error>(parent.join(folder.file_name().unwrap_or_default()))
+        });
+        // Where its parent is missing too, preparing it says so.
+        found.unwrap_or(folder)
     }
 }
 
@@ -102,18 +133,11 @@ impl Backend for LocalBackend {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        let lowered = self.lower(plan)?;
-        let report = lowered.report.clone();
-        let mut assessed = self.assessed.lock().unwrap_or_else(PoisonError::into_inner);
-        *assessed = Some((plan.clone(), lowered));
-        Ok(report)
+        Ok(self.lower(plan)?.report.clone())
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let lowered = match self.take_assessed(plan) {
-            Some(lowered) => lowered,
-            None => self.lower(plan)?,
-        };
+        let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;

@@ -15,6 +15,7 @@ mod backend;
 mod cgroup;
 mod config;
 mod error;
+mod etc_folder;
 mod host;
 mod isolator;
 mod lower;

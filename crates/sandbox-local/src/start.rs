@@ -15,9 +15,10 @@ use tokio::net::UnixStream;
 
 use crate::cgroup::{Group, remove_stale};
 use crate::error;
+use crate::etc_folder;
 use crate::host::{Cgroups, Host, Isolation, Material, user_tasks};
 use crate::isolator::LocalIsolator;
-use crate::lower::{LocalPlan, Mapped, Scratch, Site, lower};
+use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
 use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
@@ -50,6 +51,9 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         true => Some(Network::begin().map_err(|cause| error::setup(tier, "network", cause))?),
         false => None,
     };
+    if let Some(etc) = &lowered.etc {
+        etc_folder::prepare(tier, state, etc)?;
+    }
     sweep_once(&host.cgroups);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
@@ -233,9 +237,10 @@ fn scratch_mount(
         "size={},nr_inodes={},mode=0755",
         scratch.size, scratch.inodes
     );
+    let target = state.join(SCRATCH);
     let folders = scratch.folders.iter().map(|folder| {
         let owner = code.filter(|_| folder.owned);
-        let path = c_string(tier, &state.join(&folder.name))?;
+        let path = c_string(tier, &target.join(&folder.name))?;
         Ok(NewFolder {
             path,
             mode: folder.mode,
@@ -243,7 +248,7 @@ fn scratch_mount(
         })
     });
     Ok(ScratchMount {
-        target: c_string(tier, state)?,
+        target: c_string(tier, &target)?,
         options: c_string(tier, Path::new(&options))?,
         folders: folders.collect::<Result<_>>()?,
     })

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::LocalConfig;
+use crate::lower::SCRATCH;
 
 /// Where the state folder is, whether it exists or not.
 pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
@@ -58,7 +59,14 @@ pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
             "chmod 700 it",
         );
     }
-    Ok(())
+    // On which each sandbox mounts something, where only it sees it.
+    match std::fs::create_dir(folder.join(SCRATCH)) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => refused(
+            format!("{shown}/{SCRATCH}: {cause}"),
+            "set another state folder",
+        ),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

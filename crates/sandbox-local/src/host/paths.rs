@@ -53,8 +53,40 @@ pub(crate) struct Root {
     pub(crate) mode: u32,
     /// Whether the plan names it, rather than the root folder that it is in.
     pub(crate) named: bool,
-    /// What is in a small file of the platform: to copy it costs half of what mounting it does.
-    pub(crate) content: Option<Vec<u8>>,
+    /// Which state of a small file of the platform this is: such a file is copied once, since to mount it in every sandbox
+    /// costs more than all the rest of its folder.
+    pub(crate) stamp: Option<Stamp>,
+}
+
+/// What changes whenever a file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            device: 1,
+            inode: 2,
+            size: 3,
+            changed: (4, 5),
+        }
+    }
+
+    fn of(found: &std::fs::Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.len(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
 }
 
 /// Looks up a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
@@ -100,7 +132,7 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
             let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
             let roots = paths
                 .filter_map(|path| look_up(Path::new(path)).ok())
-                .map(with_content);
+                .map(with_stamp);
             let roots = roots.collect::<Arc<[_]>>();
             *seen = Some((Instant::now(), Arc::clone(&roots)));
             roots
@@ -108,12 +140,16 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
     }
 }
 
-fn with_content(mut root: Root) -> Root {
-    const SMALL: u64 = 16 * 1024;
-    let small = std::fs::symlink_metadata(&root.path).is_ok_and(|found| found.len() <= SMALL);
-    // What others may not read is not for code either, and what a folder holds is mounted with it.
-    if root.kind == Kind::File && small && root.mode & 0o004 != 0 && root.path.starts_with("/etc") {
-        root.content = std::fs::read(&root.path).ok();
+fn with_stamp(mut root: Root) -> Root {
+    const SMALL: u64 = 128 * 1024;
+    // What others may not read is not for code either.
+    if root.kind == Kind::File
+        && root.mode & 0o004 != 0
+        && root.path.starts_with("/etc")
+        && let Ok(found) = std::fs::symlink_metadata(&root.path)
+        && found.len() <= SMALL
+    {
+        root.stamp = Some(Stamp::of(&found));
     }
     root
 }
@@ -165,7 +201,7 @@ fn look_up(path: &Path) -> io::Result<Root> {
         owner,
         mode: found.mode() & 0o7777,
         named: true,
-        content: None,
+        stamp: None,
     })
 }
 

@@ -69,13 +69,8 @@ pub(super) fn kernel(host: &Host) -> Kernel {
 /// costs the start of the sandbox less.
 fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
-    read.extend(
-        roots
-            .binds
-            .iter()
-            .filter(|(_, read_only)| *read_only)
-            .map(|(path, _)| path.to_path_buf()),
-    );
+    let read_only = roots.binds.iter().filter(|bind| bind.read_only);
+    read.extend(read_only.map(|bind| bind.path.to_path_buf()));
     if plan
         .workspace
         .as_ref()

@@ -1,18 +1,111 @@
-//! The small files that every sandbox has of its own, so that nothing of the host's users and names is seen.
+//! The sandbox's /etc: what the platform needs of the host's, and a few files of its own, so that nothing of the host's users
+//! and names is seen.
+//!
+//! It is the same for every sandbox of a kind, so it is prepared once, as a folder on the host that is mounted read-only; what
+//! of the host's /etc are folders is mounted into it.
 
-use sandbox_core::Plan;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
 use sandbox_host::confinement::Mode;
 
-use crate::host::Material;
+use super::roots::{Roots, is_within};
+use crate::host::{Kind, Material, Stamp};
 use crate::spawn::identity::SHARED_ID;
 
-/// Paths and contents.
-pub(super) fn files(plan: &Plan, mode: Mode, material: &Material) -> Vec<(&'static str, Vec<u8>)> {
+/// The host name of every sandbox: its own name is its owner's business.
+pub(super) const HOST_NAME: &str = "sandbox";
+
+const ETC: &str = "/etc";
+
+/// The content of the folder, by absolute path; an outer path before what is in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Etc {
+    pub(crate) entries: BTreeMap<PathBuf, Entry>,
+}
+
+/// One path in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Entry {
+    /// A folder to mount one on.
+    Folder,
+    /// An empty file to mount one on.
+    Place,
+    /// A link, and what it says.
+    Link(PathBuf),
+    /// The host's file of the same path, in this state.
+    Copy(Stamp),
+    /// A file with this content.
+    File(Vec<u8>),
+}
+
+impl Etc {
+    /// What the sandbox needs, with places for what is mounted in it; `None` where the host's own is a root.
+    pub(super) fn of(
+        mode: Mode,
+        material: &Material,
+        roots: &Roots<'_>,
+        folders: &[PathBuf],
+    ) -> Option<Self> {
+        if roots.access(Path::new(ETC)).is_some() {
+            return None;
+        }
+        let mut entries = BTreeMap::new();
+        for (path, content) in own_files(mode, material) {
+            entries.insert(PathBuf::from(path), Entry::File(content));
+        }
+        for (path, stamp) in &roots.copies {
+            entries.insert(path.to_path_buf(), Entry::Copy(*stamp));
+        }
+        for (at, says) in roots.links.iter().filter(|(at, _)| is_in_etc(at)) {
+            entries.insert(at.to_path_buf(), Entry::Link(says.to_path_buf()));
+        }
+        for folder in folders.iter().filter(|folder| is_in_etc(folder)) {
+            entries.insert(folder.clone(), Entry::Folder);
+        }
+        for bind in roots.binds.iter().filter(|bind| is_in_etc(bind.path)) {
+            let entry = if bind.kind == Kind::Folder {
+                Entry::Folder
+            } else {
+                Entry::Place
+            };
+            entries.insert(bind.path.to_path_buf(), entry);
+        }
+        // What lies in something that is mounted is there already.
+        let places = entries.iter().filter(|(_, entry)| **entry == Entry::Folder);
+        let places = places.map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        entries.retain(|path, _| {
+            !places
+                .iter()
+                .any(|outer| outer != path && is_within(path, outer))
+        });
+        Some(Self { entries })
+    }
+
+    /// A name for this content. Files of the host count by their stamps.
+    pub(crate) fn key(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// Where it is prepared.
+    pub(crate) fn folder(&self, state: &Path) -> PathBuf {
+        state.join("etc").join(self.key())
+    }
+}
+
+/// Whether a path lies in /etc.
+pub(super) fn is_in_etc(path: &Path) -> bool {
+    is_within(path, Path::new(ETC))
+}
+
+fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
     let (uid, gid) = match mode {
         Mode::Split { uid, gid } => (uid, gid),
         Mode::Shared => (SHARED_ID, SHARED_ID),
     };
-    let name = &plan.name;
     let mut passwd = format!(
         "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
          sandbox:x:{uid}:{gid}:sandbox:/tmp:/bin/sh\n"
@@ -25,14 +118,14 @@ pub(super) fn files(plan: &Plan, mode: Mode, material: &Material) -> Vec<(&'stat
     if gid != SHARED_ID {
         group += "nogroup:x:65534:\n";
     }
-    let own_hosts = format!("127.0.0.1 localhost {name}\n::1 localhost {name}\n");
+    let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
     let (hosts, resolv) = match &material.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
         None => (own_hosts.into_bytes(), Vec::new()),
     };
-    vec![
+    [
         ("/etc/group", group.into_bytes()),
-        ("/etc/hostname", format!("{name}\n").into_bytes()),
+        ("/etc/hostname", format!("{HOST_NAME}\n").into_bytes()),
         ("/etc/hosts", hosts),
         ("/etc/passwd", passwd.into_bytes()),
         ("/etc/resolv.conf", resolv),

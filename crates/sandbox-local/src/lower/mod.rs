@@ -25,8 +25,9 @@ use crate::cgroup::Limits;
 use crate::error;
 use crate::host::{Host, Isolation, Material};
 
+pub(crate) use etc::{Entry, Etc};
 pub(crate) use identity::Mapped;
-pub(crate) use mounts::Scratch;
+pub(crate) use mounts::{SCRATCH, Scratch};
 use roots::Roots;
 
 /// What lowering needs beside the plan.
@@ -59,6 +60,8 @@ pub(crate) struct LocalPlan {
     pub(crate) setup: Setup,
     /// What code may write to beside the host's folders.
     pub(crate) scratch: Scratch,
+    /// Its /etc, where it has one of its own.
+    pub(crate) etc: Option<Etc>,
     /// As whom code runs.
     pub(crate) mode: Mode,
     /// Folders whose files appear as the code's own.
@@ -88,7 +91,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
     let mode = identity::mode(plan, site)?;
     let roots = Roots::of(plan, site)?;
     let own_root = site.isolation != Isolation::Landlock;
-    let (setup, scratch) = if own_root {
+    let (setup, scratch, etc) = if own_root {
         mounts::setup(plan, site, mode, &roots)
     } else {
         // Not to die with the host's thread: without a process namespace the agent has to end its descendants first.
@@ -105,6 +108,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
         network: site.isolation == Isolation::Privileged && !full_network(plan),
         setup,
         scratch,
+        etc,
         mode,
         mapped: identity::mapped(plan, site)?,
         groups: limits::groups(plan, site),

@@ -2,8 +2,8 @@
 //!
 //! Its root is read-only: the platform, the roots of the policy, a few files of its own. What code may write to is one more
 //! tmpfs, of the plan's size, whose folders appear as /tmp, /dev/shm, the work folder and the folders of exported files: so one
-//! bound holds for all of them together. Launch makes that tmpfs in the new mount namespace, on the state folder, which it
-//! hides there.
+//! bound holds for all of them together. The new process makes that tmpfs in its mount namespace, on a folder of the state
+//! folder.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{Mode, export_folders};
 
+use super::Site;
+use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
-use super::{Site, etc};
 use crate::host::Isolation;
 
 /// Device files of the host that do the same for everybody.
@@ -52,6 +53,9 @@ const PAGE: u64 = 4096;
 /// Folders of the writable tmpfs, generously.
 const OWN_INODES: u64 = 256;
 
+/// The folder of the state folder on which that tmpfs is mounted.
+pub(crate) const SCRATCH: &str = "scratch";
+
 /// A tmpfs that code may write to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scratch {
@@ -73,16 +77,16 @@ pub(crate) struct ScratchFolder {
     pub(crate) owned: bool,
 }
 
-/// The setup of a sandbox with a root of its own, and what is to be writable in it.
+/// The setup of a sandbox with a root of its own, what is to be writable in it, and its /etc.
 pub(super) fn setup(
     plan: &Plan,
     site: &Site<'_>,
     mode: Mode,
     roots: &Roots<'_>,
-) -> (Setup, Scratch) {
-    let mut mounts = Vec::new();
+) -> (Setup, Scratch, Option<Etc>) {
+    let scratch = site.state.join(SCRATCH);
     let mut writable = Writable {
-        state: site.state,
+        scratch: &scratch,
         mounts: Vec::new(),
         folders: Vec::new(),
     };
@@ -90,16 +94,26 @@ pub(super) fn setup(
         writable.folder("/tmp", 0o1777, false);
     }
     // First, since a root can lie below /tmp.
-    mounts.append(&mut writable.mounts);
-    for (at, points_to) in &roots.links {
-        mounts.push(Mount::Symlink {
-            points_to: bytes(points_to),
-            target: bytes(at),
-        });
+    let mut mounts = std::mem::take(&mut writable.mounts);
+    let export_folders = own_export_folders(plan, roots);
+    let etc = Etc::of(mode, site.material, roots, &export_folders);
+    if let Some(etc) = &etc {
+        mounts.push(bind(&etc.folder(site.state), Path::new("/etc"), true));
     }
-    for (path, read_only) in &roots.binds {
-        mounts.push(bind(path, path, *read_only));
+    for (at, says) in &roots.links {
+        if etc.is_none() || !is_in_etc(at) {
+            mounts.push(Mount::Symlink {
+                points_to: bytes(says),
+                target: bytes(at),
+            });
+        }
     }
+    mounts.extend(
+        roots
+            .binds
+            .iter()
+            .map(|one| bind(one.path, one.path, one.read_only)),
+    );
     if site.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
             target: b"/proc".to_vec(),
@@ -113,22 +127,6 @@ pub(super) fn setup(
     }
     devices(&mut mounts);
     writable.folder("/dev/shm", 0o1777, false);
-    for (path, content) in &roots.copies {
-        mounts.push(Mount::File {
-            target: bytes(path),
-            content: content.to_vec(),
-            mode: 0o444,
-        });
-    }
-    for (path, content) in etc::files(plan, mode, site.material) {
-        if roots.access(Path::new(path)).is_none() {
-            mounts.push(Mount::File {
-                target: path.into(),
-                content,
-                mode: 0o444,
-            });
-        }
-    }
     match (&site.material.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
             mounts.push(bind(
@@ -139,7 +137,7 @@ pub(super) fn setup(
         }
         _ => writable.folder(WORK_FOLDER, 0o755, true),
     }
-    for folder in own_export_folders(plan, roots) {
+    for folder in export_folders {
         writable.folder(&folder, 0o755, true);
     }
     mounts.append(&mut writable.mounts);
@@ -160,7 +158,7 @@ pub(super) fn setup(
     let setup = Setup {
         new_root: true,
         mounts,
-        hostname: plan.name.clone().into_bytes(),
+        hostname: HOST_NAME.into(),
         // The one that is made beside the process has its interface up already.
         loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
         user_namespace: site.isolation == Isolation::Privileged,
@@ -168,12 +166,12 @@ pub(super) fn setup(
         pid_one: true,
         die_with_parent: true,
     };
-    (setup, scratch)
+    (setup, scratch, etc)
 }
 
 /// What becomes of the writable tmpfs.
 struct Writable<'a> {
-    state: &'a Path,
+    scratch: &'a Path,
     mounts: Vec<Mount>,
     folders: Vec<ScratchFolder>,
 }
@@ -182,7 +180,7 @@ impl Writable<'_> {
     fn folder(&mut self, target: impl AsRef<Path>, mode: u32, owned: bool) {
         let name = self.folders.len().to_string();
         self.mounts
-            .push(bind(&self.state.join(&name), target.as_ref(), false));
+            .push(bind(&self.scratch.join(&name), target.as_ref(), false));
         self.folders.push(ScratchFolder { name, mode, owned });
     }
 }

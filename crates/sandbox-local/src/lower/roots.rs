@@ -8,25 +8,33 @@ use sandbox_host::WORK_FOLDER;
 
 use super::Site;
 use crate::error;
-use crate::host::{Isolation, PathRole, Root};
+use crate::host::{Isolation, Kind, PathRole, Root, Stamp};
 
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Roots<'a> {
-    /// What is mounted at its own path, outer before inner: path and whether it is read-only.
-    pub(super) binds: Vec<(&'a Path, bool)>,
-    /// Small files that are copied instead: path and content.
-    pub(super) copies: Vec<(&'a Path, &'a [u8])>,
+    /// What is mounted at its own path, outer before inner.
+    pub(super) binds: Vec<Bind<'a>>,
+    /// Small files that are copied instead.
+    pub(super) copies: Vec<(&'a Path, Stamp)>,
     /// Links that lead to a bind: where each stands, and what it says.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
     /// Paths in the sandbox under which the state folder would appear.
     pub(super) masks: Vec<PathBuf>,
 }
 
+/// One that is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bind<'a> {
+    pub(super) path: &'a Path,
+    pub(super) read_only: bool,
+    pub(super) kind: Kind,
+}
+
 impl<'a> Roots<'a> {
     pub(super) fn of(plan: &Plan, site: &Site<'a>) -> Result<Self> {
         let material = site.material;
-        let mut wanted = Vec::<(&Path, bool)>::new();
+        let mut wanted = Vec::<Bind<'_>>::new();
         let mut links = Vec::<(&Path, &Path)>::new();
         let mut copies = Vec::new();
         let named = [
@@ -38,7 +46,11 @@ impl<'a> Roots<'a> {
             .flat_map(|(role, roots)| roots.iter().map(|r| (*role, r)))
         {
             check(site, role, root)?;
-            wanted.push((&root.path, role == PathRole::Read));
+            wanted.push(Bind {
+                path: &root.path,
+                read_only: role == PathRole::Read,
+                kind: root.kind,
+            });
             links.extend(
                 root.links
                     .iter()
@@ -51,20 +63,24 @@ impl<'a> Roots<'a> {
                     .iter()
                     .map(|(at, target)| (at.as_path(), target.as_path())),
             );
-            match &root.content {
-                Some(content) if site.isolation != Isolation::Landlock => {
-                    copies.push((root.path.as_path(), content.as_slice()));
+            match root.stamp {
+                Some(stamp) if site.isolation != Isolation::Landlock => {
+                    copies.push((root.path.as_path(), stamp));
                 }
-                _ => wanted.push((&root.path, true)),
+                _ => wanted.push(Bind {
+                    path: &root.path,
+                    read_only: true,
+                    kind: root.kind,
+                }),
             }
         }
         // By their bytes, an outer folder comes before what is in it; and what can be written before what cannot.
-        wanted.sort_unstable_by_key(|(path, read_only)| (path.as_os_str(), *read_only));
-        wanted.dedup_by_key(|(path, _)| path.as_os_str());
+        wanted.sort_unstable_by_key(|bind| (bind.path.as_os_str(), bind.read_only));
+        wanted.dedup_by_key(|bind| bind.path.as_os_str());
         let mut roots = Self::default();
-        for (path, read_only) in wanted {
-            if roots.access(path) != Some(read_only) {
-                roots.binds.push((path, read_only));
+        for bind in wanted {
+            if roots.access(bind.path) != Some(bind.read_only) {
+                roots.binds.push(bind);
             }
         }
         copies.retain(|(path, _)| roots.access(path).is_none());
@@ -93,21 +109,28 @@ impl<'a> Roots<'a> {
             .binds
             .iter()
             .rev()
-            .find(|(bind, _)| is_within(path, bind));
-        holding.map(|(_, read_only)| *read_only)
+            .find(|bind| is_within(path, bind.path));
+        holding.map(|bind| bind.read_only)
     }
 
     /// Whether a read root lies in a write root: only a mount of its own protects it there.
     pub(super) fn has_read_only_below_writable(&self) -> bool {
-        let writable = self.binds.iter().filter(|(_, read_only)| !read_only);
-        let mut read_only = self.binds.iter().filter(|(_, read_only)| *read_only);
-        let writable = writable.collect::<Vec<_>>();
-        read_only.any(|(path, _)| writable.iter().any(|(outer, _)| is_within(path, outer)))
+        let writable = self
+            .binds
+            .iter()
+            .filter(|bind| !bind.read_only)
+            .collect::<Vec<_>>();
+        let mut read_only = self.binds.iter().filter(|bind| bind.read_only);
+        read_only.any(|bind| {
+            writable
+                .iter()
+                .any(|outer| is_within(bind.path, outer.path))
+        })
     }
 
     /// Whether code may write to anything of the host through a root.
     pub(super) fn writable(&self) -> bool {
-        self.binds.iter().any(|(_, read_only)| !read_only)
+        self.binds.iter().any(|bind| !bind.read_only)
     }
 }
 

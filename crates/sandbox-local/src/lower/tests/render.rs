@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sandbox_agent::protocol::Mount;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
 
-use super::super::LocalPlan;
+use super::super::{Entry, LocalPlan};
 
 pub(super) fn render(plan: &LocalPlan) -> String {
     let mut text = String::new();
@@ -37,6 +37,19 @@ pub(super) fn render(plan: &LocalPlan) -> String {
             "scratch {}: {:o}, owned {}",
             folder.name, folder.mode, folder.owned
         ));
+    }
+    for (path, entry) in plan.etc.iter().flat_map(|etc| &etc.entries) {
+        match entry {
+            Entry::File(content) => {
+                line(format!(
+                    "etc {} {:?}",
+                    path.display(),
+                    String::from_utf8_lossy(content)
+                ));
+            }
+            Entry::Copy(_) => line(format!("etc {} copied", path.display())),
+            entry => line(format!("etc {} {entry:?}", path.display())),
+        }
     }
     for mapped in &plan.mapped {
         line(format!(
@@ -82,7 +95,11 @@ pub(super) fn render(plan: &LocalPlan) -> String {
 }
 
 fn mount_line(mount: &Mount) -> String {
-    let path = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    // The key of the prepared /etc is a hash, which another compiler may make otherwise.
+    let path = |path: &[u8]| match std::str::from_utf8(path).expect("samples are text") {
+        path if path.starts_with("/run/sandbox/etc/") => "/run/sandbox/etc/KEY".to_owned(),
+        path => path.to_owned(),
+    };
     match mount {
         Mount::Bind {
             source,

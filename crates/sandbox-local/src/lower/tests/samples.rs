@@ -7,7 +7,7 @@ use sandbox_core::{CapabilityPolicy, Plan, Result, SandboxSpec};
 
 use super::super::{LocalPlan, Site, lower};
 use crate::host::cgroup::{Swap, V1, V2};
-use crate::host::{Cgroups, Host, Isolation, Kind, Material, Root, Seccomp, Support, User};
+use crate::host::{Cgroups, Host, Isolation, Kind, Material, Root, Seccomp, Stamp, Support, User};
 
 pub(super) struct Sample {
     pub(super) host: Host,
@@ -115,7 +115,7 @@ pub(super) fn folder(path: &str) -> Root {
         owner: (1234, 1234),
         mode: 0o755,
         named: true,
-        content: None,
+        stamp: None,
     }
 }
 
@@ -142,7 +142,7 @@ fn platform() -> Arc<[Root]> {
         link("/lib64", "usr/lib64", folder("/usr/lib64")),
         file("/etc/ld.so.cache"),
         Root {
-            content: Some(b"7 echo\n".to_vec()),
+            stamp: Some(Stamp::sample()),
             ..file("/etc/services")
         },
         folder("/etc/ssl/certs"),

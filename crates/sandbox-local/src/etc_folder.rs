@@ -1,0 +1,146 @@
+//! The prepared /etc of sandboxes, in the state folder.
+//!
+//! One for each state of the host's files and each kind of sandbox; made by the first that needs it, and kept, since sandboxes
+//! that run see it. The state folder lies in a tmpfs as a rule, and the host's files change seldom.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use sandbox_core::{Result, unique_name};
+
+use crate::error;
+use crate::lower::{Entry, Etc};
+
+/// Makes sure that it is there.
+pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
+    let folder = etc.folder(state);
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let unfinished = state.join(unique_name("etc"));
+    let built = build(&unfinished, etc).and_then(|()| {
+        make_folder(&state.join("etc"), 0o700)?;
+        match std::fs::rename(&unfinished, &folder) {
+            // Somebody else was faster.
+            Err(_) if folder.is_dir() => std::fs::remove_dir_all(&unfinished),
+            renamed => renamed,
+        }
+    });
+    built.map_err(|cause| error::setup(tier, format!("prepare {}", folder.display()), cause))
+}
+
+fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+        // A name that a killed process of the same number left.
+        _ => {}
+    }
+    make_folder(folder, 0o755)?;
+    for (path, entry) in &etc.entries {
+        let below = path.strip_prefix("/etc").map_err(io::Error::other)?;
+        let target = folder.join(below);
+        let parents = below.ancestors().skip(1).collect::<Vec<_>>();
+        for parent in parents.into_iter().rev() {
+            make_folder(&folder.join(parent), 0o755)?;
+        }
+        let made = match entry {
+            Entry::Folder => make_folder(&target, 0o755),
+            Entry::Place => write(&target, b""),
+            Entry::Link(says) => symlink(says, &target),
+            Entry::Copy(_) => std::fs::read(path).and_then(|content| write(&target, &content)),
+            Entry::File(content) => write(&target, content),
+        };
+        made.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Makes a folder with these permissions, whatever the process' mask; one that is there is fine.
+fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(mode).create(folder) {
+        Ok(()) => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)),
+        Err(_) if folder.is_dir() => Ok(()),
+        Err(cause) => Err(cause),
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    io::Write::write_all(&mut file, content)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn etc() -> Etc {
+        let entries = [
+            ("/etc/ssl/certs", Entry::Folder),
+            ("/etc/ssl/openssl.cnf", Entry::Place),
+            (
+                "/etc/localtime",
+                Entry::Link("/usr/share/zoneinfo/Etc/UTC".into()),
+            ),
+            ("/etc/passwd", Entry::File(b"root\n".to_vec())),
+        ];
+        Etc {
+            entries: entries
+                .into_iter()
+                .map(|(path, entry)| (path.into(), entry))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn it_is_built_once_and_found_again() {
+        let state = tempfile::tempdir().expect("a folder");
+        prepare("local", state.path(), &etc()).expect("built");
+        let folder = etc().folder(state.path());
+        assert_eq!(
+            std::fs::read(folder.join("passwd")).expect("there"),
+            b"root\n"
+        );
+        assert!(folder.join("ssl/certs").is_dir() && folder.join("ssl/openssl.cnf").is_file());
+        let link = std::fs::read_link(folder.join("localtime")).expect("a link");
+        assert_eq!(link, Path::new("/usr/share/zoneinfo/Etc/UTC"));
+        for path in [folder.clone(), folder.join("ssl")] {
+            let mode = std::fs::metadata(&path)
+                .expect("there")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o755, "{}", path.display());
+        }
+        prepare("local", state.path(), &etc()).expect("found");
+        let left = std::fs::read_dir(state.path()).expect("a folder").count();
+        assert_eq!(left, 1, "nothing is left over");
+    }
+
+    #[test]
+    fn another_content_is_another_folder() {
+        let mut other = etc();
+        other
+            .entries
+            .insert("/etc/passwd".into(), Entry::File(b"other\n".to_vec()));
+        assert_ne!(etc().key(), other.key());
+    }
+
+    #[test]
+    fn many_at_once_agree() {
+        let state = tempfile::tempdir().expect("a folder");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| prepare("local", state.path(), &etc()).expect("built or found"));
+            }
+        });
+        let made = std::fs::read_dir(state.path().join("etc"))
+            .expect("a folder")
+            .count();
+        assert_eq!(made, 1);
+    }
+}
