@@ -7,3 +7,6 @@ mod limits;
 mod roots;
 mod support;
 mod users;
+
+/// How many tests there are at least, for those who run them again.
+const LEAST_TESTS: u32 = 20;

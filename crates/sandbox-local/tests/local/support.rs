@@ -36,6 +36,16 @@ pub fn backend() -> Arc<LocalBackend> {
     Arc::clone(BACKEND.get_or_init(make))
 }
 
+/// A backend with a state folder of its own.
+pub fn backend_in(state: &std::path::Path) -> Arc<LocalBackend> {
+    let config = LocalConfig::new().state_folder(state);
+    Arc::new(LocalBackend::new(if namespaces() {
+        config
+    } else {
+        config.without_user_namespaces()
+    }))
+}
+
 /// A policy that takes what the host has.
 pub fn policy() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
