@@ -9,8 +9,8 @@ use std::{
 
 use common::{
     Client, command,
-    processes::wait_until,
-    settings,
+    processes::{alive, mark, wait_until},
+    script, settings,
     several::{detached, echo, last_word, through_pump},
 };
 use sandbox_agent::protocol::{ExecRequest, ExitKind, Key, Kind};
@@ -89,16 +89,14 @@ fn a_pump_ends_when_nobody_takes_its_bytes() {
     let mut first = listening_on(path.to_str().unwrap());
     let (mut wire, mut pump) = through_pump(path.to_str().unwrap());
     wire.attach(&settings().key).unwrap();
-    let stream = wire.exec(&command(&["yes"]));
+    let mark = mark(20);
+    let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
     assert_eq!(wire.wait(stream).kind, Kind::Started);
+    wait_until("it runs", || alive(&mark) == 1);
     drop(wire);
     assert!(pump.wait().unwrap().success());
     // The agent has lost the client with it.
-    let agent = first.agent.id();
-    wait_until("its execution is killed", || {
-        let children = format!("/proc/{agent}/task/{agent}/children");
-        std::fs::read_to_string(children).unwrap().is_empty()
-    });
+    wait_until("its execution is killed", || alive(&mark) == 0);
     echo(&mut first);
 }
 

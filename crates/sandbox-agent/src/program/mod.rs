@@ -29,6 +29,7 @@ mod process_files;
 mod reaping;
 mod region;
 mod replay;
+mod reserve;
 mod sandbox;
 mod serve;
 mod setup;
