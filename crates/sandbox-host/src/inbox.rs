@@ -18,6 +18,8 @@ pub(crate) enum End {
 /// What waits, or the end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
+    /// The program runs.
+    pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: Option<End>,
@@ -98,6 +100,12 @@ impl Inbox {
         Ok(None)
     }
 
+    /// Notes that the program runs.
+    pub(crate) fn started(&self) {
+        self.lock().arrived.started = true;
+        self.arrival.notify_one();
+    }
+
     /// Ends the stream; the first end stays.
     pub(crate) fn end(&self, end: End) {
         let mut state = self.lock();
@@ -125,9 +133,10 @@ impl Inbox {
             {
                 let mut state = self.lock();
                 let arrived = &mut state.arrived;
-                if !arrived.stdout.is_empty() || !arrived.stderr.is_empty() || arrived.end.is_some()
-                {
+                let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
+                if arrived.started || output || arrived.end.is_some() {
                     return Arrived {
+                        started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
                         stderr: std::mem::take(&mut arrived.stderr),
                         end: arrived.end.clone(),

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::{
     Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Kind, Program,
 };
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
     Result,
@@ -27,6 +27,9 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long the agent may take beyond the grace to end everything when it was asked to stop.
 const STOP_OVERTIME: Duration = Duration::from_secs(4);
+
+/// What kills.
+const SIGKILL: i32 = 9;
 
 /// How much of a file operation's own messages is kept.
 const MESSAGE_LIMIT: usize = 4096;
@@ -155,6 +158,7 @@ impl AgentInstance {
         &self,
         report: &ExitReport,
         stopped: bool,
+        killed: bool,
         elapsed: Duration,
         timeout: Option<Duration>,
     ) -> ExecEnd {
@@ -174,6 +178,7 @@ impl AgentInstance {
                 Outcome::TimedOut
             }
             ExitKind::TimedOut => unknown("the agent reported a time-out before its time"),
+            ExitKind::Killed if killed => Outcome::Signaled { signal: SIGKILL },
             ExitKind::Killed => unknown("the agent reported a kill that nobody asked for"),
             ExitKind::Lost if oom => Outcome::OutOfMemory,
             ExitKind::Lost => unknown("the supervisor of the program vanished"),
@@ -216,7 +221,7 @@ impl AgentInstance {
         };
         let failed =
             |context: String| Err(Error::new(ErrorKind::Path, "access file", context).on(tier));
-        match follow(stream, stdin, &mut messages).await {
+        match follow(stream, stdin.into(), &mut messages).await {
             Finish::Exited {
                 stdin_error: Some(error),
                 ..
@@ -232,7 +237,7 @@ impl AgentInstance {
                 ExitKind::Exited(0) => Ok(()),
                 kind => failed(format!(
                     "the agent's file operation ended with {kind:?} {}",
-                    crate::failure::escape(&String::from_utf8_lossy(&messages.stderr))
+                    sandbox_core::escape(&String::from_utf8_lossy(&messages.stderr))
                 )),
             },
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),
@@ -312,19 +317,20 @@ impl Instance for AgentInstance {
     async fn exec(
         &self,
         request: &ExecRequest,
-        stdin: Option<Source>,
+        input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         let program = Program::Command {
             argv: request.argv.clone(),
         };
-        let message = self.request(program, Some(request), stdin.is_some());
+        let message = self.request(program, Some(request), input.stdin.is_some());
         let start = Instant::now();
         let stream = self.open(Kind::Exec, &message.encode())?;
-        match follow(stream, stdin, sink).await {
+        match follow(stream, input, sink).await {
             Finish::Exited {
                 report,
                 stopped,
+                killed,
                 stdin_error,
             } => {
                 if report.survivors > 0 {
@@ -332,7 +338,7 @@ impl Instance for AgentInstance {
                         .await?;
                 }
                 let mut end = self
-                    .end(&report, stopped, start.elapsed(), request.timeout)
+                    .end(&report, stopped, killed, start.elapsed(), request.timeout)
                     .await;
                 if let Some(error) = stdin_error {
                     end.incomplete = Some(format!(
@@ -371,7 +377,7 @@ impl Instance for AgentInstance {
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
         let stream = self.open(Kind::Logs, &tail.unwrap_or(u32::MAX).to_le_bytes())?;
         let mut log = Log(Vec::new());
-        match follow(stream, None, &mut log).await {
+        match follow(stream, None.into(), &mut log).await {
             Finish::Exited { .. } => Ok(log.0),
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
             Finish::Lost(reason) => Err(self.ended_error(reason)),
