@@ -57,6 +57,8 @@ impl LocalBackend {
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
             && !matches!(plan.network, NetworkPolicy::Full);
+        // The first look at the host is a look at these too.
+        let host = Host::detect(&self.config);
         let platform = platform_roots();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
@@ -66,7 +68,7 @@ impl LocalBackend {
         {
             return Ok(Arc::clone(&known.lowered));
         }
-        let lowered = Arc::new(self.lower_anew(&plan)?);
+        let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
             platform,
@@ -75,16 +77,15 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    fn lower_anew(&self, plan: &Plan) -> Result<LocalPlan> {
-        let host = Host::detect(&self.config);
-        let isolation = isolation(&host)?;
+    fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
+        let isolation = isolation(host)?;
         let material = Material::of(TIER, plan)?;
-        let state = self.state_folder(&host);
+        let state = self.state_folder(host);
         lower(
             plan,
             &Site {
                 tier: TIER,
-                host: &host,
+                host,
                 isolation,
                 material: &material,
                 state: &state,

@@ -12,7 +12,7 @@ use sandbox_freestanding::{Descriptor, Pid, process};
 use super::{
     connection::{Arrival, Connection},
     ending::Ending,
-    exec::{Execution, Part, Sweep, drain},
+    exec::{Execution, Part, Spare, Sweep, drain},
     failing::{failure, refusal},
     log::Log,
     outgoing::FLOODED,
@@ -22,7 +22,8 @@ use super::{
     sandbox::Sandbox,
 };
 use crate::protocol::{
-    ExecRequest, ExitKind, FailStep, Failure, Header, Kind, MAX_STREAMS, ProtocolError, Settings,
+    ExecRequest, ExitKind, FailStep, Failure, Header, Kind, MAX_STREAMS, Program, ProtocolError,
+    Settings,
 };
 
 /// How long after the grace of a stop everything may take: the bound of a kill, and its report. Milliseconds.
@@ -33,6 +34,10 @@ const END_BOUND: u64 = 3500;
 
 /// How long the last frames wait for the host to take them, milliseconds.
 const LAST_WORDS: u64 = 1000;
+
+/// How long after the end of the first execution a second one is prepared, milliseconds: a sandbox for one execution is
+/// gone by then.
+const SPARE_PAUSE: u64 = 1;
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
@@ -56,6 +61,12 @@ pub(super) struct Agent {
     replays: BTreeMap<u32, Replay>,
     /// Supervisors that have not been reaped, with their streams.
     supervisors: BTreeMap<Pid, u32>,
+    /// The next execution, while no code runs.
+    spare: Option<Spare>,
+    /// How many executions of code have been started.
+    begun: u32,
+    /// When a spare execution is made, if no code runs then.
+    spare_at: Moment,
     log: Log,
     sweep: Option<Sweep>,
     stopping: Option<Stopping>,
@@ -79,6 +90,9 @@ impl Agent {
             executions: BTreeMap::new(),
             replays: BTreeMap::new(),
             supervisors: BTreeMap::new(),
+            spare: None,
+            begun: 0,
+            spare_at: Moment::MAX,
             log,
             sweep: None,
             stopping: None,
@@ -117,6 +131,7 @@ impl Agent {
             if !connection.alive {
                 self.stream_ended()?;
             }
+            self.make_spare();
             self.collect(connection, &mut set);
             let until = self.next_moment();
             set.wait(until)
@@ -173,6 +188,7 @@ impl Agent {
             .chain(self.sweep.as_ref().map(Sweep::next))
             .chain(stopping)
             .chain(self.lease.map(|_| self.lease_end))
+            .chain((self.spare_at != Moment::MAX).then_some(self.spare_at))
             .min()
     }
 
@@ -244,7 +260,7 @@ impl Agent {
                     return Err(ProtocolError::Unexpected("second use of a stream").into());
                 }
                 let request = ExecRequest::decode(message)?;
-                match self.start(stream, &request) {
+                match self.start(stream, &request, message) {
                     Ok(execution) => {
                         self.supervisors.insert(execution.supervisor(), stream);
                         self.executions.insert(stream, execution);
@@ -295,18 +311,54 @@ impl Agent {
         Ok(())
     }
 
-    fn start(&self, stream: u32, request: &ExecRequest) -> Result<Execution, Failure> {
+    fn start(
+        &mut self,
+        stream: u32,
+        request: &ExecRequest,
+        message: &[u8],
+    ) -> Result<Execution, Failure> {
         self.check_room()?;
         if self.stopping.is_some() {
             return Err(refusal(FailStep::Request, "the sandbox is being stopped"));
         }
-        Execution::start(stream, &self.sandbox, request)
+        let routine = matches!(request.program, Program::Builtin(_));
+        let mut spare = None;
+        if !routine {
+            self.begun = self.begun.saturating_add(1);
+            self.spare_at = Moment::MAX;
+            // Where it does not suit, it ends here all the same: code is about to run.
+            spare = self.spare.take();
+            spare = spare.filter(|_| Spare::suits(request, message));
+        }
+        Execution::start(stream, &self.sandbox, request, message, spare)
+    }
+
+    /// Makes a spare execution when it is time for one.
+    fn make_spare(&mut self) {
+        if self.spare_at > now() {
+            return;
+        }
+        self.spare_at = Moment::MAX;
+        // Without one, the next execution is made when it is asked for, and says what fails.
+        self.spare = Spare::start(&self.sandbox).ok();
+    }
+
+    /// Code has ended: if it was the last, it is time for a spare execution soon.
+    fn plan_spare(&mut self) {
+        let code_runs = !self.executions.values().all(Execution::is_routine);
+        if code_runs || self.stopping.is_some() || self.sweep.is_some() || self.spare.is_some() {
+            return;
+        }
+        let pause = if self.begun > 1 { 0 } else { SPARE_PAUSE };
+        self.spare_at = after(now(), pause);
     }
 
     fn stop(&mut self, grace: u32) {
         if self.stopping.is_some() {
             return;
         }
+        self.spare = None;
+        self.spare_at = Moment::MAX;
         for execution in self.executions.values_mut() {
             execution.terminate();
         }
@@ -352,8 +404,16 @@ impl Agent {
         }
         self.sweep();
         let outgoing = &mut connection.outgoing;
-        self.executions
-            .retain(|_, execution| !execution.finish(outgoing));
+        let mut code_ended = false;
+        self.executions.retain(|_, execution| {
+            let finished = execution.finish(outgoing);
+            code_ended |= finished && !execution.is_routine();
+            !finished
+        });
+        if code_ended {
+            self.plan_spare();
+        }
+        let outgoing = &mut connection.outgoing;
         let log = &self.log;
         self.replays
             .retain(|stream, replay| !replay.advance(*stream, log, outgoing));
@@ -365,7 +425,8 @@ impl Agent {
             self.sweep = Some(Sweep::new());
         }
         let Some(sweep) = &mut self.sweep else { return };
-        let supervisors: BTreeSet<Pid> = self.supervisors.keys().copied().collect();
+        let spare = self.spare.iter().map(Spare::supervisor);
+        let supervisors: BTreeSet<Pid> = self.supervisors.keys().copied().chain(spare).collect();
         if let Some(swept) = sweep.round(self.sandbox.files.as_ref(), &supervisors) {
             self.sweep = None;
             for execution in self.executions.values_mut() {
@@ -399,6 +460,7 @@ impl Agent {
         }
         // A supervisor whose socket closes kills its tree and ends.
         self.executions.clear();
+        self.spare = None;
         let end = after(now(), END_BOUND);
         let mut set = PollSet::new();
         set.add(self.sandbox.child_ended.raw(), POLLIN, ());

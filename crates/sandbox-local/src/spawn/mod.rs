@@ -12,4 +12,4 @@ mod spawner;
 
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;
-pub(crate) use spawner::{Started, begin};
+pub(crate) use spawner::{Started, ahead, begin};
