@@ -33,6 +33,8 @@ struct State {
     stderr_credit: u64,
     /// Bytes the host may still send.
     stdin_credit: u64,
+    /// Nobody reads standard input any more.
+    stdin_closed: bool,
     abandoned: bool,
 }
 
@@ -55,6 +57,7 @@ impl Inbox {
             stdout_credit: window,
             stderr_credit: window,
             stdin_credit: window,
+            stdin_closed: false,
             abandoned: false,
         };
         Self {
@@ -157,7 +160,7 @@ impl Inbox {
         }
     }
 
-    /// The agent grants this many bytes of standard input more.
+    /// The agent grants this many bytes of standard input more; 0 says that nobody reads it any more.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         let credit = state.stdin_credit + u64::from(bytes);
@@ -165,17 +168,18 @@ impl Inbox {
             return Err(ProtocolError::BadValue("credit"));
         }
         state.stdin_credit = credit;
+        state.stdin_closed |= bytes == 0;
         drop(state);
         self.stdin.notify_one();
         Ok(())
     }
 
-    /// Waits until standard input may be sent and says how much; `None` when the stream has ended.
+    /// Waits until standard input may be sent and says how much; `None` when nobody reads it any more.
     pub(crate) async fn stdin_room(&self) -> Option<usize> {
         loop {
             {
                 let state = self.lock();
-                if state.arrived.end.is_some() {
+                if state.arrived.end.is_some() || state.stdin_closed {
                     return None;
                 }
                 if state.stdin_credit > 0 {

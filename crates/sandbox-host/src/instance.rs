@@ -12,7 +12,7 @@ use sandbox_agent::protocol::{
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
-    Result,
+    Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -187,6 +187,7 @@ impl AgentInstance {
         end.stragglers = report.stragglers;
         end.cpu_time = Some(Duration::from_micros(report.cpu_us));
         end.max_rss = report.max_rss_kib.checked_mul(1024);
+        end.refused.extend(refused(report));
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());
@@ -254,6 +255,16 @@ impl AgentInstance {
         self.connection.close(reason);
         destroyed
     }
+}
+
+/// What the agent says that it refused. A lie here misleads, and frees nobody.
+fn refused(report: &ExitReport) -> impl Iterator<Item = (Refusal, u64)> {
+    let counts = [
+        (Refusal::Program, report.refused_programs),
+        (Refusal::Process, report.refused_processes),
+    ];
+    let some = counts.into_iter().filter(|(_, times)| *times > 0);
+    some.map(|(refusal, times)| (refusal, times.into()))
 }
 
 struct Messages<'a> {

@@ -108,6 +108,8 @@ fn exited(kind: ExitKind) -> Vec<u8> {
         cpu_us: 0,
         max_rss_kib: 0,
         wall_us: 0,
+        refused_programs: 0,
+        refused_processes: 0,
     }
     .encode()
 }

@@ -91,6 +91,8 @@ impl Replay {
             cpu_us: 0,
             max_rss_kib: 0,
             wall_us: 0,
+            refused_programs: 0,
+            refused_processes: 0,
         };
         outgoing.message(stream, Kind::Exited, &report.encode());
         true

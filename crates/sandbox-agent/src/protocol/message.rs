@@ -32,7 +32,8 @@ pub enum Kind {
     Kill = 0x14,
     /// Host, a new stream: send the last `u32` bytes of the log as [`Kind::Stdout`], then [`Kind::Exited`].
     Logs = 0x15,
-    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`).
+    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`). Of the agent, 0 bytes for standard input:
+    /// nobody reads it any more.
     Credit = 0x16,
     /// Agent, stream 0: the agent sits in its user namespace and waits for [`Kind::Mapped`].
     NeedMaps = 0x81,
