@@ -1,8 +1,8 @@
 //! A running sandbox behind its agent.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use crate::connection::{Connection, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::sandbox::Sandbox;
-use crate::{Isolator, export};
+use crate::{Counters, Isolator, export};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -40,6 +40,8 @@ pub struct AgentInstance {
     sandbox: Sandbox,
     isolator: Arc<dyn Isolator>,
     oom_kills: AtomicU64,
+    /// As they were when an execution last ended.
+    counters: Mutex<Counters>,
 }
 
 impl std::fmt::Debug for AgentInstance {
@@ -93,6 +95,7 @@ impl AgentInstance {
                     sandbox,
                     isolator,
                     oom_kills: AtomicU64::new(0),
+                    counters: Mutex::default(),
                 })
             }
             Err(error) => {
@@ -146,12 +149,29 @@ impl AgentInstance {
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
-    /// Whether the kernel has killed for memory since this was last asked.
-    async fn new_oom_kill(&self) -> bool {
+    /// How often the kernel has killed for memory since this was last asked.
+    async fn new_oom_kills(&self) -> u64 {
         let Some(now) = self.isolator.oom_kills().await else {
-            return false;
+            return 0;
         };
-        self.oom_kills.fetch_max(now, Ordering::Relaxed) < now
+        now.saturating_sub(self.oom_kills.fetch_max(now, Ordering::Relaxed))
+    }
+
+    fn known_counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the kernel has refused since `before`. The counters are the sandbox's: of executions at the same time, each is told
+    /// of what was refused while it ran.
+    async fn refused_since(&self, before: Counters) -> impl Iterator<Item = (Refusal, u64)> {
+        let now = self.isolator.counters().await;
+        let mut known = self.known_counters();
+        *known = known.max(now);
+        let kinds = [Refusal::ProcessLimit, Refusal::Network];
+        kinds
+            .into_iter()
+            .zip(now.since(before))
+            .filter(|(_, times)| *times > 0)
     }
 
     async fn end(
@@ -161,8 +181,10 @@ impl AgentInstance {
         killed: bool,
         elapsed: Duration,
         timeout: Option<Duration>,
+        before: Counters,
     ) -> ExecEnd {
-        let oom = self.new_oom_kill().await;
+        let oom_kills = self.new_oom_kills().await;
+        let oom = oom_kills > 0;
         let unknown = |reason: &str| Outcome::Unknown {
             reason: reason.to_owned(),
         };
@@ -188,6 +210,9 @@ impl AgentInstance {
         end.cpu_time = Some(Duration::from_micros(report.cpu_us));
         end.max_rss = report.max_rss_kib.checked_mul(1024);
         end.refused.extend(refused(report));
+        end.refused
+            .extend(oom.then_some((Refusal::Memory, oom_kills)));
+        end.refused.extend(self.refused_since(before).await);
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());
@@ -196,7 +221,7 @@ impl AgentInstance {
     }
 
     async fn lost(&self, reason: String) -> ExecEnd {
-        if self.new_oom_kill().await {
+        if self.new_oom_kills().await > 0 {
             return ExecEnd::new(Outcome::OutOfMemory);
         }
         let known = self.isolator.post_mortem().await;
@@ -336,6 +361,7 @@ impl Instance for AgentInstance {
         };
         let message = self.request(program, Some(request), input.stdin.is_some());
         let start = Instant::now();
+        let before = *self.known_counters();
         let stream = self.open(Kind::Exec, &message.encode())?;
         match follow(stream, input, sink).await {
             Finish::Exited {
@@ -349,7 +375,14 @@ impl Instance for AgentInstance {
                         .await?;
                 }
                 let mut end = self
-                    .end(&report, stopped, killed, start.elapsed(), request.timeout)
+                    .end(
+                        &report,
+                        stopped,
+                        killed,
+                        start.elapsed(),
+                        request.timeout,
+                        before,
+                    )
                     .await;
                 if let Some(error) = stdin_error {
                     end.incomplete = Some(format!(

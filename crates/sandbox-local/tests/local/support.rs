@@ -64,6 +64,14 @@ pub fn sh(script: &str) -> ExecRequest {
     ExecRequest::new("/bin/sh").arg("-c").arg(script)
 }
 
+/// Whether a capability holds without a gap.
+pub fn enforced(sandbox: &SandboxHandle, capability: Capability) -> bool {
+    sandbox
+        .enforcement()
+        .get(capability)
+        .is_some_and(sandbox_core::Enforcement::is_enforced)
+}
+
 /// One script in a sandbox of its own.
 pub async fn run(policy: CapabilityPolicy, script: &str) -> ExecResult {
     let sandbox = create(policy).await;
