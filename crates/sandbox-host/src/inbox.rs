@@ -18,6 +18,8 @@ pub(crate) enum End {
 /// What waits, or the end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
+    /// The program runs.
+    pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: Option<End>,
@@ -31,6 +33,8 @@ struct State {
     stderr_credit: u64,
     /// Bytes the host may still send.
     stdin_credit: u64,
+    /// Nobody reads standard input any more.
+    stdin_closed: bool,
     abandoned: bool,
 }
 
@@ -53,6 +57,7 @@ impl Inbox {
             stdout_credit: window,
             stderr_credit: window,
             stdin_credit: window,
+            stdin_closed: false,
             abandoned: false,
         };
         Self {
@@ -98,6 +103,12 @@ impl Inbox {
         Ok(None)
     }
 
+    /// Notes that the program runs.
+    pub(crate) fn started(&self) {
+        self.lock().arrived.started = true;
+        self.arrival.notify_one();
+    }
+
     /// Ends the stream; the first end stays.
     pub(crate) fn end(&self, end: End) {
         let mut state = self.lock();
@@ -125,9 +136,10 @@ impl Inbox {
             {
                 let mut state = self.lock();
                 let arrived = &mut state.arrived;
-                if !arrived.stdout.is_empty() || !arrived.stderr.is_empty() || arrived.end.is_some()
-                {
+                let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
+                if arrived.started || output || arrived.end.is_some() {
                     return Arrived {
+                        started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
                         stderr: std::mem::take(&mut arrived.stderr),
                         end: arrived.end.clone(),
@@ -148,7 +160,7 @@ impl Inbox {
         }
     }
 
-    /// The agent grants this many bytes of standard input more.
+    /// The agent grants this many bytes of standard input more; 0 says that nobody reads it any more.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         let credit = state.stdin_credit + u64::from(bytes);
@@ -156,17 +168,18 @@ impl Inbox {
             return Err(ProtocolError::BadValue("credit"));
         }
         state.stdin_credit = credit;
+        state.stdin_closed |= bytes == 0;
         drop(state);
         self.stdin.notify_one();
         Ok(())
     }
 
-    /// Waits until standard input may be sent and says how much; `None` when the stream has ended.
+    /// Waits until standard input may be sent and says how much; `None` when nobody reads it any more.
     pub(crate) async fn stdin_room(&self) -> Option<usize> {
         loop {
             {
                 let state = self.lock();
-                if state.arrived.end.is_some() {
+                if state.arrived.end.is_some() || state.stdin_closed {
                     return None;
                 }
                 if state.stdin_credit > 0 {
