@@ -12,7 +12,7 @@ use crate::LocalConfig;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
-use crate::state;
+use crate::{packages, state};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
@@ -137,6 +137,14 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let provided;
+        let plan = match plan.packages.is_empty() {
+            true => plan,
+            false => {
+                provided = packages::provide(self, &self.config, plan).await?;
+                &provided
+            }
+        };
         let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);

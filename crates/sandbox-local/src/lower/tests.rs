@@ -287,14 +287,15 @@ fn every_demand_has_an_entry() {
                 demand.capability
             );
         }
-        for not_built in [
-            Capability::Egress,
-            Capability::Secrets,
-            Capability::Packages,
+        for (capability, status) in [
+            (Capability::Egress, "unenforced"),
+            (Capability::Secrets, "unenforced"),
+            (Capability::Packages, "enforced"),
+            (Capability::PackageInstallation, "partial"),
         ] {
             assert_eq!(
-                report.get(not_built).map(Enforcement::status),
-                Some("unenforced")
+                report.get(capability).map(Enforcement::status),
+                Some(status)
             );
         }
     }
