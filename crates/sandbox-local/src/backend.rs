@@ -78,7 +78,8 @@ impl LocalBackend {
     fn lower_anew(&self, plan: &Plan) -> Result<LocalPlan> {
         let host = Host::detect(&self.config);
         let isolation = isolation(&host)?;
-        let material = Material::of(TIER, plan)?;
+        let mut material = Material::of(TIER, plan)?;
+        material.cache = self.packages_in_reach(plan);
         let state = self.state_folder(&host);
         lower(
             plan,
@@ -93,6 +94,16 @@ impl LocalBackend {
                 user_tasks: 0,
             },
         )
+    }
+
+    /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might
+    /// lie.
+    fn packages_in_reach(&self, plan: &Plan) -> Option<PathBuf> {
+        if plan.write_roots.is_empty() && plan.workspace.is_none() {
+            return None;
+        }
+        // Where the environment names none, there is none.
+        self.config.packages.folder().ok()?.canonicalize().ok()
     }
 
     /// The state folder as mounts name it: without links, whether it exists already or not.

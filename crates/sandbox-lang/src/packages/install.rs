@@ -179,6 +179,7 @@ async fn plan(
     policy.stdout_max_bytes = Some(OUTPUT);
     policy.stderr_max_bytes = Some(OUTPUT);
     policy.memory = Some(order.settings.memory);
+    policy.disk = Some(order.settings.storage);
     policy.pids = Some(64);
     // What bounds an installation on this host is reported of the sandbox that it is for.
     policy.allow_partial = Capability::ALL.to_vec();

@@ -4,6 +4,8 @@
 mod isolation;
 mod lifetime;
 mod limits;
+mod packages;
+mod registry;
 mod roots;
 mod support;
 mod users;
