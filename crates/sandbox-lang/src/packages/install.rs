@@ -286,3 +286,7 @@ impl OutputSink for Output {
         Flow::Continue
     }
 }
+
+#[cfg(test)]
+#[path = "install_tests.rs"]
+mod tests;
