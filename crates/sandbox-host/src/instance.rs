@@ -108,6 +108,11 @@ impl AgentInstance {
         }
     }
 
+    /// Folders of the host that the code can write to.
+    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
+        &self.sandbox.writable
+    }
+
     fn request(
         &self,
         program: Program,

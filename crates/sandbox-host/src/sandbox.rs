@@ -1,6 +1,7 @@
 //! What the client of an agent needs to know of a sandbox.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use sandbox_agent::protocol::{Confinement, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
@@ -32,6 +33,8 @@ pub struct Sandbox {
     pub env: BTreeMap<String, String>,
     /// What is enforced.
     pub enforcement: EnforcementReport,
+    /// Folders of the host that the code can write to: whatever is in them may be the code's trap.
+    pub writable: Vec<PathBuf>,
 }
 
 impl Sandbox {
@@ -81,6 +84,17 @@ impl Sandbox {
             settings,
             env,
             enforcement,
+            writable: writable(plan),
         })
     }
+}
+
+/// The folders of the host that a plan lets code write to.
+fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = plan
+        .workspace
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.clone());
+    plan.write_roots.iter().cloned().chain(workspace).collect()
 }
