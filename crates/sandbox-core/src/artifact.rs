@@ -71,6 +71,15 @@ pub enum SkipReason {
     LimitReached,
     /// The name cannot be written below the output folder.
     BadName,
+    /// Something of another kind stands in the output folder where a folder of this name would.
+    NameTaken,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// This many more entries were left out; 1,000 of them are named.
+    AndMore {
+        /// How many.
+        count: u64,
+    },
     /// The code in the sandbox may not read it, or it changed while it was read.
     Unreadable {
         /// What the sandbox said.

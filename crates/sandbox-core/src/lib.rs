@@ -46,7 +46,7 @@ pub use handle::{STOP_GRACE, SandboxHandle};
 pub use inventory;
 pub use matrix::CompatibilityMatrix;
 pub use outcome::Outcome;
-pub use plan::{Demand, Level, Plan, Unmet};
+pub use plan::{Demand, Level, Plan, Provided, Unmet};
 pub use policy::CapabilityPolicy;
 pub use spec::{SandboxSpec, Workspace};
 pub use stdin::{Stdin, StdinWriter};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::denial;
-use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule};
+use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
 
 /// Everything a backend needs to build a sandbox: every value decided, every demand listed.
@@ -57,12 +57,23 @@ pub struct Plan {
     pub disk: ByteSize,
     /// Open descriptors.
     pub open_files: u32,
-    /// Packages.
-    pub packages: Vec<String>,
+    /// Packages that are there before code runs, sorted by name.
+    pub packages: Vec<Requirement>,
+    /// Folders of the host that a backend adds by itself, read-only: what it installed. [`Plan::resolve`] adds none.
+    pub provided: Vec<Provided>,
     /// Secrets.
     pub secrets: Vec<String>,
     /// What must or should hold.
     pub demands: Vec<Demand>,
+}
+
+/// A folder of the host that a backend shows to the code beside the policy's roots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provided {
+    /// Where it is on the host: absolute, without links.
+    pub source: PathBuf,
+    /// Where it appears in the sandbox, where that has a root of its own.
+    pub target: PathBuf,
 }
 
 /// Whether a demand can stop a sandbox from being created.
@@ -179,7 +190,8 @@ impl Plan {
             pids: policy.pids.unwrap_or(defaults::PIDS),
             disk: policy.disk.unwrap_or(defaults::DISK),
             open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
-            packages: policy.packages.clone(),
+            packages: policy.requirements()?,
+            provided: Vec::new(),
             secrets: spec.secrets.clone(),
             demands: Vec::new(),
         };
@@ -356,8 +368,20 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         );
     }
     if !plan.packages.is_empty() {
-        push(Capability::Packages, true, plan.packages.join(", "));
-        push(Capability::PackageInstallation, true, "packages".into());
+        let packages = plan.packages.iter().map(ToString::to_string);
+        push(
+            Capability::Packages,
+            true,
+            packages.collect::<Vec<_>>().join(", "),
+        );
+        // Nobody wrote how far the installation is held in: that is our own promise.
+        push(
+            Capability::PackageInstallation,
+            false,
+            "from the registry alone, before the code runs".into(),
+        );
+    } else if policy.package_installation == Some(false) {
+        push(Capability::PackageInstallation, true, "false".into());
     }
     if !plan.secrets.is_empty() {
         push(Capability::Secrets, true, plan.secrets.join(", "));

@@ -11,8 +11,8 @@ use crate::instance::AgentInstance;
 /// How large a list may become: enough for 100,000 entries with long names.
 const LIST_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How deep folders are listed.
-const DEPTH: u32 = 64;
+/// How deep folders are listed at most.
+pub(crate) const DEPTH: u32 = 64;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,24 +21,40 @@ pub(crate) enum EntryType {
     Folder,
     Symlink,
     Other,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// What cannot be looked at or into.
+    Unreadable,
+}
+
+impl EntryType {
+    /// Whether it stands for what may be in it.
+    pub(crate) fn is_place(self) -> bool {
+        matches!(self, Self::Folder | Self::TooDeep | Self::Unreadable)
+    }
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
+    /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
 }
 
-/// Lists `path` and everything below it, sorted by path; whether the list is whole.
-pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<Entry>, bool)> {
+/// Lists `path` and what is below it, `depth` folders deep, sorted by path; whether the list is whole.
+pub(crate) async fn list(
+    instance: &AgentInstance,
+    path: &str,
+    depth: u32,
+) -> Result<(Vec<Entry>, bool)> {
     let mut records = Records(Vec::new());
     instance
         .builtin(
             Builtin::List {
                 path: path.into(),
-                depth: DEPTH,
+                depth,
             },
             None,
             &mut records,
@@ -52,6 +68,7 @@ pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<En
             format!("{path}: {error}"),
         )
     })?;
+    // What cannot be read after the folder that it is.
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     Ok((entries, whole))
 }
@@ -78,6 +95,8 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
         b'd' => EntryType::Folder,
         b'l' => EntryType::Symlink,
         b'p' | b's' | b'b' | b'c' | b'?' => EntryType::Other,
+        b'>' => EntryType::TooDeep,
+        b'!' => EntryType::Unreadable,
         _ => return Err(ProtocolError::BadValue("type of an entry")),
     };
     let _mode = reader.u32()?;

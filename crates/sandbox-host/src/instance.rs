@@ -92,8 +92,7 @@ impl AgentInstance {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
                 let owned = !sandbox.detached;
-                let sandbox = AttachedSandbox::new(sandbox.env, sandbox.enforcement);
-                Ok(Self::over(connection, sandbox, owned, isolator))
+                Ok(Self::over(connection, sandbox.into(), owned, isolator))
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -161,6 +160,11 @@ impl AgentInstance {
             oom_kills: AtomicU64::new(0),
             counters: Mutex::default(),
         }
+    }
+
+    /// Folders of the host that the code can write to.
+    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
+        &self.sandbox.writable
     }
 
     fn request(

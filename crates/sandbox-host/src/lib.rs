@@ -16,6 +16,7 @@ mod inbox;
 mod instance;
 mod isolator;
 mod output_folder;
+mod output_path;
 mod sandbox;
 pub mod seccomp;
 

@@ -12,7 +12,7 @@ use crate::LocalConfig;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
-use crate::state;
+use crate::{packages, state};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
@@ -79,7 +79,8 @@ impl LocalBackend {
 
     fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
-        let material = Material::of(TIER, plan)?;
+        let mut material = Material::of(TIER, plan)?;
+        material.cache = self.packages_in_reach(plan);
         let state = self.state_folder(host);
         lower(
             plan,
@@ -94,6 +95,16 @@ impl LocalBackend {
                 user_tasks: 0,
             },
         )
+    }
+
+    /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might
+    /// lie.
+    fn packages_in_reach(&self, plan: &Plan) -> Option<PathBuf> {
+        if plan.write_roots.is_empty() && plan.workspace.is_none() {
+            return None;
+        }
+        // Where the environment names none, there is none.
+        self.config.packages.folder().ok()?.canonicalize().ok()
     }
 
     /// The state folder as mounts name it: without links, whether it exists already or not.
@@ -138,6 +149,14 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let provided;
+        let plan = match plan.packages.is_empty() {
+            true => plan,
+            false => {
+                provided = packages::provide(self, &self.config, plan).await?;
+                &provided
+            }
+        };
         let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);

@@ -9,6 +9,7 @@
 //!
 //! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
 //! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
+//! - `packages`: the folder of a plan's packages, by a sandbox of this backend.
 //! - `isolator`, `remains`: its end, after which nothing is left.
 
 mod backend;
@@ -19,6 +20,7 @@ mod etc_folder;
 mod host;
 mod isolator;
 mod lower;
+mod packages;
 mod remains;
 mod sampler;
 mod setup;
@@ -36,6 +38,7 @@ use sandbox_core::spi::Backend;
 
 pub use backend::LocalBackend;
 pub use config::LocalConfig;
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 pub use unsafe_tier::UnsafeLocalBackend;
 
 fn open() -> Result<Arc<dyn Backend>> {

@@ -20,6 +20,7 @@ use crate::etc_folder;
 use crate::host::{Cgroups, Host, Isolation, Material, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
@@ -100,10 +101,11 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
     tracing::trace!("set up");
-    let sandbox = match &private {
+    let mut sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
         Some(private) => in_host_namespaces(order, private, agent)?,
     };
+    packages::environment(plan, &mut sandbox.env, own_root);
     let watch = match lowered.sampled_memory {
         None => None,
         Some(limit) => {

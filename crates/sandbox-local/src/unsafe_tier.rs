@@ -120,6 +120,15 @@ fn check(plan: &Plan) -> Result<()> {
             "leave the image out, or use a container backend",
         ));
     }
+    if !plan.packages.is_empty() {
+        return Err(sandbox_core::Error::new(
+            sandbox_core::ErrorKind::Unsupported,
+            "create sandbox",
+            "packages: this tier installs none",
+        )
+        .on(TIER)
+        .with_fix("use the tier local, or install them on the host"));
+    }
     if plan.user.is_some() {
         return Err(error::invalid_spec(
             TIER,

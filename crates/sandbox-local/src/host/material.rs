@@ -1,5 +1,6 @@
 //! Everything of the host that one plan names, looked up, so that its lowering is pure.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sandbox_core::policy::NetworkPolicy;
@@ -17,6 +18,8 @@ pub(crate) struct Material {
     /// The plan's write roots.
     pub(crate) write: Vec<Root>,
     pub(crate) workspace: Option<Root>,
+    /// The folder of installed packages, where it is there and the plan lets code write to folders of the host.
+    pub(crate) cache: Option<PathBuf>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -24,7 +27,7 @@ pub(crate) struct Material {
 impl Material {
     /// Looks everything up.
     pub(crate) fn of(tier: &str, plan: &Plan) -> Result<Self> {
-        let resolve_all = |role, paths: &[std::path::PathBuf]| {
+        let resolve_all = |role, paths: &[PathBuf]| {
             let mut roots = Vec::new();
             for path in paths {
                 roots.extend(resolve(tier, role, path)?);
@@ -40,6 +43,7 @@ impl Material {
         let names = matches!(plan.network, NetworkPolicy::Full)
             .then(|| (file("/etc/hosts"), file("/etc/resolv.conf")));
         Ok(Self {
+            cache: None,
             platform: platform_roots(),
             read: resolve_all(PathRole::Read, &plan.read_roots)?,
             write: resolve_all(PathRole::Write, &plan.write_roots)?,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, Plan, Result};
 use sandbox_host::WORK_FOLDER;
+use sandbox_lang::packages::TARGET;
 
 use super::Site;
 use crate::error;
@@ -19,7 +20,7 @@ pub(super) struct Roots<'a> {
     pub(super) copies: Vec<(&'a Path, Stamp)>,
     /// Links that lead to a bind: where each stands, and what it says.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
-    /// Paths in the sandbox under which the state folder would appear.
+    /// Paths in the sandbox under which the state folder would appear, and where installed packages could be changed.
     pub(super) masks: Vec<PathBuf>,
 }
 
@@ -92,6 +93,7 @@ impl<'a> Roots<'a> {
         if site.isolation != Isolation::Landlock && roots.access(site.state).is_some() {
             roots.masks.push(site.state.into());
         }
+        roots.protect_packages(plan, site)?;
         if let Some(workspace) = &site.material.workspace {
             check_state(site, PathRole::Workspace, workspace)?;
             if let Ok(below) = site.state.strip_prefix(&workspace.path)
@@ -101,6 +103,54 @@ impl<'a> Roots<'a> {
             }
         }
         Ok(roots)
+    }
+
+    /// Hides the folder of installed packages where code could write to it: what it left there would run in other sandboxes.
+    fn protect_packages(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
+        let Some(cache) = &site.material.cache else {
+            return Ok(());
+        };
+        let workspace = match &plan.workspace {
+            Some(workspace) if !workspace.read_only => site.material.workspace.as_ref(),
+            _ => None,
+        };
+        let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
+        if site.isolation == Isolation::Landlock {
+            let around = site.material.write.iter().chain(workspace);
+            let around = around.filter(|root| cache.starts_with(&root.path)).last();
+            return match around {
+                None => Ok(()),
+                Some(root) => {
+                    let role = match in_workspace {
+                        Some(_) => PathRole::Workspace,
+                        None => PathRole::Write,
+                    };
+                    let why = format!(
+                        "code could change the installed packages in {}",
+                        cache.display()
+                    );
+                    Err(refused(
+                        site,
+                        role,
+                        root,
+                        &why,
+                        "name another folder, or set another XDG_CACHE_HOME",
+                    ))
+                }
+            };
+        }
+        if site
+            .material
+            .write
+            .iter()
+            .any(|root| cache.starts_with(&root.path))
+        {
+            self.masks.push(cache.clone());
+        }
+        if let Some(below) = in_workspace {
+            self.masks.push(Path::new(WORK_FOLDER).join(below));
+        }
+        Ok(())
     }
 
     /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
@@ -174,6 +224,16 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
             root,
             why,
             "pass the folder as the workspace",
+        ));
+    }
+    if is_within(path, Path::new(TARGET)) {
+        let why = "packages that a policy names are there";
+        return Err(refused(
+            site,
+            role,
+            root,
+            why,
+            "move it, or pass it as the workspace",
         ));
     }
     if path == Path::new("/tmp") && role == PathRole::Read {

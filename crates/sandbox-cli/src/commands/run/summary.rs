@@ -120,6 +120,9 @@ fn skipped(skipped: &SkippedArtifact) -> String {
         SkipReason::TooLarge { size_bytes } => format!("too large ({size_bytes} bytes)"),
         SkipReason::LimitReached => "the limit on artifacts was reached".to_owned(),
         SkipReason::BadName => "its name cannot be written".to_owned(),
+        SkipReason::NameTaken => "its folder's name is taken".to_owned(),
+        SkipReason::TooDeep => "too many folders deep".to_owned(),
+        SkipReason::AndMore { count } => format!("and {count} more of them"),
         SkipReason::Unreadable { detail } => format!("cannot be read: {detail}"),
         other => format!("{other:?}"),
     };
