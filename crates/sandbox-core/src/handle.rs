@@ -18,7 +18,8 @@ const OVERTIME: Duration = Duration::from_secs(4);
 /// How long [`SandboxHandle::stop`] lets programs end by themselves.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// A running sandbox. Dropping it kills every process in it.
+/// A running sandbox. Dropping it kills every process in it; the handle of a detached sandbox, only the executions that it
+/// runs.
 pub struct SandboxHandle {
     name: String,
     tier: String,

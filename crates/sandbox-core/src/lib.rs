@@ -15,6 +15,7 @@ mod error;
 mod exec;
 pub mod fake;
 mod handle;
+mod info;
 pub mod matrix;
 mod outcome;
 pub mod plan;
@@ -31,6 +32,7 @@ pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use handle::{STOP_GRACE, SandboxHandle};
+pub use info::{SandboxInfo, SandboxState};
 #[doc(hidden)]
 pub use inventory;
 pub use matrix::CompatibilityMatrix;

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use tokio::io::AsyncRead;
 
 use crate::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan,
+    Result, SandboxInfo,
 };
 
 /// A byte stream that a backend reads from: standard input, the content of a file.
@@ -52,6 +53,22 @@ pub struct Finding {
     pub fix: String,
 }
 
+/// A detached sandbox that was found by its name.
+pub struct Found {
+    /// What was asked for when it was created.
+    pub plan: Plan,
+    /// The way into it.
+    pub instance: Box<dyn Instance>,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Found")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A way to make isolated places.
 ///
 /// # Behavior
@@ -76,7 +93,9 @@ pub trait Backend: Send + Sync {
     ///
     /// # Behavior
     ///
-    /// - When it fails, or its future is dropped, nothing is left behind.
+    /// - When it fails, or its future is dropped, nothing is left behind; nor where the process is killed meanwhile.
+    /// - A detached sandbox belongs to nobody once this has returned. [`ErrorKind::AlreadyExists`] where its name is taken: of
+    ///   several at the same time exactly one gets it.
     /// - [`Instance::enforcement`] tells what was really applied.
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>>;
 
@@ -90,21 +109,41 @@ pub trait Backend: Send + Sync {
     /// - No host names, dates or paths: equal hosts have equal keys.
     async fn profile(&self) -> Result<Vec<(String, String)>>;
 
-    /// A running sandbox by its name.
-    async fn get(&self, name: &str) -> Result<Box<dyn Instance>> {
+    /// Whether [`Backend::create`] takes plans of detached sandboxes.
+    fn keeps_detached(&self) -> bool {
+        false
+    }
+
+    /// A detached sandbox that runs, by its name.
+    ///
+    /// # Behavior
+    ///
+    /// - [`ErrorKind::SandboxNotFound`] where none of this tier has the name, [`ErrorKind::SandboxEnded`] where it has ended.
+    /// - Its plan is the one that it was created with.
+    async fn get(&self, name: &str) -> Result<Found> {
         let _ = name;
         Err(unsupported("get sandbox", self.name()))
     }
 
-    /// The names of the sandboxes that run, sorted.
-    async fn list(&self) -> Result<Vec<String>> {
+    /// The detached sandboxes of this tier, sorted by name.
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
         Err(unsupported("list sandboxes", self.name()))
     }
 
-    /// Ends a sandbox and removes what it left.
+    /// Ends a detached sandbox and removes what it left.
+    ///
+    /// # Behavior
+    ///
+    /// - [`ErrorKind::SandboxNotFound`] where none of this tier has the name.
+    /// - Ends no process that is not the sandbox's, whatever became of the numbers that were noted.
     async fn remove(&self, name: &str) -> Result<()> {
         let _ = name;
         Err(unsupported("remove sandbox", self.name()))
+    }
+
+    /// Removes what detached sandboxes of this tier left that have ended; those that run stay. Gives the names, sorted.
+    async fn prune(&self) -> Result<Vec<String>> {
+        Err(unsupported("prune sandboxes", self.name()))
     }
 }
 
@@ -112,7 +151,7 @@ pub trait Backend: Send + Sync {
 ///
 /// # Behavior
 ///
-/// - Dropping it kills every process of the sandbox.
+/// - Dropping it kills every process of the sandbox; of a detached one, only the executions that it runs.
 #[async_trait]
 pub trait Instance: Send + Sync {
     /// What is enforced in this sandbox.
