@@ -8,6 +8,7 @@
 //! ```text
 //! sandbox-agent serve --fd N [--setup]    serve the host at the other end of the socket N
 //! sandbox-agent serve --stdio             read the host from descriptor 0, write to it on 1
+//! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
 //! sandbox-agent --version
 //! ```
 //!

@@ -10,15 +10,18 @@
 //! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
 //! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
 //! - `isolator`, `remains`: its end, after which nothing is left.
+//! - `detached`: sandboxes that outlive the process that made them, each with a keeper.
 
 mod backend;
 mod cgroup;
 mod config;
+mod detached;
 mod error;
 mod etc_folder;
 mod host;
 mod isolator;
 mod lower;
+mod process;
 mod remains;
 mod sampler;
 mod setup;

@@ -88,6 +88,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         network,
         groups: Arc::default(),
         setup: own_root,
+        listen: None,
     };
     let remains = launch_agent(tier, launch, remains).await?;
     tracing::trace!("agent executes");

@@ -14,17 +14,23 @@ pub(super) enum Task {
         /// Whether the host first says how to build the sandbox.
         setup: bool,
     },
+    /// Keep the detached sandbox that the descriptors belong to.
+    Keep,
     /// Print the version.
     Version,
 }
 
 /// How to call the agent.
-pub(super) const USAGE: &str =
-    "usage: sandbox-agent serve (--fd N [--setup] | --stdio)\n       sandbox-agent --version\n";
+pub(super) const USAGE: &str = "usage: sandbox-agent serve (--fd N [--setup] | --stdio)\n       sandbox-agent keep NAME\n       sandbox-agent --version\n";
 
 /// Reads the arguments behind the program's name.
 pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task> {
     match arguments.next()?.to_str().ok()? {
+        // The sandbox's name, for whoever looks at a list of processes.
+        "keep" => {
+            let name = arguments.next();
+            return (name.is_some() && arguments.next().is_none()).then_some(Task::Keep);
+        }
         "--version" => return arguments.next().is_none().then_some(Task::Version),
         "serve" => {}
         _ => return None,
@@ -70,6 +76,7 @@ mod tests {
             output: 7,
         };
         assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
+        assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
             Some(Task::Serve {
@@ -96,6 +103,8 @@ mod tests {
             &[c"serve", c"--fd", c"7", c"--stdio"],
             &[c"serve", c"--stdio", c"--other"],
             &[c"--version", c"x"],
+            &[c"keep"],
+            &[c"keep", c"name", c"x"],
         ] {
             assert_eq!(parsed(wrong), None);
         }

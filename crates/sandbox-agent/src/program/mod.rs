@@ -13,6 +13,7 @@ mod ending;
 mod exec;
 mod exec_once;
 mod failing;
+mod keep;
 mod log;
 mod make_dirs;
 mod oom;
@@ -38,6 +39,7 @@ use arguments::Task;
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(Task::Serve { ends, setup }) => serve::serve(ends, setup),
+        Some(Task::Keep) => keep::keep(),
         Some(Task::Version) => {
             let mut stdout = Writer::new(1);
             let written = writeln!(

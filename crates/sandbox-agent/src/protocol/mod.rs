@@ -28,6 +28,7 @@ mod codec;
 mod error;
 mod exec;
 mod frame;
+pub mod keep;
 mod message;
 mod settings;
 mod setup;
