@@ -3,7 +3,7 @@
 use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
     Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure,
-    FrameBuffer, HEADER_LEN, Header, Kind, LandlockPath, LandlockRules, Limit, MAX_MESSAGE,
+    FrameBuffer, HEADER_LEN, Header, Key, Kind, LandlockPath, LandlockRules, Limit, MAX_MESSAGE,
     MAX_PAYLOAD, MessageAssembler, Mount, Program, ProtocolError, Settings, Setup, Welcome,
     encode_frame, encode_message,
 };
@@ -151,7 +151,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
         let (lease_ms, owned, log_bytes, workdir, make_dirs) = rest;
         Settings {
-            key,
+            key: Key::new(key),
             lease_ms,
             owned,
             log_bytes,

@@ -202,6 +202,23 @@ pub trait Instance: Send + Sync {
     /// The last `tail` bytes of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
 
+    /// As [`Instance::logs`], then what is written from now on, as it comes, until `sink` says stop, the sandbox is stopped, or
+    /// this future is dropped. The log's bytes come as standard output; a line on standard error says where some were
+    /// overwritten before `sink` had taken them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxEnded`] when the sandbox ended otherwise, so that the last bytes may be missing;
+    /// [`ErrorKind::Unsupported`] where the backend does not do that.
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        let _ = (tail, sink);
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "follow the log",
+            "this backend does not do that",
+        ))
+    }
+
     /// Ends every execution with SIGTERM, after the grace with SIGKILL, then the sandbox. Harmless when it has ended.
     async fn stop(&self, grace: Duration) -> Result<()>;
 

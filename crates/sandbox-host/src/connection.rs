@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox_agent::protocol::{
-    Channel, ExitReport, Failure, Frame, FrameBuffer, Kind, MAX_FRAME, MAX_STREAMS,
+    Attach, Channel, ExitReport, Failure, Frame, FrameBuffer, Key, Kind, MAX_FRAME, MAX_STREAMS,
     MessageAssembler, ProtocolError, Settings, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
@@ -27,19 +27,76 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long the agent may leave a ping unanswered, or a write may make no progress.
 const STALL: Duration = Duration::from_secs(10);
 
+/// What a client says first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Greeting<'a> {
+    /// The first client: these are the settings.
+    Hello(&'a Settings),
+    /// A later one.
+    Attach(&'a Key),
+}
+
+impl Greeting<'_> {
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Hello(_) => "start the agent",
+            Self::Attach(_) => "attach to sandbox",
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let (kind, message) = match self {
+            Self::Hello(settings) => (Kind::Hello, settings.encode()),
+            Self::Attach(key) => (Kind::Attach, Attach { key: key.clone() }.encode()),
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 0, kind, &message);
+        bytes
+    }
+
+    /// The error of a stream that ended, or broke, before the answer.
+    fn no_answer(self, tier: &str, context: String) -> Error {
+        let kind = match self {
+            Self::Hello(_) => ErrorKind::Protocol,
+            Self::Attach(_) => ErrorKind::SandboxEnded,
+        };
+        Error::new(kind, self.operation(), context).on(tier)
+    }
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) cause: Cause,
+    pub(crate) reason: String,
+}
+
+/// What ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// This side closed it.
+    Closed,
+    /// The agent said that the sandbox, or this client, is at its end; or its stream ended.
+    Ended,
+    /// The agent does not take bytes or does not answer.
+    Stalled,
+    /// The agent broke the protocol.
+    Violation,
+}
+
 /// The connection as executions use it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    ended: watch::Receiver<Option<String>>,
+    ended: watch::Receiver<Option<Ended>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     streams: Mutex<Streams>,
-    ended: watch::Sender<Option<String>>,
+    ended: watch::Sender<Option<Ended>>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     last_frame: Mutex<Instant>,
 }
@@ -51,30 +108,26 @@ struct Streams {
 }
 
 impl Connection {
-    /// Sends the settings and waits for the agent's welcome.
+    /// Says the first word and waits for the agent's welcome.
     pub(crate) async fn open<S>(
         tier: &str,
         stream: S,
-        settings: &Settings,
+        greeting: Greeting<'_>,
     ) -> Result<(Self, Welcome)>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let broken =
-            |context: String| Error::new(ErrorKind::Protocol, "start the agent", context).on(tier);
+        let broken = |context: String| {
+            Error::new(ErrorKind::Protocol, greeting.operation(), context).on(tier)
+        };
         let (mut reader, mut writer) = tokio::io::split(stream);
-        let mut hello = Vec::new();
-        encode_message(&mut hello, 0, Kind::Hello, &settings.encode());
         let mut buffer = FrameBuffer::new();
         let welcome = tokio::time::timeout(WELCOME, async {
-            writer
-                .write_all(&hello)
-                .await
-                .map_err(|error| broken(error.to_string()))?;
-            writer
-                .flush()
-                .await
-                .map_err(|error| broken(error.to_string()))?;
+            // An agent that refuses closes its end at once: its answer says more than the error of this write.
+            let sent = match writer.write_all(&greeting.encode()).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            };
             loop {
                 if let Some(frame) = buffer
                     .next_frame()
@@ -93,9 +146,15 @@ impl Connection {
                 }
                 let mut bytes = [0; 4096];
                 match reader.read(&mut bytes).await {
-                    Ok(0) => return Err(broken("the agent ended before its first answer".into())),
+                    Ok(0) => {
+                        let context = match &sent {
+                            Ok(()) => "the agent ended before its first answer".into(),
+                            Err(error) => error.to_string(),
+                        };
+                        return Err(greeting.no_answer(tier, context));
+                    }
                     Ok(count) => buffer.extend(&bytes[..count]),
-                    Err(error) => return Err(broken(error.to_string())),
+                    Err(error) => return Err(greeting.no_answer(tier, error.to_string())),
                 }
             }
         })
@@ -131,7 +190,7 @@ impl Connection {
         let inbox = Arc::new(Inbox::new());
         let id = {
             let mut streams = self.shared.streams();
-            if let Some(reason) = self.ended() {
+            if let Some(Ended { reason, .. }) = self.ended() {
                 return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
             }
             if streams.inboxes.len() >= MAX_STREAMS {
@@ -167,22 +226,25 @@ impl Connection {
     }
 
     /// Why the connection ended, once it has.
-    pub(crate) fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended.borrow().clone()
     }
 
-    /// Waits for the end of the connection.
-    pub(crate) fn watch_end(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Waits for the end of the connection and says what ended it.
+    pub(crate) fn watch_end(&self) -> impl Future<Output = Cause> + Send + 'static {
         let mut ended = self.ended.clone();
         async move {
             // The sender lives as long as the tasks; if they are gone, so is the connection.
-            let _ = ended.wait_for(Option::is_some).await;
+            match ended.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(ended)) => ended.cause,
+                _ => Cause::Closed,
+            }
         }
     }
 
     /// Ends the connection from this side.
     pub(crate) fn close(&self, reason: &str) {
-        self.shared.end(reason);
+        self.shared.end(Cause::Closed, reason);
         for task in &self.tasks {
             task.abort();
         }
@@ -207,18 +269,35 @@ impl Shared {
         let _ = self.outgoing.send(bytes);
     }
 
-    fn end(&self, reason: &str) {
+    fn end(&self, cause: Cause, reason: &str) {
         let mut streams = self.streams();
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
-                *ended = Some(reason.to_owned());
+                *ended = Some(Ended {
+                    cause,
+                    reason: reason.to_owned(),
+                });
             }
             first
         });
         for (_, inbox) in streams.inboxes.drain() {
             inbox.end(End::Lost(reason.to_owned()));
         }
+    }
+
+    fn violated(&self, error: ProtocolError) {
+        self.end(
+            Cause::Violation,
+            &format!("the agent broke the protocol: {error}"),
+        );
+    }
+
+    fn broken(&self, error: &std::io::Error) {
+        self.end(
+            Cause::Ended,
+            &format!("the stream to the sandbox broke: {error}"),
+        );
     }
 
     fn accept(
@@ -235,12 +314,12 @@ impl Shared {
             return match frame.header.kind {
                 Kind::Pong => Ok(()),
                 Kind::Stopped => {
-                    self.end("the sandbox was stopped");
+                    self.end(Cause::Ended, "the sandbox was stopped");
                     Ok(())
                 }
                 Kind::Failed => {
                     let failure = Failure::decode(frame.payload)?;
-                    self.end(failure_error("", &failure).context());
+                    self.end(Cause::Ended, failure_error("", &failure).context());
                     Ok(())
                 }
                 _ => Err(ProtocolError::Unexpected("frame on stream 0")),
@@ -310,17 +389,17 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
             match buffer.next_frame() {
                 Ok(Some(frame)) => {
                     if let Err(error) = shared.accept(frame, &mut message) {
-                        return shared.end(&format!("the agent broke the protocol: {error}"));
+                        return shared.violated(error);
                     }
                 }
                 Ok(None) => break,
-                Err(error) => return shared.end(&format!("the agent broke the protocol: {error}")),
+                Err(error) => return shared.violated(error),
             }
         }
         match reader.read(&mut bytes).await {
-            Ok(0) => return shared.end("the sandbox's agent ended"),
+            Ok(0) => return shared.end(Cause::Ended, "the sandbox's agent ended"),
             Ok(count) => buffer.extend(&bytes[..count]),
-            Err(error) => return shared.end(&format!("the stream to the sandbox broke: {error}")),
+            Err(error) => return shared.broken(&error),
         }
     }
 }
@@ -341,10 +420,8 @@ async fn write<W: AsyncWrite + Unpin>(
         });
         match written.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return shared.end(&format!("the stream to the sandbox broke: {error}"));
-            }
-            Err(_) => return shared.end("the sandbox's agent stopped reading"),
+            Ok(Err(error)) => return shared.broken(&error),
+            Err(_) => return shared.end(Cause::Stalled, "the sandbox's agent stopped reading"),
         }
     }
 }
@@ -360,7 +437,7 @@ async fn ping(shared: Arc<Shared>) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if last < asked {
-            return shared.end("the sandbox's agent does not answer");
+            return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
         }
     }
 }

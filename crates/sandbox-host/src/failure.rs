@@ -15,6 +15,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         FailStep::Spawn | FailStep::Limits | FailStep::Confinement => {
             (ErrorKind::SetupFailed, "start program")
         }
+        FailStep::Attach => (ErrorKind::InvalidRequest, "attach to sandbox"),
         FailStep::Protocol => (ErrorKind::Protocol, "talk to the agent"),
         _ => (ErrorKind::SetupFailed, "set up sandbox"),
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
-    Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Kind, Program,
+    Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Key, Kind, LogRequest, Program,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
@@ -16,10 +16,10 @@ use sandbox_core::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Connection, OpenStream};
+use crate::connection::{Cause, Connection, Greeting, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{AttachedSandbox, Sandbox};
 use crate::{Isolator, export};
 
 /// How long a file operation may take in the agent.
@@ -34,7 +34,9 @@ const MESSAGE_LIMIT: usize = 4096;
 /// A sandbox whose agent answers.
 pub struct AgentInstance {
     connection: Connection,
-    sandbox: Sandbox,
+    sandbox: AttachedSandbox,
+    /// Whether the sandbox ends with this handle.
+    owned: bool,
     isolator: Arc<dyn Isolator>,
     oom_kills: AtomicU64,
 }
@@ -61,6 +63,12 @@ impl Drop for Unconnected {
 impl AgentInstance {
     /// Greets the agent at the other end of `stream` and takes over the sandbox.
     ///
+    /// # Behavior
+    ///
+    /// - Dropping the instance ends the sandbox; so does an agent that breaks the protocol, stops answering or vanishes.
+    /// - With [`Sandbox::detached`] dropping it only closes the stream: the agent kills what this client has left running,
+    ///   and the sandbox lives on. An agent that breaks the protocol ends it still.
+    ///
     /// # Errors
     ///
     /// When the agent does not answer as it should within 10 s. The sandbox has been destroyed then; so it is when this
@@ -75,22 +83,12 @@ impl AgentInstance {
     {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
         let mut guard = Unconnected(Some(Arc::clone(&isolator)));
-        match Connection::open(isolator.tier(), stream, &sandbox.settings).await {
+        match Connection::open(isolator.tier(), stream, Greeting::Hello(&sandbox.settings)).await {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
-                // Whoever broke the protocol or stopped answering loses the sandbox.
-                let ended = connection.watch_end();
-                let watched = Arc::clone(&isolator);
-                tokio::spawn(async move {
-                    ended.await;
-                    watched.destroy_soon();
-                });
-                Ok(Self {
-                    connection,
-                    sandbox,
-                    isolator,
-                    oom_kills: AtomicU64::new(0),
-                })
+                let owned = !sandbox.detached;
+                let sandbox = AttachedSandbox::new(sandbox.env, sandbox.enforcement);
+                Ok(Self::over(connection, sandbox, owned, isolator))
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -105,6 +103,57 @@ impl AgentInstance {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Becomes a later client of a sandbox whose agent listens at the other end of `stream`.
+    ///
+    /// # Behavior
+    ///
+    /// - Dropping the instance only closes the stream, as with [`Sandbox::detached`].
+    /// - [`Instance::stop`] and [`Instance::kill`] end the sandbox for all of its clients.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] for a wrong key or too many clients (16), [`ErrorKind::SandboxEnded`] when the stream
+    /// ends before the answer, [`ErrorKind::Protocol`] for an agent of another version, and when no answer comes within
+    /// 10 s. The sandbox is left as it is.
+    pub async fn attach<S>(
+        stream: S,
+        key: &Key,
+        sandbox: AttachedSandbox,
+        isolator: Box<dyn Isolator>,
+    ) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let isolator: Arc<dyn Isolator> = Arc::from(isolator);
+        let (connection, _welcome) =
+            Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
+        Ok(Self::over(connection, sandbox, false, isolator))
+    }
+
+    fn over(
+        connection: Connection,
+        sandbox: AttachedSandbox,
+        owned: bool,
+        isolator: Arc<dyn Isolator>,
+    ) -> Self {
+        // Whoever broke the protocol loses the sandbox; whoever stopped answering, one that nobody else may use.
+        let ended = connection.watch_end();
+        let watched = Arc::clone(&isolator);
+        tokio::spawn(async move {
+            let cause = ended.await;
+            if owned || cause == Cause::Violation {
+                watched.destroy_soon();
+            }
+        });
+        Self {
+            connection,
+            sandbox,
+            owned,
+            isolator,
+            oom_kills: AtomicU64::new(0),
         }
     }
 
@@ -240,6 +289,24 @@ impl AgentInstance {
         }
     }
 
+    async fn read_log(
+        &self,
+        tail: Option<u32>,
+        follow_on: bool,
+        sink: &mut dyn OutputSink,
+    ) -> Result<()> {
+        let request = LogRequest {
+            tail: tail.unwrap_or(u32::MAX),
+            follow: follow_on,
+        };
+        let stream = self.open(Kind::Logs, &request.encode())?;
+        match follow(stream, None, sink).await {
+            Finish::Exited { .. } => Ok(()),
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost(reason) => Err(self.ended_error(reason)),
+        }
+    }
+
     fn ended_error(&self, reason: String) -> Error {
         Error::new(ErrorKind::SandboxEnded, "use sandbox", reason).on(self.isolator.tier())
     }
@@ -369,13 +436,13 @@ impl Instance for AgentInstance {
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
-        let stream = self.open(Kind::Logs, &tail.unwrap_or(u32::MAX).to_le_bytes())?;
         let mut log = Log(Vec::new());
-        match follow(stream, None, &mut log).await {
-            Finish::Exited { .. } => Ok(log.0),
-            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
-        }
+        self.read_log(tail, false, &mut log).await?;
+        Ok(log.0)
+    }
+
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.read_log(tail, true, sink).await
     }
 
     async fn stop(&self, grace: Duration) -> Result<()> {
@@ -399,6 +466,8 @@ impl Instance for AgentInstance {
 
 impl Drop for AgentInstance {
     fn drop(&mut self) {
-        self.isolator.destroy_soon();
+        if self.owned {
+            self.isolator.destroy_soon();
+        }
     }
 }

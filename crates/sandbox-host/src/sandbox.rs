@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sandbox_agent::protocol::{Confinement, Settings};
+use sandbox_agent::protocol::{Confinement, Key, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
@@ -32,6 +32,26 @@ pub struct Sandbox {
     pub env: BTreeMap<String, String>,
     /// What is enforced.
     pub enforcement: EnforcementReport,
+    /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
+    pub detached: bool,
+}
+
+/// What a later client of an agent needs to know of a sandbox that somebody else has created.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AttachedSandbox {
+    /// The environment of every execution, below the request's own.
+    pub env: BTreeMap<String, String>,
+    /// What is enforced.
+    pub enforcement: EnforcementReport,
+}
+
+impl AttachedSandbox {
+    /// A sandbox as its creator has described it: [`Sandbox::env`] and [`Sandbox::enforcement`] as they were in the end.
+    #[must_use]
+    pub fn new(env: BTreeMap<String, String>, enforcement: EnforcementReport) -> Self {
+        Self { env, enforcement }
+    }
 }
 
 impl Sandbox {
@@ -61,7 +81,7 @@ impl Sandbox {
         ]);
         env.extend(plan.env.clone());
         let settings = Settings {
-            key,
+            key: Key::new(key),
             lease_ms: LEASE_MS,
             owned: true,
             log_bytes: LOG_BYTES,
@@ -81,6 +101,18 @@ impl Sandbox {
             settings,
             env,
             enforcement,
+            detached: false,
         })
+    }
+
+    /// The same, of a sandbox that outlives the handle that created it. The agent ends neither with its first stream nor
+    /// for want of pings; it needs a listening socket (`--listen-fd`), and whatever ends it at the end of its time to live.
+    /// Its key is [`Settings::key`].
+    #[must_use]
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self.settings.owned = false;
+        self.settings.lease_ms = 0;
+        self
     }
 }

@@ -2,26 +2,38 @@
 
 use core::ffi::CStr;
 
+use sandbox_freestanding::RawFd;
+
 use super::connection::Ends;
 
 /// What the agent is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// Serve the host at the other end of a stream.
-    Serve {
-        /// The stream.
-        ends: Ends,
-        /// Whether the host first says how to build the sandbox.
-        setup: bool,
-    },
+    Serve(Service),
     /// Keep the detached sandbox that the descriptors belong to.
     Keep,
     /// Print the version.
     Version,
 }
 
+/// Whom to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Service {
+    /// The stream of the first client.
+    pub(super) ends: Ends,
+    /// Whether the host first says how to build the sandbox.
+    pub(super) setup: bool,
+    /// A listening socket for later clients.
+    pub(super) listener: Option<RawFd>,
+}
+
 /// How to call the agent.
-pub(super) const USAGE: &str = "usage: sandbox-agent serve (--fd N [--setup] | --stdio)\n       sandbox-agent keep NAME\n       sandbox-agent --version\n";
+pub(super) const USAGE: &str = "\
+usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N]
+       sandbox-agent keep NAME
+       sandbox-agent --version
+";
 
 /// Reads the arguments behind the program's name.
 pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task> {
@@ -29,23 +41,20 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
         // The sandbox's name, for whoever looks at a list of processes.
         "keep" => {
             let name = arguments.next();
-            return (name.is_some() && arguments.next().is_none()).then_some(Task::Keep);
+            (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
         }
-        "--version" => return arguments.next().is_none().then_some(Task::Version),
-        "serve" => {}
-        _ => return None,
+        "--version" => arguments.next().is_none().then_some(Task::Version),
+        "serve" => parse_service(arguments).map(Task::Serve),
+        _ => None,
     }
-    let (mut ends, mut setup) = (None, false);
+}
+
+fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service> {
+    let (mut ends, mut setup, mut listener) = (None, false, None);
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
             "--fd" if ends.is_none() => {
-                let raw = arguments
-                    .next()?
-                    .to_str()
-                    .ok()?
-                    .parse()
-                    .ok()
-                    .filter(|raw| *raw >= 0)?;
+                let raw = descriptor(arguments.next()?)?;
                 ends = Some(Ends {
                     input: raw,
                     output: raw,
@@ -55,13 +64,27 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
                 ends = Some(Ends {
                     input: 0,
                     output: 1,
-                })
+                });
+            }
+            "--listen-fd" if listener.is_none() => {
+                listener = Some(descriptor(arguments.next()?)?);
             }
             "--setup" if !setup => setup = true,
             _ => return None,
         }
     }
-    Some(Task::Serve { ends: ends?, setup })
+    let ends = ends?;
+    // Two owners of one descriptor would close it twice.
+    let apart = listener.is_none_or(|raw| raw > 2 && raw != ends.input);
+    apart.then_some(Service {
+        ends,
+        setup,
+        listener,
+    })
+}
+
+fn descriptor(argument: &CStr) -> Option<RawFd> {
+    argument.to_str().ok()?.parse().ok().filter(|raw| *raw >= 0)
 }
 
 #[cfg(test)]
@@ -79,20 +102,30 @@ mod tests {
         assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
-            Some(Task::Serve {
+            Some(Task::Serve(Service {
                 ends: socket,
-                setup: true
-            })
+                setup: true,
+                listener: None
+            }))
+        );
+        assert_eq!(
+            parsed(&[c"serve", c"--listen-fd", c"5", c"--fd", c"7"]),
+            Some(Task::Serve(Service {
+                ends: socket,
+                setup: false,
+                listener: Some(5)
+            }))
         );
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
-            Some(Task::Serve {
+            Some(Task::Serve(Service {
                 ends: Ends {
                     input: 0,
                     output: 1
                 },
-                setup: false
-            })
+                setup: false,
+                listener: None
+            }))
         );
         for wrong in [
             &[][..],
@@ -101,6 +134,10 @@ mod tests {
             &[c"serve", c"--fd", c"-1"],
             &[c"serve", c"--fd", c"x"],
             &[c"serve", c"--fd", c"7", c"--stdio"],
+            &[c"serve", c"--listen-fd", c"5"],
+            &[c"serve", c"--stdio", c"--listen-fd", c"1"],
+            &[c"serve", c"--fd", c"7", c"--listen-fd", c"7"],
+            &[c"serve", c"--fd", c"7", c"--listen-fd"],
             &[c"serve", c"--stdio", c"--other"],
             &[c"--version", c"x"],
             &[c"keep"],

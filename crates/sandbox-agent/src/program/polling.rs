@@ -70,6 +70,11 @@ impl<T: Copy> PollSet<T> {
         self.meanings.push(meaning);
     }
 
+    /// Whether there is nothing to wait for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Waits until `until` at most.
     ///
     /// # Errors

@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use sandbox_freestanding::{
-    Errno, fs,
+    Errno, Fd, fs,
     signal::{self, SignalSet},
 };
 
 use super::{
     agent::Agent,
-    connection::{Connection, Ends},
+    arguments::Service,
+    connection::{Chunk, Connection},
     descriptors::close_all_but,
     ending::Ending,
     failing::failure,
@@ -25,13 +26,17 @@ use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
 const LAST_WORDS: u64 = 1000;
 
 /// Serves the host; gives the exit code.
-pub(super) fn serve(ends: Ends, with_setup: bool) -> i32 {
-    close_all_but(&mut Vec::from([0, 1, 2, ends.input, ends.output]), None);
+pub(super) fn serve(service: &Service) -> i32 {
+    let ends = service.ends;
+    let mut keep = Vec::from([0, 1, 2, ends.input, ends.output]);
+    keep.extend(service.listener);
+    close_all_but(&mut keep, None);
+    let listener = service.listener.map(Fd::from_raw);
     let mut connection = match Connection::new(ends) {
         Ok(connection) => connection,
         Err(errno) => return broken("stream", errno).exit_code(),
     };
-    let ending = match establish(&mut connection, with_setup) {
+    let ending = match establish(&mut connection, service.setup, listener) {
         Ok(agent) => return agent.run(connection).exit_code(),
         Err(ending) => ending,
     };
@@ -48,7 +53,12 @@ fn broken(what: &'static str, errno: Errno) -> Ending {
     Ending::Broken(failure(FailStep::Settings, errno, what))
 }
 
-fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, Ending> {
+fn establish(
+    connection: &mut Connection,
+    with_setup: bool,
+    listener: Option<Fd>,
+) -> Result<Agent, Ending> {
+    let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
     occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
     default_signals().map_err(|errno| broken("signals", errno))?;
     fs::set_umask(0);
@@ -57,28 +67,30 @@ fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, End
     let mut files = None;
     let mut die_with_parent = false;
     if with_setup {
-        let message = expect(connection, Kind::Setup)?;
+        let message = expect(connection, &mut chunk, Kind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
-        files = setup::build(&setup, connection)?;
+        files = setup::build(&setup, connection, &mut chunk)?;
     }
-    let message = expect(connection, Kind::Hello)?;
+    let message = expect(connection, &mut chunk, Kind::Hello)?;
     let settings = Settings::decode(&message)?;
     let files = files.or_else(|| ProcessFiles::open().ok());
     let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
-    let agent = Agent::new(sandbox, &settings).map_err(Ending::Refused)?;
+    let agent =
+        Agent::new(sandbox, &settings, welcome, listener, chunk).map_err(Ending::Refused)?;
     if die_with_parent {
         privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
     }
-    connection
-        .outgoing
-        .message(0, Kind::Welcome, &welcome.encode());
     Ok(agent)
 }
 
 /// The next message, which must be of this kind.
-pub(super) fn expect(connection: &mut Connection, kind: Kind) -> Result<Vec<u8>, Ending> {
-    match connection.wait_message()? {
+pub(super) fn expect(
+    connection: &mut Connection,
+    chunk: &mut Chunk,
+    kind: Kind,
+) -> Result<Vec<u8>, Ending> {
+    match connection.wait_message(chunk)? {
         None => Err(Ending::Protocol(ProtocolError::Truncated)),
         Some((header, message)) if header.kind == kind && header.stream == 0 => Ok(message),
         Some(_) => Err(Ending::Protocol(ProtocolError::Unexpected("first message"))),

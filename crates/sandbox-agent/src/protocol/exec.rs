@@ -144,11 +144,13 @@ pub enum FailStep {
     File = 11,
     /// The other side broke the protocol.
     Protocol = 12,
+    /// A later client is not served: a wrong key, no key in time, too many clients.
+    Attach = 13,
 }
 
 impl FailStep {
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FailStep; 12] = [
+        const ALL: [FailStep; 13] = [
             FailStep::Setup,
             FailStep::Identity,
             FailStep::Settings,
@@ -161,6 +163,7 @@ impl FailStep {
             FailStep::Request,
             FailStep::File,
             FailStep::Protocol,
+            FailStep::Attach,
         ];
         ALL.into_iter()
             .find(|step| *step as u8 == byte)

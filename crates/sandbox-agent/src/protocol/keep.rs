@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Failure, ProtocolError, Reader, Writer};
+use super::{Failure, Key, ProtocolError, Reader, Writer, attach::read_key};
 
 /// How large a message may be, in bytes.
 pub const MAX_KEEP_MESSAGE: usize = 4 * 1024 * 1024;
@@ -23,7 +23,7 @@ pub const MAX_KEEP_MESSAGE: usize = 4 * 1024 * 1024;
 pub mod files {
     use core::ffi::CStr;
 
-    /// The key that a client shows the agent: 32 bytes.
+    /// The [`Key`](super::Key) that a client shows the agent: its bytes.
     pub const KEY: &CStr = c"key";
     /// What the sandbox is. It is there as long as the sandbox is.
     pub const RECORD: &CStr = c"sandbox.json";
@@ -58,7 +58,7 @@ pub struct Keep {
     /// Bytes of memory that its processes may have together, looked at ten times a second; 0 for no limit.
     pub sampled_memory: u64,
     /// What a client shows the agent.
-    pub key: [u8; 32],
+    pub key: Key,
     /// The content of the record.
     pub record: Vec<u8>,
 }
@@ -135,7 +135,7 @@ impl Keep {
         message
             .u64(self.lifetime_ms)
             .u64(self.sampled_memory)
-            .bytes(&self.key)
+            .bytes(self.key.as_bytes())
             .bytes(&self.record);
         framed(&message.finish())
     }
@@ -150,10 +150,7 @@ impl Keep {
         let keep = Self {
             lifetime_ms: reader.u64()?,
             sampled_memory: reader.u64()?,
-            key: reader
-                .bytes()?
-                .try_into()
-                .map_err(|_| ProtocolError::BadValue("key"))?,
+            key: read_key(&mut reader)?,
             record: reader.bytes()?.to_vec(),
         };
         reader.end()?;
@@ -201,7 +198,7 @@ mod tests {
         let keep = Keep {
             lifetime_ms: 5,
             sampled_memory: 7,
-            key: [3; 32],
+            key: Key::new([3; 32]),
             record: b"{}".to_vec(),
         };
         let mut bytes = charge.encode();

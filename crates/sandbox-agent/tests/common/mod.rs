@@ -16,7 +16,7 @@ use std::{
 
 use sandbox_agent::protocol::{
     Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer, Header,
-    Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
+    Key, Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
 };
 
 /// How long a test waits for anything.
@@ -117,7 +117,7 @@ impl Outcome {
 /// Settings without any confinement.
 pub fn settings() -> Settings {
     Settings {
-        key: [7; 32],
+        key: Key::new([7; 32]),
         lease_ms: 0,
         owned: true,
         log_bytes: 64 * 1024,

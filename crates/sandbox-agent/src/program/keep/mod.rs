@@ -195,7 +195,7 @@ impl Keeper {
             0 => None,
             limit => Some(Sampler::new(limit, store.memory_kills()?)?),
         };
-        store.write(&keep.key, &keep.record)?;
+        store.write(keep.key.as_bytes(), &keep.record)?;
         self.sampler = sampler;
         self.phase = Phase::Kept {
             over: after(boottime_microseconds(), keep.lifetime_ms),
