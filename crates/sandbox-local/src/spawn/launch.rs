@@ -121,6 +121,13 @@ impl Launch {
         })
     }
 
+    /// Waits until the network namespace is there, or cannot be made: then the start says so.
+    pub(crate) fn wait_for_network(&self) {
+        if let Some(network) = &self.network {
+            let _ = network.wait();
+        }
+    }
+
     /// What kept the agent from being executed.
     pub(super) fn failure(&self, ChildFailure { step, errno }: ChildFailure<Step>) -> io::Error {
         match self.network.as_ref().and_then(Network::failure) {

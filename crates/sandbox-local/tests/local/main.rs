@@ -1,6 +1,7 @@
 //! Real sandboxes on this machine. The tests run as whoever runs them; as root, `users` runs them again as an ordinary user, and
 //! both run them again as if user namespaces were denied.
 
+mod detached;
 mod isolation;
 mod lifetime;
 mod limits;
