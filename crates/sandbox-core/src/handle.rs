@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::capture::Capture;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, ExecResult, Export,
-    Outcome, Plan, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, ExecResult,
+    Export, Outcome, Plan, Result,
 };
 
 /// How long a backend may take beyond an execution's time limit before the sandbox is destroyed: the agent's bound for
@@ -165,6 +165,32 @@ impl SandboxHandle {
         Ok(sink.bytes)
     }
 
+    /// Copies a file, or a folder with everything below it, of the host into the sandbox, as [`Instance::copy_in`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] with the path on either side that is missing, a link, special or denied. What could not be copied
+    /// of a folder without harm to the rest stands in [`Copied::skipped`].
+    pub async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        absolute(target)?;
+        self.instance.copy_in(source, target).await
+    }
+
+    /// Copies a file, or a folder with everything below it, out of the sandbox, as [`Instance::copy_out`] says.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::copy_in`].
+    pub async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        absolute(source)?;
+        self.instance.copy_out(source, target, limits).await
+    }
+
     /// Copies what the policy's `artifact_export_paths` name into `folder` of the host.
     ///
     /// # Errors
@@ -186,6 +212,15 @@ impl SandboxHandle {
     /// When the sandbox has ended and kept no log.
     pub async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
         self.instance.logs(tail).await
+    }
+
+    /// As [`SandboxHandle::logs`], then what is written from now on, until `sink` says stop or the sandbox is stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Instance::follow_logs`].
+    pub async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.instance.follow_logs(tail, sink).await
     }
 
     /// Ends every program with SIGTERM, after [`STOP_GRACE`] with SIGKILL, then the sandbox.

@@ -25,7 +25,7 @@ mod spec;
 pub mod spi;
 mod units;
 
-pub use artifact::{Artifact, ArtifactLimits, Export, SkipReason, SkippedArtifact};
+pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};
 pub use capability::Capability;
 pub use client::{OneShot, SandboxClient, unique_name};
 pub use enforcement::{Enforcement, EnforcementReport};

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::io::AsyncRead;
 
 use crate::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan,
-    Result, SandboxInfo,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Plan, Result, SandboxInfo,
 };
 
 /// A byte stream that a backend reads from: standard input, the content of a file.
@@ -185,6 +185,37 @@ pub trait Instance: Send + Sync {
 
     /// Reads a regular file inside of the sandbox into `sink` (as standard output). Links are not followed.
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()>;
+
+    /// Copies a file, or a folder with everything below it, of the host into the sandbox.
+    ///
+    /// # Behavior
+    ///
+    /// - Into `target` under its own name where that is a folder or ends with a slash, else as `target`; a source that ends with
+    ///   `/.` is copied as what is in it. Missing parents are made, files are replaced, folders are merged.
+    /// - Permission bits are kept; set-id and sticky bits are not.
+    /// - Follows no link below `source`, and reads nothing outside of it, whoever changes it meanwhile. Links and special files
+    ///   stand in [`Copied::skipped`].
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let _ = (source, target);
+        Err(unsupported("copy into sandbox", "this backend"))
+    }
+
+    /// Copies a file, or a folder with everything below it, out of the sandbox. As [`Instance::copy_in`], the other way round.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of `target`, never follows a link below it or in the sandbox, never waits for a FIFO.
+    /// - The host's own file mode creation mask applies.
+    /// - What goes beyond `limits` stands in [`Copied::skipped`].
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let _ = (source, target, limits);
+        Err(unsupported("copy out of sandbox", "this backend"))
+    }
 
     /// Copies what matches `paths` into `folder` of the host.
     ///

@@ -27,18 +27,38 @@ pub(crate) enum EntryType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
+    /// Permission bits.
+    pub(crate) mode: u32,
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
 }
 
 /// Lists `path` and everything below it, sorted by path; whether the list is whole.
 pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<Entry>, bool)> {
+    list_to(instance, path, DEPTH).await
+}
+
+/// The entry of one path, a link not followed; `None` where nothing is there.
+pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option<Entry>> {
+    match list_to(instance, path, 0).await {
+        Ok((entries, _)) => Ok(entries.into_iter().next()),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error of the agent says that nothing is there.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::Path && error.context().ends_with("No such file or directory")
+}
+
+async fn list_to(instance: &AgentInstance, path: &str, depth: u32) -> Result<(Vec<Entry>, bool)> {
     let mut records = Records(Vec::new());
     instance
         .builtin(
             Builtin::List {
                 path: path.into(),
-                depth: DEPTH,
+                depth,
             },
             None,
             &mut records,
@@ -80,12 +100,13 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
         b'p' | b's' | b'b' | b'c' | b'?' => EntryType::Other,
         _ => return Err(ProtocolError::BadValue("type of an entry")),
     };
-    let _mode = reader.u32()?;
+    let mode = reader.u32()?;
     let size = reader.u64()?;
     let _allocated = reader.u64()?;
     let _modified = reader.u64()?;
     Ok(Entry {
         entry_type,
+        mode,
         size,
         path: reader.bytes()?.to_vec(),
     })
@@ -129,6 +150,7 @@ mod tests {
         let mut bytes = one();
         let entry = Entry {
             entry_type: EntryType::File,
+            mode: 0o644,
             size: 3,
             path: b"/output/a".to_vec(),
         };

@@ -7,6 +7,7 @@
 
 pub mod confinement;
 mod connection;
+mod copy;
 mod entries;
 mod execution;
 mod export;
