@@ -19,6 +19,7 @@ mod exec;
 mod execution;
 pub mod fake;
 mod handle;
+mod info;
 mod input;
 pub mod matrix;
 mod outcome;
@@ -31,7 +32,7 @@ pub mod spi;
 mod stdin;
 mod units;
 
-pub use artifact::{Artifact, ArtifactLimits, Export, SkipReason, SkippedArtifact};
+pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};
 pub use capability::Capability;
 pub use client::{OneShot, SandboxClient, unique_name};
 pub use denial::{Denial, DenialKind, Denials, Refusal};
@@ -42,6 +43,7 @@ pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
 pub use handle::{STOP_GRACE, SandboxHandle};
+pub use info::{SandboxInfo, SandboxState};
 #[doc(hidden)]
 pub use inventory;
 pub use matrix::CompatibilityMatrix;

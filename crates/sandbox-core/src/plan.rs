@@ -11,8 +11,10 @@ use crate::denial;
 use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
 
-/// Everything a backend needs to build a sandbox: every value decided, every demand listed.
-#[derive(Debug, Clone, PartialEq)]
+/// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
+/// itself, so that it governs whoever comes later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
     /// Name of the sandbox.
@@ -29,8 +31,10 @@ pub struct Plan {
     pub workdir: Option<String>,
     /// User and group, where the caller named them.
     pub user: Option<(u32, u32)>,
-    /// Time to live.
+    /// Time to live; a detached sandbox always has one.
     pub lifetime: Option<Duration>,
+    /// Whether the sandbox outlives its handle and its creator.
+    pub detached: bool,
     /// Paths of the host that can be read, besides the platform's programs and libraries or the image.
     pub read_roots: Vec<PathBuf>,
     /// Write roots.
@@ -68,7 +72,8 @@ pub struct Plan {
 }
 
 /// A folder of the host that a backend shows to the code beside the policy's roots.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Provided {
     /// Where it is on the host: absolute, without links.
     pub source: PathBuf,
@@ -88,6 +93,7 @@ pub enum Level {
 
 /// One thing that the plan demands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Demand {
     /// Of which capability.
     pub capability: Capability,
@@ -127,6 +133,8 @@ impl fmt::Display for Unmet {
 pub mod defaults {
     use super::{ByteSize, Cpus, Duration};
 
+    /// Time to live of a detached sandbox: long enough to work with, short enough that a forgotten one is no burden.
+    pub const DETACHED_LIFETIME: Duration = Duration::from_secs(3600);
     /// Longest execution.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// Output kept of each stream.
@@ -176,7 +184,10 @@ impl Plan {
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             user: spec.user.as_deref().map(parse_user),
-            lifetime: spec.lifetime,
+            lifetime: spec
+                .lifetime
+                .or(spec.detached.then_some(defaults::DETACHED_LIFETIME)),
+            detached: spec.detached,
             read_roots: policy.filesystem_read_roots.clone().unwrap_or_default(),
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
             network,
@@ -197,6 +208,19 @@ impl Plan {
         };
         plan.demands = demands(&plan, policy, memory.is_some(), cpus.is_some());
         Ok(plan)
+    }
+
+    /// The plan of a sandbox that runs, as a client under this policy may use it: a shorter time limit and lower output caps
+    /// count, everything else was decided when the sandbox was created.
+    #[must_use]
+    pub fn tightened(mut self, policy: &CapabilityPolicy) -> Self {
+        fn tighten<T: Ord + Copy>(value: &mut T, ceiling: Option<T>) {
+            *value = ceiling.map_or(*value, |ceiling| ceiling.min(*value));
+        }
+        tighten(&mut self.timeout, policy.timeout);
+        tighten(&mut self.stdout_max, policy.stdout_max_bytes);
+        tighten(&mut self.stderr_max, policy.stderr_max_bytes);
+        self
     }
 
     /// The demand of a capability, where the plan has one.

@@ -11,8 +11,8 @@ use sandbox_agent::protocol::{
 };
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
-    Refusal, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -20,7 +20,7 @@ use crate::connection::{Cause, Connection, Greeting, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::{Counters, Isolator, export};
+use crate::{Counters, Isolator, copy, export};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -478,6 +478,21 @@ impl Instance for AgentInstance {
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
         self.builtin(Builtin::Get { path: path.into() }, None, sink)
             .await
+    }
+
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let copied = copy::copy_in(self, source, target).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let copied = copy::copy_out(self, source, target, limits).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
     }
 
     async fn export(

@@ -7,6 +7,7 @@
 
 pub mod confinement;
 mod connection;
+mod copy;
 mod counters;
 mod entries;
 mod execution;

@@ -11,16 +11,19 @@
 //! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
 //! - `packages`: the folder of a plan's packages, by a sandbox of this backend.
 //! - `isolator`, `remains`: its end, after which nothing is left.
+//! - `detached`: sandboxes that outlive the process that made them, each with a keeper.
 
 mod backend;
 mod cgroup;
 mod config;
+mod detached;
 mod error;
 mod etc_folder;
 mod host;
 mod isolator;
 mod lower;
 mod packages;
+mod process;
 mod remains;
 mod sampler;
 mod setup;

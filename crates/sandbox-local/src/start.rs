@@ -90,6 +90,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         network,
         groups: Arc::default(),
         setup: own_root,
+        listen: None,
     };
     let remains = launch_agent(tier, launch, remains).await?;
     tracing::trace!("agent executes");
@@ -160,7 +161,7 @@ fn not_started(tier: &str, cause: std::io::Error) -> Error {
 }
 
 /// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
-fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
+pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
     let Order {
         tier,
         plan,
@@ -205,7 +206,7 @@ pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
 }
 
 /// The code's user and group as numbers of the host, where they are others than the caller's.
-fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
+pub(crate) fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
         (Mode::Split { uid, gid }, Some(range)) => Some((range.base() + uid, range.base() + gid)),
@@ -213,7 +214,7 @@ fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)
     }
 }
 
-fn mapped_mounts(
+pub(crate) fn mapped_mounts(
     tier: &str,
     mapped: &[Mapped],
     code: Option<(u32, u32)>,
@@ -231,7 +232,7 @@ fn mapped_mounts(
     mapped.iter().map(mount).collect()
 }
 
-fn scratch_mount(
+pub(crate) fn scratch_mount(
     tier: &str,
     state: &Path,
     scratch: &Scratch,
@@ -285,7 +286,7 @@ fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<Pat
 }
 
 /// Removes, once per process and in the background, what killed processes left.
-fn sweep_once(cgroups: &Cgroups) {
+pub(crate) fn sweep_once(cgroups: &Cgroups) {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| {
         let cgroups = cgroups.clone();

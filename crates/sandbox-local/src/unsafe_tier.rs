@@ -74,6 +74,7 @@ impl Backend for UnsafeLocalBackend {
             network: None,
             groups: Arc::default(),
             setup: false,
+            listen: None,
         };
         let remains = launch_agent(TIER, launch, remains).await?;
         let stream = UnixStream::from_std(stream)

@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod denials;
+mod detached;
 mod isolation;
 mod lifetime;
 mod limits;
