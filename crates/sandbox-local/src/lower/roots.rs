@@ -117,7 +117,7 @@ impl<'a> Roots<'a> {
         let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
         if site.isolation == Isolation::Landlock {
             let around = site.material.write.iter().chain(workspace);
-            let around = around.filter(|root| cache.starts_with(&root.path)).last();
+            let around = around.filter(|root| cache.starts_with(&root.path)).next_back();
             return match around {
                 None => Ok(()),
                 Some(root) => {
