@@ -18,7 +18,11 @@ pub(crate) enum Finish {
         stdin_error: Option<std::io::Error>,
     },
     Failed(Failure),
-    Lost(String),
+    Lost {
+        reason: String,
+        /// The receiver of the output had enough before.
+        stopped: bool,
+    },
 }
 
 /// Follows a stream to its end.
@@ -81,7 +85,7 @@ pub(crate) async fn follow(
             stdin_error,
         },
         End::Failed(failure) => Finish::Failed(failure),
-        End::Lost(reason) => Finish::Lost(reason),
+        End::Lost(reason) => Finish::Lost { reason, stopped },
     }
 }
 
