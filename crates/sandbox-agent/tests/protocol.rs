@@ -170,11 +170,11 @@ fn report() -> impl Strategy<Value = ExitReport> {
         Just(ExitKind::Killed),
         Just(ExitKind::Lost),
     ];
-    (kind, any::<[u64; 5]>(), any::<[u32; 2]>(), any::<bool>()).prop_map(
+    (kind, any::<[u64; 5]>(), any::<[u32; 4]>(), any::<bool>()).prop_map(
         |(
             kind,
             [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
-            [stragglers, survivors],
+            [stragglers, survivors, refused_programs, refused_processes],
             drain_cut,
         )| {
             ExitReport {
@@ -187,6 +187,8 @@ fn report() -> impl Strategy<Value = ExitReport> {
                 cpu_us,
                 max_rss_kib,
                 wall_us,
+                refused_programs,
+                refused_processes,
             }
         },
     )

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ByteSize;
+use crate::{ByteSize, Denials};
 
 /// A file produced in a sandbox and exported to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,4 +107,7 @@ pub struct Export {
     pub artifacts: Vec<Artifact>,
     /// What did not, and why.
     pub skipped: Vec<SkippedArtifact>,
+    /// What of that was denied by a rule.
+    #[serde(default)]
+    pub denials: Denials,
 }

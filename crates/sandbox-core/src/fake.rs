@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::spi::{Backend, Finding, Instance, OutputSink, OutputStream, Source};
+use crate::spi::{Backend, Finding, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Enforcement, EnforcementReport, ExecEnd, ExecRequest, Export, Outcome, Plan,
     Result,
@@ -140,7 +140,7 @@ impl Instance for FakeInstance {
     async fn exec(
         &self,
         request: &ExecRequest,
-        _stdin: Option<Source>,
+        _input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         self.seen

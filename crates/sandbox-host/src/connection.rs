@@ -390,7 +390,10 @@ impl Shared {
                     _ => return Err(ProtocolError::BadValue("channel of a credit")),
                 }
             }
-            Kind::Started => {}
+            Kind::Started => {
+                drop(streams);
+                inbox.started()?;
+            }
             Kind::Exited | Kind::Failed => {
                 let Some(whole) = message.push(frame.header, frame.payload)? else {
                     return Ok(());

@@ -28,6 +28,8 @@ pub(crate) enum End {
 /// What waits, or the end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
+    /// The program runs.
+    pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: Option<End>,
@@ -36,10 +38,14 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 struct State {
     arrived: Arrived,
+    /// The program was said to run.
+    started: bool,
     stdout: Window,
     stderr: Window,
     /// Bytes the host may still send.
     stdin_credit: u64,
+    /// Nobody reads standard input any more.
+    stdin_closed: bool,
     abandoned: bool,
     clock: Clock,
 }
@@ -125,9 +131,11 @@ impl Inbox {
         let window = u64::from(WINDOW);
         let state = State {
             arrived: Arrived::default(),
+            started: false,
             stdout: Window::new(),
             stderr: Window::new(),
             stdin_credit: window,
+            stdin_closed: false,
             abandoned: false,
             clock: Clock {
                 opened: Instant::now(),
@@ -174,6 +182,18 @@ impl Inbox {
         drop(guard);
         self.arrival.notify_one();
         Ok(None)
+    }
+
+    /// Notes that the program runs.
+    pub(crate) fn started(&self) -> Result<(), ProtocolError> {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.started, true) {
+            return Err(ProtocolError::Unexpected("second start of a program"));
+        }
+        state.arrived.started = !state.abandoned;
+        drop(state);
+        self.arrival.notify_one();
+        Ok(())
     }
 
     /// Ends the stream; the first end stays.
@@ -243,10 +263,11 @@ impl Inbox {
                 let now = Instant::now();
                 state.clock.come_back(now);
                 let arrived = &mut state.arrived;
-                if !arrived.stdout.is_empty() || !arrived.stderr.is_empty() || arrived.end.is_some()
-                {
+                let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
+                if arrived.started || output || arrived.end.is_some() {
                     state.clock.taken = Some(now);
                     return Arrived {
+                        started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
                         stderr: std::mem::take(&mut arrived.stderr),
                         end: arrived.end.clone(),
@@ -267,7 +288,7 @@ impl Inbox {
         }
     }
 
-    /// The agent grants this many bytes of standard input more.
+    /// The agent grants this many bytes of standard input more; 0 says that nobody reads it any more.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         let credit = state.stdin_credit + u64::from(bytes);
@@ -275,17 +296,18 @@ impl Inbox {
             return Err(ProtocolError::BadValue("credit"));
         }
         state.stdin_credit = credit;
+        state.stdin_closed |= bytes == 0;
         drop(state);
         self.stdin.notify_one();
         Ok(())
     }
 
-    /// Waits until standard input may be sent and says how much; `None` when the stream has ended.
+    /// Waits until standard input may be sent and says how much; `None` when nobody reads it any more.
     pub(crate) async fn stdin_room(&self) -> Option<usize> {
         loop {
             {
                 let state = self.lock();
-                if state.arrived.end.is_some() {
+                if state.arrived.end.is_some() || state.stdin_closed {
                     return None;
                 }
                 if state.stdin_credit > 0 {

@@ -7,6 +7,7 @@
 
 pub mod confinement;
 mod connection;
+mod counters;
 mod entries;
 mod execution;
 mod export;
@@ -18,6 +19,7 @@ mod output_folder;
 mod sandbox;
 pub mod seccomp;
 
+pub use counters::{Counters, refused_processes, unreachable_destinations};
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Once};
 
 use sandbox_core::{Error, Plan, Result, unique_name};
 use sandbox_freestanding::Pid;
+use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
@@ -110,7 +111,8 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             Some(watch.map_err(|cause| error::setup(tier, "sampler of memory", cause))?)
         }
     };
-    let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
+    let own_network = lowered.network || lowered.namespaces & CLONE_NEWNET != 0;
+    let isolator = LocalIsolator::new(tier, remains, watch, own_network, plan.lifetime);
     let instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
     tracing::trace!("agent answers");
     instance

@@ -87,7 +87,7 @@ impl Backend for UnsafeLocalBackend {
         if plan.workdir.is_none() {
             sandbox.settings.workdir = work_folder(plan)?;
         }
-        let isolator = LocalIsolator::new(TIER, remains, None, plan.lifetime);
+        let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))

@@ -199,7 +199,10 @@ pub async fn run(
     stdin: Option<Source>,
 ) -> (ExecEnd, Kept) {
     let mut kept = Kept::default();
-    let end = instance.exec(request, stdin, &mut kept).await.unwrap();
+    let end = instance
+        .exec(request, stdin.into(), &mut kept)
+        .await
+        .unwrap();
     (end, kept)
 }
 

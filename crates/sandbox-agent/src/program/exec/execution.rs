@@ -426,6 +426,8 @@ impl Execution {
             cpu_us: 0,
             max_rss_kib: 0,
             wall_us: now().saturating_sub(self.begun),
+            refused_programs: 0,
+            refused_processes: 0,
         };
         match &self.end {
             End::Known(report) => {
@@ -440,6 +442,8 @@ impl Execution {
                 exit.survivors = report.survivors;
                 exit.cpu_us = report.cpu_us;
                 exit.max_rss_kib = report.max_rss_kib;
+                exit.refused_programs = report.refused.programs;
+                exit.refused_processes = report.refused.processes;
                 if report.end.is_some() {
                     exit.wall_us = report.ended.saturating_sub(self.begun);
                 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use sandbox_freestanding::process::Wait;
 
 use crate::{
-    program::polling::Moment,
+    program::{exec_once::Refused, polling::Moment},
     protocol::{ProtocolError, Reader, Writer},
 };
 
@@ -61,6 +61,8 @@ pub(in crate::program) struct Report {
     pub(in crate::program) max_rss_kib: u64,
     /// When the main process ended, as far as it did.
     pub(in crate::program) ended: Moment,
+    /// What it may have only one of, and tried again.
+    pub(in crate::program) refused: Refused,
 }
 
 impl Report {
@@ -81,7 +83,9 @@ impl Report {
         packet
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
-            .u64(self.ended);
+            .u64(self.ended)
+            .u32(self.refused.programs)
+            .u32(self.refused.processes);
         packet.finish()
     }
 
@@ -105,6 +109,10 @@ impl Report {
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
             ended: reader.u64()?,
+            refused: Refused {
+                programs: reader.u32()?,
+                processes: reader.u32()?,
+            },
         };
         reader.end()?;
         Ok(report)
@@ -136,6 +144,10 @@ mod tests {
             cpu_us: u64::MAX,
             max_rss_kib: 4,
             ended: 5,
+            refused: Refused {
+                programs: u32::MAX,
+                processes: 7,
+            },
         };
         let packet = report.encode();
         assert!(packet.len() <= MAX_PACKET);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     program::{
-        exec_once::Gate,
+        exec_once::{Gate, Refused},
         failing::failure,
         polling::{Moment, POLLIN, PollSet, after, now},
         process_files::ProcessFiles,
@@ -62,6 +62,7 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
                     cpu_us: 0,
                     max_rss_kib: 0,
                     ended: 0,
+                    refused: Refused::default(),
                 },
             };
             supervisor.watch();
@@ -139,7 +140,7 @@ impl Supervisor<'_> {
                     Source::Control => kill |= self.obey(),
                     Source::Gate => {
                         if let Some(gate) = &mut self.gate
-                            && !gate.serve()
+                            && !gate.serve(&mut self.report.refused)
                         {
                             self.gate = None;
                         }

@@ -9,9 +9,9 @@ use sandbox::{
 
 use super::enforcement_line::enforcement_line;
 use super::live::Written;
-use crate::escape::escape;
 use crate::failure::Failure;
 use crate::say;
+use sandbox::escape;
 
 /// What a run tells.
 pub struct Summary<'a> {
