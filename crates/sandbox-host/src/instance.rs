@@ -25,6 +25,9 @@ use crate::{Counters, Isolator, copy, export};
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// How long sending the log may take, without what the receiver takes for itself.
+const LOG_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long the agent may take beyond the grace to end everything when it was asked to stop.
 const STOP_OVERTIME: Duration = Duration::from_secs(4);
 
@@ -196,9 +199,9 @@ impl AgentInstance {
         }
     }
 
-    fn open(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
+    fn open(&self, kind: Kind, message: &[u8], limit: Option<Duration>) -> Result<OpenStream> {
         self.connection
-            .open_stream(kind, message)
+            .open_stream(kind, message, limit)
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
@@ -273,14 +276,20 @@ impl AgentInstance {
         end
     }
 
-    async fn lost(&self, reason: String) -> ExecEnd {
+    async fn lost(&self, reason: String, stopped: bool) -> ExecEnd {
         if self.new_oom_kills().await > 0 {
             return ExecEnd::new(Outcome::OutOfMemory);
         }
         let known = self.isolator.post_mortem().await;
         let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
-        let mut end = ExecEnd::new(Outcome::Unknown { reason });
-        end.incomplete = Some("the sandbox ended during the execution".into());
+        let incomplete = format!("the sandbox ended during the execution: {reason}");
+        let mut end = ExecEnd::new(if stopped {
+            // That much the host has seen itself.
+            Outcome::OutputLimit
+        } else {
+            Outcome::Unknown { reason }
+        });
+        end.incomplete = Some(incomplete);
         end
     }
 
@@ -293,7 +302,7 @@ impl AgentInstance {
     ) -> Result<()> {
         let tier = self.isolator.tier();
         let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
-        let stream = self.open(Kind::Exec, &request.encode())?;
+        let stream = self.open(Kind::Exec, &request.encode(), Some(FILE_TIMEOUT))?;
         let mut messages = Messages {
             sink,
             stderr: Vec::new(),
@@ -320,7 +329,7 @@ impl AgentInstance {
                 )),
             },
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
     }
 
@@ -334,11 +343,12 @@ impl AgentInstance {
             tail: tail.unwrap_or(u32::MAX),
             follow: follow_on,
         };
-        let stream = self.open(Kind::Logs, &request.encode())?;
+        let limit = (!follow_on).then_some(LOG_TIMEOUT);
+        let stream = self.open(Kind::Logs, &request.encode(), limit)?;
         match follow(stream, None.into(), sink).await {
             Finish::Exited { .. } => Ok(()),
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
     }
 
@@ -433,7 +443,7 @@ impl Instance for AgentInstance {
         let message = self.request(program, Some(request), input.stdin.is_some());
         let start = Instant::now();
         let before = *self.known_counters();
-        let stream = self.open(Kind::Exec, &message.encode())?;
+        let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
         match follow(stream, input, sink).await {
             Finish::Exited {
                 report,
@@ -463,7 +473,7 @@ impl Instance for AgentInstance {
                 Ok(end)
             }
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Ok(self.lost(reason).await),
+            Finish::Lost { reason, stopped } => Ok(self.lost(reason, stopped).await),
         }
     }
 
