@@ -10,6 +10,7 @@ mod network;
 mod program;
 mod spawner;
 
+pub(crate) use child::MAPPING;
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;
 pub(crate) use spawner::{Started, begin};

@@ -10,3 +10,4 @@ mod registry;
 mod roots;
 mod support;
 mod users;
+mod workspace;
