@@ -94,8 +94,10 @@ impl<'a> Roots<'a> {
             roots.masks.push(site.state.into());
         }
         roots.protect_packages(plan, site)?;
+        roots.hide_processes(plan, site)?;
         if let Some(workspace) = &site.material.workspace {
             check_state(site, PathRole::Workspace, workspace)?;
+            check_own(site, PathRole::Workspace, workspace)?;
             if let Ok(below) = site.state.strip_prefix(&workspace.path)
                 && plan.workspace.is_some()
             {
@@ -103,6 +105,47 @@ impl<'a> Roots<'a> {
             }
         }
         Ok(roots)
+    }
+
+    /// Hides the host's processes where a file system of them is mounted in a root, as in the folder of a chroot.
+    fn hide_processes(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
+        let workspace = site.material.workspace.as_ref();
+        for place in &site.material.processes {
+            let inside = workspace
+                .and_then(|root| place.strip_prefix(&root.path).ok())
+                .filter(|_| plan.workspace.is_some());
+            let is_root = self.access(place).is_some();
+            if site.isolation == Isolation::Landlock {
+                let why = "the host's processes would be seen there";
+                let mut named = site.material.read.iter().chain(&site.material.write);
+                if let Some(root) = named.find(|root| place.starts_with(&root.path)) {
+                    return Err(refused(
+                        site,
+                        PathRole::Read,
+                        root,
+                        why,
+                        "unmount it, or name the folders beside it",
+                    ));
+                }
+                if let (Some(root), Some(_)) = (workspace, inside) {
+                    return Err(refused(
+                        site,
+                        PathRole::Workspace,
+                        root,
+                        why,
+                        "unmount it, or name another folder",
+                    ));
+                }
+                continue;
+            }
+            if is_root {
+                self.masks.push(place.clone());
+            }
+            if let Some(below) = inside {
+                self.masks.push(Path::new(WORK_FOLDER).join(below));
+            }
+        }
+        Ok(())
     }
 
     /// Hides the folder of installed packages where code could write to it: what it left there would run in other sandboxes.
@@ -117,7 +160,9 @@ impl<'a> Roots<'a> {
         let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
         if site.isolation == Isolation::Landlock {
             let around = site.material.write.iter().chain(workspace);
-            let around = around.filter(|root| cache.starts_with(&root.path)).next_back();
+            let around = around
+                .filter(|root| cache.starts_with(&root.path))
+                .next_back();
             return match around {
                 None => Ok(()),
                 Some(root) => {
@@ -203,19 +248,11 @@ fn is_own(path: &Path) -> bool {
 
 fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     check_state(site, role, root)?;
+    check_own(site, role, root)?;
     if site.isolation == Isolation::Landlock {
         return Ok(());
     }
     let path = &root.path;
-    if is_within(path, Path::new("/proc")) || is_within(path, Path::new("/dev")) {
-        return Err(refused(
-            site,
-            role,
-            root,
-            "a sandbox has its own /proc and /dev",
-            "leave it out",
-        ));
-    }
     if path.starts_with(WORK_FOLDER) {
         let why = "the sandbox's work folder is there";
         return Err(refused(
@@ -239,6 +276,17 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     if path == Path::new("/tmp") && role == PathRole::Read {
         let why = "a sandbox has a /tmp of its own, which it may write to";
         return Err(refused(site, role, root, why, "name the folders in it"));
+    }
+    Ok(())
+}
+
+/// The host's processes and devices are no files to show.
+fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
+    let path = &root.path;
+    let devices = site.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
+    if devices || is_within(path, Path::new("/proc")) {
+        let why = "the host's processes and devices are not shown; a sandbox has a /proc and a /dev of its own";
+        return Err(refused(site, role, root, why, "leave it out"));
     }
     Ok(())
 }

@@ -259,6 +259,35 @@ fn packages_are_mounted_read_only_at_a_place_of_their_own() {
 }
 
 #[test]
+fn the_hosts_processes_are_hidden_where_they_are_mounted_in_a_root() {
+    let mut sample = Sample::root();
+    sample.material.read = vec![folder("/srv")];
+    sample.material.workspace = Some(folder("/srv/chroot"));
+    sample.material.processes = vec!["/srv/chroot/proc".into()];
+    let spec = spec().workspace(Workspace::read_only("/srv/chroot"));
+    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+    let text = render(&lowered.expect("lowered"));
+    for mask in ["mask /srv/chroot/proc\n", "mask /workspace/proc\n"] {
+        assert!(text.contains(mask), "{text}");
+    }
+    let mut sample = Sample::landlock();
+    sample.material.read = vec![folder("/srv")];
+    sample.material.processes = vec!["/srv/chroot/proc".into()];
+    let error = sample.lower(&plan(&self::spec(), &CapabilityPolicy::new()));
+    let error = error.expect_err("cannot be hidden");
+    assert!(error.to_string().contains("host's processes"), "{error}");
+
+    for path in ["/proc", "/proc/1", "/dev"] {
+        let mut sample = Sample::user();
+        sample.material.workspace = Some(folder(path));
+        let spec = self::spec().workspace(Workspace::read_only(path));
+        let error = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+        let error = error.expect_err("no files to show");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    }
+}
+
+#[test]
 fn a_folder_can_replace_the_own_tmp() {
     let mut sample = Sample::user();
     sample.material.write = vec![folder("/tmp")];

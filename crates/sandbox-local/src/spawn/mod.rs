@@ -11,6 +11,7 @@ mod network;
 mod program;
 mod spawner;
 
+pub(crate) use child::MAPPING;
 pub(crate) use keeper::{Keeping, Kept, Refusal};
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;

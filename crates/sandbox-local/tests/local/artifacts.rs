@@ -175,7 +175,7 @@ async fn sparse_large_and_many_are_bounded() {
     made(
         &sandbox,
         &inside,
-        "truncate -s 1T sparse 2>/dev/null || truncate -s 300M sparse; head -c 3000 /dev/zero > small; \
+        "truncate -s 1T sparse 2>/dev/null || truncate -s 100M sparse; head -c 3000 /dev/zero > small; \
          head -c 5000 /dev/zero > medium; i=0; while [ $i -lt 40 ]; do echo x > many$i; i=$((i+1)); done",
     )
     .await;

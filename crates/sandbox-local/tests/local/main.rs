@@ -13,6 +13,7 @@ mod roots;
 mod streams;
 mod support;
 mod users;
+mod workspace;
 
 /// How many tests there are at least, for those who run them again.
 const LEAST_TESTS: u32 = 20;
