@@ -159,10 +159,8 @@ impl<'a> Roots<'a> {
         };
         let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
         if site.isolation == Isolation::Landlock {
-            let around = site.material.write.iter().chain(workspace);
-            let around = around
-                .filter(|root| cache.starts_with(&root.path))
-                .next_back();
+            let mut around = site.material.write.iter().chain(workspace);
+            let around = around.rfind(|root| cache.starts_with(&root.path));
             return match around {
                 None => Ok(()),
                 Some(root) => {
