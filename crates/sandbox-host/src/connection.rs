@@ -462,6 +462,7 @@ async fn write<W: AsyncWrite + Unpin>(
 async fn watch(shared: Arc<Shared>) {
     let mut asked = None;
     let mut pinged = Instant::now();
+    let mut suspect = false;
     loop {
         let begun = Instant::now();
         tokio::time::sleep(WATCH_EVERY).await;
@@ -473,18 +474,21 @@ async fn watch(shared: Arc<Shared>) {
             shared.forgive(late);
             continue;
         }
-        if shared.is_overdue() {
-            let reason = format!("the agent did not end an execution within {OVERTIME:?}");
-            return shared.end(Cause::Violation, &reason);
-        }
-        match asked {
-            Some(at) if *shared.last_frame() >= at => asked = None,
-            Some(at) if now - at >= STALL => {
+        let overdue = shared.is_overdue();
+        if let Some(at) = asked {
+            if *shared.last_frame() >= at {
+                asked = None;
+                // It answers, and yet it does not do what it has to.
+                if overdue && suspect {
+                    let reason = format!("the agent did not end an execution within {OVERTIME:?}");
+                    return shared.end(Cause::Violation, &reason);
+                }
+            } else if now - at >= STALL {
                 return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
             }
-            _ => {}
         }
-        if asked.is_none() && now - pinged >= PING_EVERY {
+        if asked.is_none() && (overdue || now - pinged >= PING_EVERY) {
+            suspect = overdue;
             asked = Some(now);
             pinged = now;
             shared.control(Kind::Ping, b"");
