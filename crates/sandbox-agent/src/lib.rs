@@ -11,6 +11,7 @@
 //!     --listen-fd N                       and later clients that the listening socket N accepts
 //!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
 //! sandbox-agent connect NAME              carry bytes between such a socket and descriptors 0 and 1
+//! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
 //! sandbox-agent --version
 //! ```
 //!

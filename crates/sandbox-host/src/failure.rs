@@ -36,7 +36,8 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
     }
 }
 
-fn reason(errno: i32) -> String {
+/// What an error's number means.
+pub(crate) fn reason(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.split_once(" (os error") {
         Some((text, _)) => text.to_owned(),

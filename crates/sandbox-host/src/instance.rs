@@ -11,8 +11,8 @@ use sandbox_agent::protocol::{
 };
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
-    Refusal, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -20,7 +20,7 @@ use crate::connection::{Cause, Connection, Greeting, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::{Counters, Isolator, export};
+use crate::{Counters, Isolator, copy, export};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -95,8 +95,7 @@ impl AgentInstance {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
                 let owned = !sandbox.detached;
-                let sandbox = AttachedSandbox::new(sandbox.env, sandbox.enforcement);
-                Ok(Self::over(connection, sandbox, owned, isolator))
+                Ok(Self::over(connection, sandbox.into(), owned, isolator))
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -164,6 +163,11 @@ impl AgentInstance {
             oom_kills: AtomicU64::new(0),
             counters: Mutex::default(),
         }
+    }
+
+    /// Folders of the host that the code can write to.
+    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
+        &self.sandbox.writable
     }
 
     fn request(
@@ -484,6 +488,21 @@ impl Instance for AgentInstance {
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
         self.builtin(Builtin::Get { path: path.into() }, None, sink)
             .await
+    }
+
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let copied = copy::copy_in(self, source, target).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let copied = copy::copy_out(self, source, target, limits).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
     }
 
     async fn export(

@@ -7,6 +7,7 @@
 
 pub mod confinement;
 mod connection;
+mod copy;
 mod counters;
 mod entries;
 mod execution;
@@ -16,6 +17,7 @@ mod inbox;
 mod instance;
 mod isolator;
 mod output_folder;
+mod output_path;
 mod sandbox;
 pub mod seccomp;
 

@@ -13,6 +13,8 @@ pub(super) enum Task<'a> {
     Serve(Service<'a>),
     /// Carry bytes to and from the agent that listens there.
     Connect(&'a CStr),
+    /// Keep the detached sandbox that the descriptors belong to.
+    Keep,
     /// Print the version.
     Version,
 }
@@ -41,12 +43,18 @@ pub(super) enum Listener<'a> {
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
        sandbox-agent connect NAME
+       sandbox-agent keep NAME
        sandbox-agent --version
 ";
 
 /// Reads the arguments behind the program's name.
 pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task<'a>> {
     match arguments.next()?.to_str().ok()? {
+        // The sandbox's name, for whoever looks at a list of processes.
+        "keep" => {
+            let name = arguments.next();
+            (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
+        }
         "--version" => arguments.next().is_none().then_some(Task::Version),
         "connect" => {
             let name = arguments.next()?;
@@ -113,6 +121,7 @@ mod tests {
             output: 7,
         };
         assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
+        assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
             Some(Task::Serve(Service {
@@ -175,6 +184,8 @@ mod tests {
             &[c"serve", c"--fd", c"7", c"--listen-fd"],
             &[c"serve", c"--stdio", c"--other"],
             &[c"--version", c"x"],
+            &[c"keep"],
+            &[c"keep", c"name", c"x"],
         ] {
             assert_eq!(parsed(wrong), None);
         }

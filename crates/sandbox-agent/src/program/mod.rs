@@ -18,6 +18,7 @@ mod ending;
 mod exec;
 mod exec_once;
 mod failing;
+mod keep;
 mod log;
 mod make_dirs;
 mod oom;
@@ -45,6 +46,7 @@ pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(Task::Serve(service)) => serve::serve(&service),
         Some(Task::Connect(name)) => connect::connect(name),
+        Some(Task::Keep) => keep::keep(),
         Some(Task::Version) => {
             let mut stdout = Writer::new(1);
             let written = writeln!(

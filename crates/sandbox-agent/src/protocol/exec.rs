@@ -27,6 +27,9 @@ pub enum Builtin {
     /// in no particular order, links not followed. A record: `u8` type (`f`, `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32`
     /// mode, `u64` size, `u64` allocated bytes, `i64` modification time in nanoseconds as `u64`, then the path as length
     /// and bytes, as [`super::Writer`] writes them.
+    ///
+    /// A folder below which `depth` ends has the type `>`. An entry that cannot be looked at, or a folder that cannot be
+    /// read, has a record of type `!` (a folder's comes after its own): the size is the error's number.
     List {
         /// Where to start.
         path: Vec<u8>,

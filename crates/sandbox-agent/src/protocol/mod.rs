@@ -32,6 +32,7 @@ mod codec;
 mod error;
 mod exec;
 mod frame;
+pub mod keep;
 mod logs;
 mod message;
 mod settings;

@@ -154,7 +154,7 @@ impl Listening {
             .arg(program())
             .stderr(Stdio::from(OwnedFd::from(listener)));
         let key = sandbox.settings.key.clone();
-        let attached = AttachedSandbox::new(sandbox.env.clone(), sandbox.enforcement.clone());
+        let attached = AttachedSandbox::from(sandbox.clone());
         let (instance, process) = connect(command, sandbox).await;
         let listening = Self {
             process,

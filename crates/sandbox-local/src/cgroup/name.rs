@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::process::{namespace, start_of};
+
 /// A process of this host, so that it cannot be mistaken for a later one with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
@@ -62,24 +64,6 @@ pub(super) fn fresh() -> String {
         Owner::current().prefix(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
-}
-
-fn namespace() -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid")
-        .ok()
-        .map(|found| found.ino())
-}
-
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the start is the 20th field after it.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]
