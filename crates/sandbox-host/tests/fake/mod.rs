@@ -201,9 +201,12 @@ pub enum Client {
     Later,
 }
 
+fn plan() -> Plan {
+    Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap()
+}
+
 fn hostile() -> Sandbox {
-    let plan = Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap();
-    Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap()
+    Sandbox::new(&plan(), Confinement::default(), EnforcementReport::new()).unwrap()
 }
 
 /// Connects to whatever is at the other end of `host`.
@@ -214,7 +217,7 @@ pub async fn connect(client: Client, host: DuplexStream) -> (Result<AgentInstanc
         Client::Owner => AgentInstance::connect(host, hostile(), isolator).await,
         Client::Creator => AgentInstance::connect(host, hostile().detached(), isolator).await,
         Client::Later => {
-            let sandbox = AttachedSandbox::new(BTreeMap::new(), EnforcementReport::new());
+            let sandbox = AttachedSandbox::new(&plan(), BTreeMap::new(), EnforcementReport::new());
             AgentInstance::attach(host, &Key::new([9; 32]), sandbox, isolator).await
         }
     };
