@@ -3,23 +3,23 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use sandbox_core::{Error, Plan, Result, unique_name};
+use sandbox_core::{Error, Plan, Result};
 use sandbox_freestanding::Pid;
 use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::{Group, remove_stale};
+use crate::cgroup::Group;
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Cgroups, Host, Isolation, Material, mount_table, mounts_of, user_tasks};
+use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::owned_folder;
 use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
@@ -27,6 +27,7 @@ use crate::setup::{send_early, set_up};
 use crate::spawn::MAPPING;
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
+use crate::stale::sweep_once;
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -57,7 +58,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     if let Some(etc) = &lowered.etc {
         etc_folder::prepare(tier, state, etc)?;
     }
-    sweep_once(&host.cgroups);
+    sweep_once(&host.cgroups, state);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
@@ -304,31 +305,8 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
 
 /// A folder of the sandbox's own, which goes with it.
 fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
-    let folder = state.join(unique_name("private"));
-    // A name that a killed process of the same number left is taken over: only this user can write there.
-    let made = match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-            std::fs::remove_dir_all(&folder)
-                .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder))
-        }
-        made => made,
-    };
-    made.map_err(|cause| error::setup(tier, folder.display().to_string(), cause))?;
+    let folder = owned_folder::make(state)
+        .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;
     remains.set_folder(folder.clone());
     Ok(folder)
-}
-
-/// Removes, once per process and in the background, what killed processes left.
-pub(crate) fn sweep_once(cgroups: &Cgroups) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        let cgroups = cgroups.clone();
-        let sweep = move || remove_stale(&cgroups);
-        if let Err(cause) = std::thread::Builder::new()
-            .name("sandbox-sweep".into())
-            .spawn(sweep)
-        {
-            tracing::debug!(%cause, "stale control groups stay");
-        }
-    });
 }

@@ -1,6 +1,5 @@
 //! The control groups of a sandbox.
 
-mod name;
 mod stale;
 mod v1;
 mod v2;
