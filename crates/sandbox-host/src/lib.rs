@@ -1,7 +1,7 @@
 //! What every backend shares on the outside of a sandbox: the agent's client, the lowering of a plan into the confinement of
 //! executions, and the export of artifacts.
 //!
-//! A backend makes an isolated place, starts [`sandbox_agent::program`] in it, and hands the byte stream to
+//! A backend makes an isolated place, starts [`sandbox_agent::program()`] in it, and hands the byte stream to
 //! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
 //! [`AgentInstance::attach`].
 
