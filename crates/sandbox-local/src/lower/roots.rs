@@ -159,9 +159,8 @@ impl<'a> Roots<'a> {
         };
         let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
         if site.isolation == Isolation::Landlock {
-            let around = site.material.write.iter().chain(workspace);
-            let around = around.filter(|root| cache.starts_with(&root.path)).last();
-            return match around {
+            let mut around = site.material.write.iter().chain(workspace);
+            return match around.rfind(|root| cache.starts_with(&root.path)) {
                 None => Ok(()),
                 Some(root) => {
                     let role = match in_workspace {
