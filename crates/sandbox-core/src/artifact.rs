@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ByteSize;
+use crate::{ByteSize, Denials};
 
 /// A file produced in a sandbox and exported to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +109,19 @@ impl Default for ArtifactLimits {
     }
 }
 
+/// What a copy into or out of a sandbox did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// How many files were copied.
+    pub files: u64,
+    /// How many folders were copied, those that were there before included.
+    pub folders: u64,
+    /// How many bytes all files have together.
+    pub bytes: u64,
+    /// What was not copied, and why; paths of the side that it was copied from.
+    pub skipped: Vec<SkippedArtifact>,
+}
+
 /// What an export did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
@@ -116,4 +129,7 @@ pub struct Export {
     pub artifacts: Vec<Artifact>,
     /// What did not, and why.
     pub skipped: Vec<SkippedArtifact>,
+    /// What of that was denied by a rule.
+    #[serde(default)]
+    pub denials: Denials,
 }

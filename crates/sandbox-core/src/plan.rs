@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{CapabilityPolicy, NetworkPolicy, Requirement};
+use crate::denial;
+use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
 
-/// Everything a backend needs to build a sandbox: every value decided, every demand listed.
-#[derive(Debug, Clone, PartialEq)]
+/// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
+/// itself, so that it governs whoever comes later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
     /// Name of the sandbox.
@@ -28,8 +31,10 @@ pub struct Plan {
     pub workdir: Option<String>,
     /// User and group, where the caller named them.
     pub user: Option<(u32, u32)>,
-    /// Time to live.
+    /// Time to live; a detached sandbox always has one.
     pub lifetime: Option<Duration>,
+    /// Whether the sandbox outlives its handle and its creator.
+    pub detached: bool,
     /// Paths of the host that can be read, besides the platform's programs and libraries or the image.
     pub read_roots: Vec<PathBuf>,
     /// Write roots.
@@ -67,7 +72,8 @@ pub struct Plan {
 }
 
 /// A folder of the host that a backend shows to the code beside the policy's roots.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Provided {
     /// Where it is on the host: absolute, without links.
     pub source: PathBuf,
@@ -87,6 +93,7 @@ pub enum Level {
 
 /// One thing that the plan demands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Demand {
     /// Of which capability.
     pub capability: Capability,
@@ -126,6 +133,8 @@ impl fmt::Display for Unmet {
 pub mod defaults {
     use super::{ByteSize, Cpus, Duration};
 
+    /// Time to live of a detached sandbox: long enough to work with, short enough that a forgotten one is no burden.
+    pub const DETACHED_LIFETIME: Duration = Duration::from_secs(3600);
     /// Longest execution.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// Output kept of each stream.
@@ -152,20 +161,18 @@ impl Plan {
     pub fn resolve(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Self> {
         spec.validate()?;
         policy.validate()?;
-        let memory = ceiling("memory", spec.memory, policy.memory)?;
-        let cpus = ceiling("cpus", spec.cpus, policy.cpus)?;
+        let memory = ceiling(Capability::Memory, spec.memory, policy.memory)?;
+        let cpus = ceiling(Capability::Cpus, spec.cpus, policy.cpus)?;
         if policy.env_var_access == Some(false) && !spec.env.is_empty() {
             let names = spec.env.keys().cloned().collect::<Vec<_>>().join(", ");
-            return Err(exceeded(format!(
-                "env: asked for {names}, the policy has env_var_access = false"
-            )));
+            let context = format!("env: asked for {names}, the policy has env_var_access = false");
+            return Err(exceeded(Capability::EnvVarAccess, &names, "false", context));
         }
         for secret in &spec.secrets {
             if !policy.secrets.contains(secret) {
-                return Err(exceeded(format!(
-                    "secrets: asked for {secret:?}, the policy allows {:?}",
-                    policy.secrets
-                )));
+                let allowed = format!("{:?}", policy.secrets);
+                let context = format!("secrets: asked for {secret:?}, the policy allows {allowed}");
+                return Err(exceeded(Capability::Secrets, secret, &allowed, context));
             }
         }
         let network = network(spec, policy)?;
@@ -177,7 +184,10 @@ impl Plan {
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             user: spec.user.as_deref().map(parse_user),
-            lifetime: spec.lifetime,
+            lifetime: spec
+                .lifetime
+                .or(spec.detached.then_some(defaults::DETACHED_LIFETIME)),
+            detached: spec.detached,
             read_roots: policy.filesystem_read_roots.clone().unwrap_or_default(),
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
             network,
@@ -200,6 +210,19 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The plan of a sandbox that runs, as a client under this policy may use it: a shorter time limit and lower output caps
+    /// count, everything else was decided when the sandbox was created.
+    #[must_use]
+    pub fn tightened(mut self, policy: &CapabilityPolicy) -> Self {
+        fn tighten<T: Ord + Copy>(value: &mut T, ceiling: Option<T>) {
+            *value = ceiling.map_or(*value, |ceiling| ceiling.min(*value));
+        }
+        tighten(&mut self.timeout, policy.timeout);
+        tighten(&mut self.stdout_max, policy.stdout_max_bytes);
+        tighten(&mut self.stderr_max, policy.stderr_max_bytes);
+        self
+    }
+
     /// The demand of a capability, where the plan has one.
     #[must_use]
     pub fn demand(&self, capability: Capability) -> Option<&Demand> {
@@ -209,20 +232,23 @@ impl Plan {
     }
 }
 
-fn exceeded(context: String) -> Error {
+fn exceeded(capability: Capability, asked: &str, allowed: &str, context: String) -> Error {
     Error::new(ErrorKind::PolicyExceeded, "create sandbox", context)
-        .with_fix("ask for less, or have the operator raise the policy")
+        .with_fix(denial::SPECIFICATION_ADVICE)
+        .with_denial(denial::of_specification(capability, asked, allowed))
 }
 
 fn ceiling<T: PartialOrd + Copy + fmt::Display>(
-    field: &str,
+    capability: Capability,
     asked: Option<T>,
     allowed: Option<T>,
 ) -> Result<Option<T>> {
     match (asked, allowed) {
-        (Some(asked), Some(allowed)) if asked > allowed => Err(exceeded(format!(
-            "{field}: asked for {asked}, the policy allows {allowed}"
-        ))),
+        (Some(asked), Some(allowed)) if asked > allowed => {
+            let context = format!("{capability}: asked for {asked}, the policy allows {allowed}");
+            let (asked, allowed) = (asked.to_string(), allowed.to_string());
+            Err(exceeded(capability, &asked, &allowed, context))
+        }
         (asked, allowed) => Ok(asked.or(allowed)),
     }
 }
@@ -238,18 +264,31 @@ fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolic
         .map(|rule| rule.parse())
         .collect::<Result<Vec<_>>>()?;
     match allowed {
-        NetworkPolicy::None => Err(exceeded(format!(
-            "egress: asked for {:?}, the policy has no network",
-            spec.egress
-        ))),
+        NetworkPolicy::None => Err(exceeded(
+            Capability::NetworkAccess,
+            &spec.egress.join(", "),
+            "none",
+            format!(
+                "egress: asked for {:?}, the policy has no network",
+                spec.egress
+            ),
+        )),
         NetworkPolicy::Allow(rules) => match asked.iter().find(|rule| !rules.contains(rule)) {
-            Some(rule) => Err(exceeded(format!(
-                "egress: asked for {rule}, which no rule of the policy names"
-            ))),
+            Some(rule) => Err(exceeded(
+                Capability::Egress,
+                &rule.to_string(),
+                &shown(&rules),
+                format!("egress: asked for {rule}, which no rule of the policy names"),
+            )),
             None => Ok(NetworkPolicy::Allow(asked)),
         },
         NetworkPolicy::Full => Ok(NetworkPolicy::Allow(asked)),
     }
+}
+
+fn shown(rules: &[NetworkRule]) -> String {
+    let rules = rules.iter().map(ToString::to_string);
+    rules.collect::<Vec<_>>().join(", ")
 }
 
 fn parse_user(user: &str) -> (u32, u32) {
@@ -297,11 +336,7 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
     match &plan.network {
         NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
         NetworkPolicy::Allow(rules) => {
-            let rules = rules
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
+            let rules = shown(rules);
             push(Capability::NetworkAccess, true, rules.clone());
             push(Capability::Egress, true, rules);
         }

@@ -38,9 +38,32 @@ impl EntryType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
+    /// Permission bits.
+    pub(crate) mode: u32,
     /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
+}
+
+/// The entry of one path, a link not followed; `None` where nothing is there.
+pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option<Entry>> {
+    match list(instance, path, 0).await {
+        Ok((entries, _)) => Ok(entries.into_iter().next().map(|entry| Entry {
+            // Nobody has looked into it, and nobody was asked to.
+            entry_type: match entry.entry_type {
+                EntryType::TooDeep => EntryType::Folder,
+                other => other,
+            },
+            ..entry
+        })),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error of the agent says that nothing is there.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::Path && error.context().ends_with("No such file or directory")
 }
 
 /// Lists `path` and what is below it, `depth` folders deep, sorted by path; whether the list is whole.
@@ -99,12 +122,13 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
         b'!' => EntryType::Unreadable,
         _ => return Err(ProtocolError::BadValue("type of an entry")),
     };
-    let _mode = reader.u32()?;
+    let mode = reader.u32()?;
     let size = reader.u64()?;
     let _allocated = reader.u64()?;
     let _modified = reader.u64()?;
     Ok(Entry {
         entry_type,
+        mode,
         size,
         path: reader.bytes()?.to_vec(),
     })
@@ -148,6 +172,7 @@ mod tests {
         let mut bytes = one();
         let entry = Entry {
             entry_type: EntryType::File,
+            mode: 0o644,
             size: 3,
             path: b"/output/a".to_vec(),
         };

@@ -182,8 +182,7 @@ impl Run<'_> {
             match entries::list(self.instance, &pattern.base, pattern.depth()).await {
                 Ok(listed) => listed,
                 Err(error) if error.kind() == ErrorKind::Path => {
-                    let missing = error.context().ends_with("No such file or directory");
-                    let reason = if missing {
+                    let reason = if entries::is_missing(&error) {
                         SkipReason::Missing
                     } else {
                         SkipReason::Unreadable {
@@ -430,6 +429,7 @@ mod tests {
     fn matches(pattern: &str, path: &str) -> bool {
         let entry = Entry {
             entry_type: EntryType::File,
+            mode: 0o644,
             size: 0,
             path: path.into(),
         };

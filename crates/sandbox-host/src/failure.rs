@@ -1,7 +1,7 @@
 //! The agent's failures as errors.
 
 use sandbox_agent::protocol::{FailStep, Failure};
-use sandbox_core::{Error, ErrorKind};
+use sandbox_core::{Error, ErrorKind, escape};
 
 /// The error that a failure of the agent stands for. What the guest said is escaped.
 #[must_use]
@@ -15,6 +15,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         FailStep::Spawn | FailStep::Limits | FailStep::Confinement => {
             (ErrorKind::SetupFailed, "start program")
         }
+        FailStep::Attach => (ErrorKind::InvalidRequest, "attach to sandbox"),
         FailStep::Protocol => (ErrorKind::Protocol, "talk to the agent"),
         _ => (ErrorKind::SetupFailed, "set up sandbox"),
     };
@@ -28,7 +29,11 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         errno if subject.is_empty() => reason(errno),
         errno => format!("{subject}: {}", reason(errno)),
     };
-    Error::new(kind, operation, context).on(tier)
+    let error = Error::new(kind, operation, context).on(tier);
+    match failure.errno {
+        0 => error,
+        errno => error.with_os_error(errno),
+    }
 }
 
 /// What an error's number means.
@@ -38,15 +43,4 @@ pub(crate) fn reason(errno: i32) -> String {
         Some((text, _)) => text.to_owned(),
         None => text,
     }
-}
-
-/// Text of the guest for a terminal or log: control characters as escapes.
-pub(crate) fn escape(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
 }

@@ -2,10 +2,13 @@
 //! executions, and the export of artifacts.
 //!
 //! A backend makes an isolated place, starts [`sandbox_agent::program`] in it, and hands the byte stream to
-//! [`AgentInstance::connect`] together with its [`Isolator`].
+//! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
+//! [`AgentInstance::attach`].
 
 pub mod confinement;
 mod connection;
+mod copy;
+mod counters;
 mod entries;
 mod execution;
 mod export;
@@ -18,7 +21,9 @@ mod output_path;
 mod sandbox;
 pub mod seccomp;
 
+pub use counters::{Counters, refused_processes, unreachable_destinations};
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;
-pub use sandbox::{HOME, PATH, Sandbox, WORK_FOLDER};
+pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};
+pub use sandbox_agent::protocol::Key;

@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
 
 use crate::output_path::open_or_make;
 
@@ -84,7 +85,51 @@ impl OutputFolder {
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
     }
 
-    fn make_parents(&self, name: &[u8]) -> io::Result<()> {
+    /// Makes a folder, with these permission bits, and its missing parents. One that is there is fine, a link to one is not.
+    pub(crate) fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = self.make_parents(name)?;
+        let last = last_part(name);
+        match mkdirat(&parent, last, Mode::from(mode)) {
+            Err(rustix::io::Errno::EXIST) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat2(&parent, last, flags, Mode::empty(), Self::resolve()).map(drop)?;
+                Ok(())
+            }
+            made => Ok(made?),
+        }
+    }
+
+    /// Begins a file with these permission bits that will take the place of whatever file or link has the name.
+    pub(crate) fn replace(&self, name: &[u8], mode: u32) -> io::Result<Replacement> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = self.make_parents(name)?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = PathBuf::from(format!(".sandbox-{}-{count}", std::process::id()));
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat2(
+            &parent,
+            &temporary,
+            flags,
+            Mode::from(mode),
+            Self::resolve(),
+        )?;
+        Ok(Replacement {
+            parent,
+            temporary: Some(temporary),
+            name: last_part(name).into(),
+            file: File::from(file),
+        })
+    }
+
+    /// The folder that a name is in, made where it is missing.
+    fn make_parents(&self, name: &[u8]) -> io::Result<OwnedFd> {
         let mut parts = name.split(|byte| *byte == b'/').collect::<Vec<_>>();
         parts.pop();
         let mut parent = rustix::io::fcntl_dupfd_cloexec(&self.folder, 0)?;
@@ -97,7 +142,44 @@ impl OutputFolder {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             parent = openat2(&parent, part, flags, Mode::empty(), Self::resolve())?;
         }
+        Ok(parent)
+    }
+}
+
+fn last_part(name: &[u8]) -> &OsStr {
+    let start = name
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    OsStr::from_bytes(&name[start..])
+}
+
+/// A file under a temporary name beside the one that it will have. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    parent: OwnedFd,
+    temporary: Option<PathBuf>,
+    name: PathBuf,
+    pub(crate) file: File,
+}
+
+impl Replacement {
+    /// Gives the file its name, in one step.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            renameat(&self.parent, temporary, &self.parent, &self.name)?;
+            self.temporary = None;
+        }
         Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Somebody else has removed it first.
+            let _ = unlinkat(&self.parent, temporary, rustix::fs::AtFlags::empty());
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, Plan, Result};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 
 use crate::LocalConfig;
+use crate::detached;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
@@ -52,11 +53,15 @@ impl LocalBackend {
         // They change nothing of what is built.
         plan.name.clear();
         plan.labels.clear();
+        plan.lifetime = None;
+        plan.detached = false;
         // Folders of the host can change between two looks.
         let same_again = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
             && !matches!(plan.network, NetworkPolicy::Full);
+        // The first look at the host is a look at these too.
+        let host = Host::detect(&self.config);
         let platform = platform_roots();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
@@ -66,7 +71,7 @@ impl LocalBackend {
         {
             return Ok(Arc::clone(&known.lowered));
         }
-        let lowered = Arc::new(self.lower_anew(&plan)?);
+        let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
             platform,
@@ -75,17 +80,16 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    fn lower_anew(&self, plan: &Plan) -> Result<LocalPlan> {
-        let host = Host::detect(&self.config);
-        let isolation = isolation(&host)?;
+    fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
+        let isolation = isolation(host)?;
         let mut material = Material::of(TIER, plan)?;
         material.cache = self.packages_in_reach(plan);
-        let state = self.state_folder(&host);
+        let state = self.state_folder(host);
         lower(
             plan,
             &Site {
                 tier: TIER,
-                host: &host,
+                host,
                 isolation,
                 material: &material,
                 state: &state,
@@ -104,6 +108,11 @@ impl LocalBackend {
         }
         // Where the environment names none, there is none.
         self.config.packages.folder().ok()?.canonicalize().ok()
+    }
+
+    /// The state folder, where there is one: without it there are no detached sandboxes.
+    fn kept(&self) -> Result<Option<PathBuf>> {
+        state::found(TIER, &self.config)
     }
 
     /// The state folder as mounts name it: without links, whether it exists already or not.
@@ -168,7 +177,40 @@ impl Backend for LocalBackend {
             state: &state,
             lowered: &lowered,
         };
+        if plan.detached {
+            return Ok(Box::new(detached::create(&order).await?));
+        }
         Ok(Box::new(start::start(&order).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        match self.kept()? {
+            Some(state) => detached::get(TIER, &state, name).await,
+            None => Err(detached::not_found(TIER, name)),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.kept()?
+            .map_or(Ok(Vec::new()), |state| detached::list(TIER, &state))
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        match self.kept()? {
+            Some(state) => detached::remove(TIER, &state, name).await,
+            None => Err(detached::not_found(TIER, name)),
+        }
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        match self.kept()? {
+            Some(state) => detached::prune(TIER, &state).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

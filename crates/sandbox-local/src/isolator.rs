@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_core::Result;
-use sandbox_host::Isolator;
+use sandbox_host::{Counters, Isolator, unreachable_destinations};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -29,6 +29,8 @@ struct Inner {
     agent: Agent,
     group: Option<Arc<Group>>,
     watch: Option<Arc<Watch>>,
+    /// Whether the network namespace is the sandbox's own.
+    own_network: bool,
     reason: Mutex<Option<String>>,
     remains: tokio::sync::Mutex<Remains>,
 }
@@ -43,6 +45,7 @@ impl LocalIsolator {
         tier: &str,
         remains: Remains,
         watch: Option<Arc<Watch>>,
+        own_network: bool,
         lifetime: Option<Duration>,
     ) -> Self {
         let agent = remains.agent().expect("the agent was started").clone();
@@ -51,6 +54,7 @@ impl LocalIsolator {
             agent,
             group: remains.shared_group(),
             watch,
+            own_network,
             reason: Mutex::new(None),
             remains: tokio::sync::Mutex::new(remains),
         });
@@ -79,7 +83,7 @@ impl Inner {
         }
         if remains.is_one_tree() {
             remains.kill();
-            wait_for_end(&self.agent.pidfd).await;
+            wait_for_end(&self.agent.pidfd, END).await;
             if remains.finish() {
                 return Ok(());
             }
@@ -95,13 +99,15 @@ impl Inner {
     }
 }
 
+/// How long the end of a killed agent is waited for.
+const END: Duration = Duration::from_secs(5);
+
 /// Waits a while for the end of a process; the caller looks for itself.
-async fn wait_for_end(pidfd: &Arc<OwnedFd>) {
-    const BOUND: Duration = Duration::from_secs(5);
+pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
     // SAFETY: the descriptor is the same, and open, for as long as any clone of the `Arc` lives.
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
     let Ok(watched) = watched else { return };
-    let _ = tokio::time::timeout(BOUND, watched.readable()).await;
+    let _ = tokio::time::timeout(longest, watched.readable()).await;
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -130,6 +136,17 @@ impl Isolator for LocalIsolator {
             return Some(watch.kills());
         }
         self.inner.group.as_ref()?.oom_kills()
+    }
+
+    async fn counters(&self) -> Counters {
+        let inner = &self.inner;
+        let refused = inner
+            .group
+            .as_ref()
+            .and_then(|group| group.refused_processes());
+        // The agent is not reaped while it is ours, so the number is its own.
+        let agent = inner.own_network.then_some(inner.agent.pid.0);
+        Counters::new(refused, agent.and_then(unreachable_destinations))
     }
 
     async fn post_mortem(&self) -> Option<String> {

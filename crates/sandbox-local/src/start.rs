@@ -3,22 +3,23 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use sandbox_core::{Error, Plan, Result, unique_name};
+use sandbox_core::{Error, Plan, Result};
 use sandbox_freestanding::Pid;
+use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::{Group, remove_stale};
+use crate::cgroup::Group;
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Cgroups, Host, Isolation, Material, mount_table, mounts_of, user_tasks};
+use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::owned_folder;
 use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
@@ -26,6 +27,7 @@ use crate::setup::{send_early, set_up};
 use crate::spawn::MAPPING;
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
+use crate::stale::sweep_once;
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -56,7 +58,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     if let Some(etc) = &lowered.etc {
         etc_folder::prepare(tier, state, etc)?;
     }
-    sweep_once(&host.cgroups);
+    sweep_once(&host.cgroups, state);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
@@ -90,6 +92,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         network,
         groups: Arc::default(),
         setup: own_root,
+        listen: None,
     };
     let remains = launch_agent(tier, launch, remains)
         .await
@@ -115,7 +118,8 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             Some(watch.map_err(|cause| error::setup(tier, "sampler of memory", cause))?)
         }
     };
-    let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
+    let own_network = lowered.network || lowered.namespaces & CLONE_NEWNET != 0;
+    let isolator = LocalIsolator::new(tier, remains, watch, own_network, plan.lifetime);
     let instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
     tracing::trace!("agent answers");
     instance
@@ -191,7 +195,7 @@ fn not_started(tier: &str, cause: std::io::Error) -> Error {
 }
 
 /// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
-fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
+pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
     let Order {
         tier,
         plan,
@@ -236,7 +240,7 @@ pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
 }
 
 /// The code's user and group as numbers of the host, where they are others than the caller's.
-fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
+pub(crate) fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
         (Mode::Split { uid, gid }, Some(range)) => Some((range.base() + uid, range.base() + gid)),
@@ -244,7 +248,7 @@ fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)
     }
 }
 
-fn mapped_mounts(
+pub(crate) fn mapped_mounts(
     tier: &str,
     mapped: &[Mapped],
     code: Option<(u32, u32)>,
@@ -262,7 +266,7 @@ fn mapped_mounts(
     mapped.iter().map(mount).collect()
 }
 
-fn scratch_mount(
+pub(crate) fn scratch_mount(
     tier: &str,
     state: &Path,
     scratch: &Scratch,
@@ -301,31 +305,8 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
 
 /// A folder of the sandbox's own, which goes with it.
 fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
-    let folder = state.join(unique_name("private"));
-    // A name that a killed process of the same number left is taken over: only this user can write there.
-    let made = match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-            std::fs::remove_dir_all(&folder)
-                .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder))
-        }
-        made => made,
-    };
-    made.map_err(|cause| error::setup(tier, folder.display().to_string(), cause))?;
+    let folder = owned_folder::make(state)
+        .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;
     remains.set_folder(folder.clone());
     Ok(folder)
-}
-
-/// Removes, once per process and in the background, what killed processes left.
-fn sweep_once(cgroups: &Cgroups) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        let cgroups = cgroups.clone();
-        let sweep = move || remove_stale(&cgroups);
-        if let Err(cause) = std::thread::Builder::new()
-            .name("sandbox-sweep".into())
-            .spawn(sweep)
-        {
-            tracing::debug!(%cause, "stale control groups stay");
-        }
-    });
 }

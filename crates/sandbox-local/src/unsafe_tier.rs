@@ -74,6 +74,7 @@ impl Backend for UnsafeLocalBackend {
             network: None,
             groups: Arc::default(),
             setup: false,
+            listen: None,
         };
         let remains = launch_agent(TIER, launch, remains).await?;
         let stream = UnixStream::from_std(stream)
@@ -87,7 +88,7 @@ impl Backend for UnsafeLocalBackend {
         if plan.workdir.is_none() {
             sandbox.settings.workdir = work_folder(plan)?;
         }
-        let isolator = LocalIsolator::new(TIER, remains, None, plan.lifetime);
+        let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))

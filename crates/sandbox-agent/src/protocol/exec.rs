@@ -116,6 +116,10 @@ pub struct ExitReport {
     pub max_rss_kib: u64,
     /// From start to end of the main process, microseconds.
     pub wall_us: u64,
+    /// How often another program was refused, where an execution may run one only.
+    pub refused_programs: u32,
+    /// How often another process was refused, where an execution may be one only.
+    pub refused_processes: u32,
 }
 
 /// The step at which something could not be done. The numbers are part of the protocol.
@@ -147,11 +151,13 @@ pub enum FailStep {
     File = 11,
     /// The other side broke the protocol.
     Protocol = 12,
+    /// A later client is not served: a wrong key, no key in time, too many clients.
+    Attach = 13,
 }
 
 impl FailStep {
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FailStep; 12] = [
+        const ALL: [FailStep; 13] = [
             FailStep::Setup,
             FailStep::Identity,
             FailStep::Settings,
@@ -164,6 +170,7 @@ impl FailStep {
             FailStep::Request,
             FailStep::File,
             FailStep::Protocol,
+            FailStep::Attach,
         ];
         ALL.into_iter()
             .find(|step| *step as u8 == byte)
@@ -238,7 +245,9 @@ impl ExitReport {
         message
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
-            .u64(self.wall_us);
+            .u64(self.wall_us)
+            .u32(self.refused_programs)
+            .u32(self.refused_processes);
         message.finish()
     }
 
@@ -267,6 +276,8 @@ impl ExitReport {
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
             wall_us: reader.u64()?,
+            refused_programs: reader.u32()?,
+            refused_processes: reader.u32()?,
         };
         reader.end()?;
         Ok(report)

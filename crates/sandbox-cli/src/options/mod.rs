@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use ceiling::Ceiling;
 pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
-use values::{bytes, capability, cpus, duration, package, preset, text, variable};
+pub use values::{bytes, duration, text, variable};
+use values::{capability, cpus, package, preset};
 
 /// Which tier, and what the code may do there.
 ///

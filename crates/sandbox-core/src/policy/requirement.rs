@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, ErrorKind};
 
 /// The longest requirement, in bytes.
@@ -24,7 +26,8 @@ const OPERATORS: [&str; 8] = ["===", "==", "!=", "<=", ">=", "~=", "<", ">"];
 /// assert!("--index-url=http://example.org".parse::<Requirement>().is_err());
 /// # Ok::<(), sandbox_core::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Requirement {
     name: String,
     extras: Vec<String>,
@@ -51,6 +54,20 @@ impl fmt::Display for Requirement {
             write!(f, "{comma}{operator}{version}")?;
         }
         Ok(())
+    }
+}
+
+impl From<Requirement> for String {
+    fn from(requirement: Requirement) -> Self {
+        requirement.to_string()
+    }
+}
+
+impl TryFrom<String> for Requirement {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
     }
 }
 

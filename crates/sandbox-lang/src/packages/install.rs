@@ -125,7 +125,7 @@ async fn install(
     request.timeout = Some(plan.timeout);
     let mut output = Output::default();
     let ended = {
-        let run = instance.exec(&request, None, &mut output);
+        let run = instance.exec(&request, None.into(), &mut output);
         let storage = watch(staging.work(), order.settings.storage.as_u64());
         tokio::select! {
             ended = run => Some(ended),

@@ -17,6 +17,7 @@ mod user;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::LocalConfig;
+use crate::spawn;
 
 pub(crate) use cgroup::Cgroups;
 pub(crate) use findings::findings;
@@ -109,14 +110,26 @@ impl Host {
 
     fn look() -> Self {
         let user = User::current();
-        let trial = trial::run(&user);
+        let tried = user.clone();
+        let trial = spawn::ahead(move || trial::run(&tried));
+        // Meanwhile, what is read and not tried. The paths are asked for next.
+        platform_roots();
+        let mapped_mounts = mounts::mapped();
+        let cgroups = Cgroups::detect();
+        let landlock_abi = landlock::abi();
+        let seccomp = Seccomp::detect();
+        let trial = trial();
+        if let Some(child) = trial.child {
+            // Nobody needs to know when.
+            drop(spawn::ahead(move || trial::Trial::reap(child)));
+        }
         Self {
             namespaces: trial.namespaces,
             proc_mount: trial.proc_mount,
-            mapped_mounts: mounts::mapped(),
-            cgroups: Cgroups::detect(),
-            landlock_abi: landlock::abi(),
-            seccomp: Seccomp::detect(),
+            mapped_mounts,
+            cgroups,
+            landlock_abi,
+            seccomp,
             user,
         }
     }

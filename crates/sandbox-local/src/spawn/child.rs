@@ -79,6 +79,7 @@ pub(crate) const MAPPING: &str =
 /// What the child reads, and where it writes how far it came.
 pub(super) struct Order<'a> {
     pub(super) stream: RawFd,
+    pub(super) listen: Option<RawFd>,
     pub(super) program: BorrowedFd<'a>,
     pub(super) null: BorrowedFd<'a>,
     /// The folder of the host process' descriptors in /proc, with a slash.
@@ -100,6 +101,8 @@ pub(super) struct Order<'a> {
 const STREAM: RawFd = 3;
 /// The number of its program, until it is executed.
 const PROGRAM: RawFd = 4;
+/// The number of its listening socket, where it has one.
+const LISTEN: RawFd = 5;
 
 /// Prepares the process and executes the agent.
 ///
@@ -245,18 +248,28 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
     Ok(())
 }
 
-/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, and nothing else.
+/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, a listening socket at 5, and nothing else.
 fn arrange(order: &Order<'_>) -> Result<()> {
     // Out of the way of the numbers that are filled below.
     let stream: Fd = duplicate_above(order.stream, 10)?;
     let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
     let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
+    let listen: Option<Fd> = match order.listen {
+        Some(listen) => Some(duplicate_above(listen, 10)?),
+        None => None,
+    };
     for standard in 0..=2 {
         duplicate_onto(&null, standard, 0)?;
     }
     duplicate_onto(&stream, STREAM, 0)?;
     duplicate_onto(&program, PROGRAM, O_CLOEXEC)?;
-    close_range(PROGRAM as u32 + 1, u32::MAX, 0)?;
+    let mut last = PROGRAM;
+    if let Some(listen) = listen {
+        duplicate_onto(&listen, LISTEN, 0)?;
+        let _ = listen.into_raw();
+        last = LISTEN;
+    }
+    close_range(last as u32 + 1, u32::MAX, 0)?;
     // Closed with all the others.
     let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
     Ok(())

@@ -2,12 +2,18 @@
 //! both run them again as if user namespaces were denied.
 
 mod artifacts;
+mod denials;
+mod detached;
 mod isolation;
 mod lifetime;
 mod limits;
 mod packages;
 mod registry;
 mod roots;
+mod streams;
 mod support;
 mod users;
 mod workspace;
+
+/// How many tests there are at least, for those who run them again.
+const LEAST_TESTS: u32 = 20;

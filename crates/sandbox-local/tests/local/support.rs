@@ -35,6 +35,17 @@ pub fn config() -> LocalConfig {
     }
 }
 
+/// A backend with a state folder of its own.
+#[allow(dead_code, reason = "one of the two programs of tests needs it")]
+pub fn backend_in(state: &std::path::Path) -> Arc<LocalBackend> {
+    let config = LocalConfig::new().state_folder(state);
+    Arc::new(LocalBackend::new(if namespaces() {
+        config
+    } else {
+        config.without_user_namespaces()
+    }))
+}
+
 /// A policy that takes what the host has.
 pub fn policy() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
@@ -61,6 +72,14 @@ pub async fn create(policy: CapabilityPolicy) -> SandboxHandle {
 
 pub fn sh(script: &str) -> ExecRequest {
     ExecRequest::new("/bin/sh").arg("-c").arg(script)
+}
+
+/// Whether a capability holds without a gap.
+pub fn enforced(sandbox: &SandboxHandle, capability: Capability) -> bool {
+    sandbox
+        .enforcement()
+        .get(capability)
+        .is_some_and(sandbox_core::Enforcement::is_enforced)
 }
 
 /// One script in a sandbox of its own.
