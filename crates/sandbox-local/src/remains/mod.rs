@@ -4,7 +4,7 @@ mod reaper;
 mod tree;
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ impl Remains {
             left.extend(group.remove().err().map(|cause| cause.to_string()));
         }
         if let Some(folder) = self.folder.take()
-            && let Err(cause) = std::fs::remove_dir_all(&folder)
+            && let Err(cause) = remove_folder(&folder)
             && cause.kind() != std::io::ErrorKind::NotFound
         {
             left.push(format!("{}: {cause}", folder.display()));
@@ -187,6 +187,12 @@ impl Remains {
             && self.range.is_none()
             && self.folder.is_none()
     }
+}
+
+/// Removes a folder with all that is in it. An empty one takes no descriptor: there may be none, where that is why the sandbox could
+/// not be made.
+fn remove_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder))
 }
 
 impl Drop for Remains {
