@@ -9,7 +9,7 @@ use std::{
 
 use common::{Client, command, script, settings};
 use sandbox_agent::protocol::{
-    Channel, ExecRequest, ExitKind, FailStep, Kind, MAX_STREAMS, Program,
+    Channel, ExecRequest, ExitKind, FailStep, Kind, LogRequest, MAX_STREAMS, Program,
 };
 
 #[test]
@@ -215,6 +215,8 @@ fn leaks_no_descriptor() {
     client.send(other, Kind::StdinEnd, &[]);
     assert_eq!(client.finish(other).kind(), ExitKind::Exited(0));
     // The agent itself keeps nothing of an execution. Only root can look.
+    // An answer comes after the next execution has been prepared.
+    client.ping();
     let agent = client.agent.id();
     let open = || fs::read_dir(format!("/proc/{agent}/fd")).map(Iterator::count);
     let Ok(before) = open() else { return };
@@ -222,6 +224,7 @@ fn leaks_no_descriptor() {
         client.run(&command(&["true"]));
         client.run(&command(&["no-such-program"]));
     }
+    client.ping();
     assert_eq!(open().unwrap(), before);
 }
 
@@ -312,7 +315,11 @@ fn streams_are_bounded() {
     let mut large = Client::start(&settings);
     large.run(&logged);
     for number in 0..MAX_STREAMS as u32 {
-        large.send(1000 + number, Kind::Logs, &u32::MAX.to_le_bytes());
+        let request = LogRequest {
+            tail: u32::MAX,
+            follow: false,
+        };
+        large.send(1000 + number, Kind::Logs, &request.encode());
     }
     let outcome = large.run(&command(&["true"]));
     assert_eq!(outcome.failure().step, FailStep::Request);
@@ -349,7 +356,11 @@ fn keeps_a_log() {
     let mut client = Client::start(&settings);
     let tail = |client: &mut Client, bytes: u32| {
         let stream = client.open_stream();
-        client.send(stream, Kind::Logs, &bytes.to_le_bytes());
+        let request = LogRequest {
+            tail: bytes,
+            follow: false,
+        };
+        client.send(stream, Kind::Logs, &request.encode());
         let outcome = client.finish(stream);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         outcome.text()

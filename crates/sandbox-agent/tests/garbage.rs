@@ -11,7 +11,7 @@ use std::{
 
 use common::{agent_command, command, settings};
 use proptest::prelude::*;
-use sandbox_agent::protocol::{Kind, Setup, encode_message};
+use sandbox_agent::protocol::{Kind, LogRequest, Setup, encode_message};
 
 /// Sends bytes to a new agent, then closes the sending direction. Gives its exit code and what it wrote to stderr.
 fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
@@ -69,7 +69,11 @@ fn conversation() -> Vec<u8> {
     encode_message(&mut bytes, 0, Kind::Ping, b"ping");
     encode_message(&mut bytes, 1, Kind::Credit, &[1, 0, 1, 0, 0]);
     encode_message(&mut bytes, 1, Kind::Signal, &15u32.to_le_bytes());
-    encode_message(&mut bytes, 2, Kind::Logs, &100u32.to_le_bytes());
+    let logs = LogRequest {
+        tail: 100,
+        follow: false,
+    };
+    encode_message(&mut bytes, 2, Kind::Logs, &logs.encode());
     encode_message(&mut bytes, 1, Kind::StdinEnd, &[]);
     encode_message(&mut bytes, 1, Kind::Kill, &[]);
     encode_message(&mut bytes, 0, Kind::Stop, &10u32.to_le_bytes());

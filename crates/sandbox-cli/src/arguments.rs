@@ -1,9 +1,17 @@
 //! What can be written after `sandbox`.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::check::CheckArguments;
+use crate::commands::cp::CpArguments;
+use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
+use crate::commands::end::{EndArguments, PruneArguments};
+use crate::commands::exec::ExecArguments;
+use crate::commands::logs::LogsArguments;
+use crate::commands::ls::LsArguments;
 use crate::commands::matrix::MatrixArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
@@ -23,6 +31,24 @@ pub struct Arguments {
 pub enum Command {
     /// Run a file, a piece of code or a command in a sandbox of its own
     Run(Box<RunArguments>),
+    /// Create a detached sandbox, which outlives this command
+    Create(Box<CreateArguments>),
+    /// Run a command in a detached sandbox
+    Exec(ExecArguments),
+    /// Copy files and folders into a detached sandbox, or out of it
+    Cp(CpArguments),
+    /// List detached sandboxes
+    Ls(LsArguments),
+    /// Show what commands in a detached sandbox wrote
+    Logs(LogsArguments),
+    /// End detached sandboxes, their programs first with SIGTERM
+    Stop(EndArguments),
+    /// End detached sandboxes at once
+    Kill(EndArguments),
+    /// End detached sandboxes at once, and remove what those that have ended left
+    Rm(EndArguments),
+    /// Remove what detached sandboxes left that have ended without cleaning up
+    Prune(PruneArguments),
     /// Tell whether a policy would be enforced on this host (exit code 3 where it would be refused)
     Check(Box<CheckArguments>),
     /// Tell what this host can enforce, and how to get what is missing
@@ -38,10 +64,25 @@ impl Command {
     pub fn format(&self) -> Format {
         match self {
             Self::Run(arguments) => arguments.format,
+            Self::Create(arguments) => arguments.format,
+            Self::Exec(arguments) => arguments.format,
+            Self::Cp(arguments) => arguments.format.format,
+            Self::Ls(arguments) => arguments.format.format,
+            Self::Logs(arguments) => arguments.format.format,
+            Self::Stop(arguments) | Self::Kill(arguments) | Self::Rm(arguments) => {
+                arguments.format.format
+            }
+            Self::Prune(arguments) => arguments.format.format,
             Self::Check(arguments) => arguments.format,
             Self::Doctor(arguments) => arguments.format,
             Self::Matrix(arguments) => arguments.format,
             Self::Policy(_) => Format::Text,
         }
     }
+}
+
+/// The subcommand that a command line names, if it names one.
+pub fn subcommand(arguments: &[OsString]) -> Option<&str> {
+    let name = arguments.get(1)?.to_str()?;
+    Arguments::command().find_subcommand(name).map(|_| name)
 }

@@ -25,17 +25,18 @@ pub struct Failure {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    error: ErrorObject<'a>,
+struct Document {
+    error: ErrorObject,
 }
 
-#[derive(Serialize)]
-struct ErrorObject<'a> {
-    kind: &'a str,
-    message: &'a str,
-    fix: Option<&'a str>,
-    backend: Option<&'a str>,
-    unmet: &'a [Unmet],
+/// A failure as JSON has it.
+#[derive(Debug, Serialize)]
+pub struct ErrorObject {
+    kind: &'static str,
+    message: String,
+    fix: Option<String>,
+    backend: Option<String>,
+    unmet: Vec<Unmet>,
 }
 
 impl Failure {
@@ -51,7 +52,7 @@ impl Failure {
     }
 
     /// A command line that means nothing.
-    pub fn usage(error: &clap::Error) -> Self {
+    pub fn usage(error: &clap::Error, subcommand: Option<&str>) -> Self {
         let text = error.render().to_string();
         let said = text
             .lines()
@@ -65,8 +66,14 @@ impl Failure {
             .strip_prefix("error: ")
             .unwrap_or(&line)
             .replace(" tip: ", "; ");
-        let fix = "sandbox run --help shows the options; a command goes after --";
-        Self::new("usage", message, Some(fix.into()), Exit::FAILED)
+        let fix = match subcommand {
+            Some("run" | "exec") | None => {
+                let name = subcommand.unwrap_or("run");
+                format!("sandbox {name} --help shows the options; a command goes after --")
+            }
+            Some(name) => format!("sandbox {name} --help shows the options"),
+        };
+        Self::new("usage", message, Some(fix), Exit::FAILED)
     }
 
     /// A value of the command line that cannot be used.
@@ -132,16 +139,21 @@ impl Failure {
         self.exit
     }
 
-    fn document(&self) -> impl Serialize {
+    fn document(&self) -> Document {
         Document {
             error: ErrorObject {
                 kind: self.kind,
-                message: &self.message,
-                fix: self.fix.as_deref(),
-                backend: self.backend.as_deref(),
-                unmet: &self.unmet,
+                message: self.message.clone(),
+                fix: self.fix.clone(),
+                backend: self.backend.clone(),
+                unmet: self.unmet.clone(),
             },
         }
+    }
+
+    /// The failure as JSON has it, within a larger answer.
+    pub fn into_object(self) -> ErrorObject {
+        self.document().error
     }
 
     fn say_what_is_not_enforced(&self) {

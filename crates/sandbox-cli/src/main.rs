@@ -16,6 +16,7 @@ use std::io::Write as _;
 use clap::Parser as _;
 
 use arguments::{Arguments, Command};
+use commands::end::Way;
 use exit::Exit;
 use failure::{Failure, Outcome};
 use output::Format;
@@ -25,7 +26,10 @@ fn main() {
     let (format, outcome) = match Arguments::try_parse_from(&arguments) {
         Ok(parsed) => (parsed.command.format(), dispatch(parsed.command)),
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
-        Err(error) => (Format::guess(&arguments), Err(Failure::usage(&error))),
+        Err(error) => (
+            Format::guess(&arguments),
+            Err(Failure::usage(&error, arguments::subcommand(&arguments))),
+        ),
     };
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));
     // Not a return: a thread may still wait for standard input, and nobody waits for it.
@@ -35,6 +39,15 @@ fn main() {
 fn dispatch(command: Command) -> Outcome {
     match command {
         Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Create(arguments) => commands::create::run(&arguments),
+        Command::Exec(arguments) => commands::exec::run(&arguments),
+        Command::Cp(arguments) => commands::cp::run(&arguments),
+        Command::Ls(arguments) => commands::ls::run(&arguments),
+        Command::Logs(arguments) => commands::logs::run(&arguments),
+        Command::Stop(arguments) => commands::end::run(&arguments, Way::Stop),
+        Command::Kill(arguments) => commands::end::run(&arguments, Way::Kill),
+        Command::Rm(arguments) => commands::end::run(&arguments, Way::Remove),
+        Command::Prune(arguments) => commands::end::prune(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Matrix(arguments) => commands::matrix::run(&arguments),

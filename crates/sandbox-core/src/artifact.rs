@@ -71,6 +71,15 @@ pub enum SkipReason {
     LimitReached,
     /// The name cannot be written below the output folder.
     BadName,
+    /// Something of another kind stands in the output folder where a folder of this name would.
+    NameTaken,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// This many more entries were left out; 1,000 of them are named.
+    AndMore {
+        /// How many.
+        count: u64,
+    },
     /// The code in the sandbox may not read it, or it changed while it was read.
     Unreadable {
         /// What the sandbox said.
@@ -98,6 +107,19 @@ impl Default for ArtifactLimits {
             total_size: ByteSize::mib(1024),
         }
     }
+}
+
+/// What a copy into or out of a sandbox did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// How many files were copied.
+    pub files: u64,
+    /// How many folders were copied, those that were there before included.
+    pub folders: u64,
+    /// How many bytes all files have together.
+    pub bytes: u64,
+    /// What was not copied, and why; paths of the side that it was copied from.
+    pub skipped: Vec<SkippedArtifact>,
 }
 
 /// What an export did.

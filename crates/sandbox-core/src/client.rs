@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use crate::admission;
 use crate::registry;
-use crate::spi::{Backend, Finding};
+use crate::spi::{Backend, Finding, Found};
 use crate::{
-    Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, ExecResult, Plan,
-    Result, SandboxHandle, SandboxSpec,
+    Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult,
+    Plan, Result, SandboxHandle, SandboxInfo, SandboxSpec,
 };
 
 /// Creates sandboxes on one backend under one policy.
@@ -128,7 +128,7 @@ impl SandboxClient {
         &self,
         spec: &SandboxSpec,
     ) -> Result<(Plan, EnforcementReport, Vec<crate::Unmet>)> {
-        let plan = Plan::resolve(spec, &self.policy)?;
+        let plan = self.resolve(spec)?;
         let report = self.backend.assess(&plan).await?;
         let unmet = if self.applies_policy {
             admission::unmet(&plan, &self.policy, &report)
@@ -138,14 +138,28 @@ impl SandboxClient {
         Ok((plan, report, unmet))
     }
 
-    /// Creates a sandbox.
+    fn resolve(&self, spec: &SandboxSpec) -> Result<Plan> {
+        let plan = Plan::resolve(spec, &self.policy)?;
+        if plan.detached && !self.backend.keeps_detached() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "create sandbox",
+                "this backend has no detached sandboxes",
+            )
+            .on(self.tier())
+            .with_fix("use another tier, or keep the sandbox's handle"));
+        }
+        Ok(plan)
+    }
+
+    /// Creates a sandbox. Dropping its handle ends it, unless the specification says that it is detached.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::PolicyExceeded`], [`ErrorKind::NotEnforceable`], [`ErrorKind::SandboxUnavailable`], and what building
-    /// it finds. Nothing is left behind.
+    /// [`ErrorKind::PolicyExceeded`], [`ErrorKind::NotEnforceable`], [`ErrorKind::SandboxUnavailable`],
+    /// [`ErrorKind::AlreadyExists`] for a detached one whose name is taken, and what building it finds. Nothing is left behind.
     pub async fn create(&self, spec: &SandboxSpec) -> Result<SandboxHandle> {
-        let plan = Plan::resolve(spec, &self.policy)?;
+        let plan = self.resolve(spec)?;
         if self.applies_policy {
             let report = self.backend.assess(&plan).await?;
             admission::admit(self.tier(), &plan, &self.policy, &report)?;
@@ -169,38 +183,50 @@ impl SandboxClient {
         ))
     }
 
-    /// A running sandbox by its name.
+    /// A detached sandbox that runs, by its name: the handle of one more client, whose drop ends only its own executions.
+    ///
+    /// The plan that the sandbox was created with governs. This client's policy can only shorten the time limit and lower the
+    /// output caps of what it executes there.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SandboxNotFound`].
+    /// [`ErrorKind::SandboxNotFound`], [`ErrorKind::SandboxEnded`].
     pub async fn get(&self, name: &str) -> Result<SandboxHandle> {
-        let spec = SandboxSpec::new(name);
-        let plan = Plan::resolve(&spec, &self.policy)?;
-        let instance = self.backend.get(name).await?;
+        SandboxSpec::new(name).validate()?;
+        let Found { plan, instance } = self.backend.get(name).await?;
         Ok(SandboxHandle::new(
             self.tier().to_owned(),
-            Arc::new(plan),
+            Arc::new(plan.tightened(&self.policy)),
             instance,
         ))
     }
 
-    /// The names of the sandboxes that run, sorted.
+    /// The detached sandboxes of this tier, sorted by name.
     ///
     /// # Errors
     ///
     /// What the backend finds.
-    pub async fn list(&self) -> Result<Vec<String>> {
+    pub async fn list(&self) -> Result<Vec<SandboxInfo>> {
         self.backend.list().await
     }
 
-    /// Ends a sandbox and removes what it left.
+    /// Ends a detached sandbox and removes what it left.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SandboxNotFound`].
+    /// [`ErrorKind::SandboxNotFound`], and what could not be removed.
     pub async fn remove(&self, name: &str) -> Result<()> {
+        SandboxSpec::new(name).validate()?;
         self.backend.remove(name).await
+    }
+
+    /// Removes what detached sandboxes of this tier left that have ended; those that run stay. Gives their names, sorted.
+    ///
+    /// # Errors
+    ///
+    /// What could not be removed.
+    pub async fn prune(&self) -> Result<Vec<String>> {
+        self.backend.prune().await
     }
 
     /// Runs Python code in a sandbox of its own: created, run with the sandbox's `python3` (or else `python`), always torn

@@ -44,6 +44,18 @@ pub enum ErrorKind {
     InvalidRequest,
     /// A step of building the sandbox failed.
     SetupFailed,
+    /// The registry has no package of this name, or none of this version, for the sandbox's Python.
+    PackageNotFound,
+    /// The package is there as source alone, and would have to be built.
+    PackageNeedsBuild,
+    /// The registry of packages cannot be reached, or refused to answer.
+    RegistryUnreachable,
+    /// Installing packages took longer than it may.
+    InstallTimedOut,
+    /// Packages are larger than they may be, or the host's disk is full.
+    StorageFull,
+    /// Packages could not be installed for another reason: they contradict each other, or there is no installer.
+    InstallFailed,
     /// The other side of the stream broke the protocol or vanished.
     Protocol,
     /// The backend does not do this.
@@ -73,6 +85,12 @@ impl ErrorKind {
             Self::Path => "path",
             Self::InvalidRequest => "invalid_request",
             Self::SetupFailed => "setup_failed",
+            Self::PackageNotFound => "package_not_found",
+            Self::PackageNeedsBuild => "package_needs_build",
+            Self::RegistryUnreachable => "registry_unreachable",
+            Self::InstallTimedOut => "install_timed_out",
+            Self::StorageFull => "storage_full",
+            Self::InstallFailed => "install_failed",
             Self::Protocol => "protocol",
             Self::Unsupported => "unsupported",
             Self::Io => "io",

@@ -1,16 +1,17 @@
 //! A backend without a sandbox, for tests of programs that use one: it runs nothing, answers as it is told, and
 //! enforces what it is told to.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::spi::{Backend, Finding, Input, Instance, OutputSink, OutputStream, Source};
+use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, Enforcement, EnforcementReport, ExecEnd, ExecRequest, Export, Outcome, Plan,
-    Result,
+    ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Outcome, Plan, Result, SandboxInfo, SandboxState,
 };
 
 /// What a [`FakeBackend`] answers to an execution.
@@ -35,6 +36,13 @@ impl FakeAnswer {
     }
 }
 
+/// The detached sandboxes that were created and not ended.
+type Kept = Mutex<BTreeMap<String, (Plan, SystemTime)>>;
+
+fn lock(kept: &Kept) -> MutexGuard<'_, BTreeMap<String, (Plan, SystemTime)>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 type Answer = dyn Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync;
 
 /// A backend that runs nothing.
@@ -54,6 +62,7 @@ pub struct FakeBackend {
     answer: Arc<Answer>,
     enforcement: Option<EnforcementReport>,
     seen: Arc<Mutex<Vec<ExecRequest>>>,
+    kept: Arc<Kept>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -71,6 +80,7 @@ impl FakeBackend {
             answer: Arc::new(answer),
             enforcement: None,
             seen: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -85,6 +95,16 @@ impl FakeBackend {
     #[must_use]
     pub fn seen(&self) -> Arc<Mutex<Vec<ExecRequest>>> {
         Arc::clone(&self.seen)
+    }
+
+    fn instance(&self, plan: &Plan) -> Box<dyn Instance> {
+        Box::new(FakeInstance {
+            name: plan.name.clone(),
+            answer: Arc::clone(&self.answer),
+            enforcement: self.report(plan),
+            seen: Arc::clone(&self.seen),
+            kept: Arc::clone(&self.kept),
+        })
     }
 
     fn report(&self, plan: &Plan) -> EnforcementReport {
@@ -109,11 +129,51 @@ impl Backend for FakeBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        Ok(Box::new(FakeInstance {
-            answer: Arc::clone(&self.answer),
-            enforcement: self.report(plan),
-            seen: Arc::clone(&self.seen),
-        }))
+        if plan.detached {
+            let mut kept = lock(&self.kept);
+            if kept.contains_key(&plan.name) {
+                let context = format!("{:?} runs already", plan.name);
+                return Err(
+                    Error::new(ErrorKind::AlreadyExists, "create sandbox", context).on("fake"),
+                );
+            }
+            kept.insert(plan.name.clone(), (plan.clone(), SystemTime::now()));
+        }
+        Ok(self.instance(plan))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        let kept = lock(&self.kept);
+        let (plan, _) = kept.get(name).ok_or_else(|| not_found(name))?;
+        Ok(Found {
+            plan: plan.clone(),
+            instance: self.instance(plan),
+        })
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        let info = |(plan, created): &(Plan, SystemTime)| {
+            let mut info = SandboxInfo::new(&plan.name, "fake", SandboxState::Running, *created);
+            info.expires = plan
+                .lifetime
+                .and_then(|lifetime| created.checked_add(lifetime));
+            info.labels.clone_from(&plan.labels);
+            info
+        };
+        Ok(lock(&self.kept).values().map(info).collect())
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        let removed = lock(&self.kept).remove(name);
+        removed.map(drop).ok_or_else(|| not_found(name))
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -125,10 +185,17 @@ impl Backend for FakeBackend {
     }
 }
 
+fn not_found(name: &str) -> Error {
+    let context = format!("no sandbox {name:?}");
+    Error::new(ErrorKind::SandboxNotFound, "find sandbox", context).on("fake")
+}
+
 struct FakeInstance {
+    name: String,
     answer: Arc<Answer>,
     enforcement: EnforcementReport,
     seen: Arc<Mutex<Vec<ExecRequest>>>,
+    kept: Arc<Kept>,
 }
 
 #[async_trait]
@@ -181,10 +248,11 @@ impl Instance for FakeInstance {
     }
 
     async fn stop(&self, _grace: Duration) -> Result<()> {
-        Ok(())
+        self.kill().await
     }
 
     async fn kill(&self) -> Result<()> {
+        lock(&self.kept).remove(&self.name);
         Ok(())
     }
 }

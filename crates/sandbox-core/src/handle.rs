@@ -11,14 +11,15 @@ use crate::denial;
 use crate::running::Running;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, DenialKind, Denials, EnforcementReport, Error, ErrorKind, ExecRequest,
+    ArtifactLimits, Copied, DenialKind, Denials, EnforcementReport, Error, ErrorKind, ExecRequest,
     ExecResult, Execution, Export, Plan, Result, Stdin,
 };
 
 /// How long [`SandboxHandle::stop`] lets programs end by themselves.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// A running sandbox. Dropping it kills every process in it.
+/// A running sandbox. Dropping it kills every process in it; the handle of a detached sandbox, only the executions that it
+/// runs.
 pub struct SandboxHandle {
     name: String,
     running: Arc<Running>,
@@ -191,6 +192,32 @@ impl SandboxHandle {
         Ok(sink.bytes)
     }
 
+    /// Copies a file, or a folder with everything below it, of the host into the sandbox, as [`Instance::copy_in`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] with the path on either side that is missing, a link, special or denied. What could not be copied
+    /// of a folder without harm to the rest stands in [`Copied::skipped`].
+    pub async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        absolute(target)?;
+        self.running.instance.copy_in(source, target).await
+    }
+
+    /// Copies a file, or a folder with everything below it, out of the sandbox, as [`Instance::copy_out`] says.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::copy_in`].
+    pub async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        absolute(source)?;
+        self.running.instance.copy_out(source, target, limits).await
+    }
+
     /// Copies what the policy's `artifact_export_paths` name into `folder` of the host.
     ///
     /// # Errors
@@ -221,6 +248,15 @@ impl SandboxHandle {
     /// When the sandbox has ended and kept no log.
     pub async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
         self.running.instance.logs(tail).await
+    }
+
+    /// As [`SandboxHandle::logs`], then what is written from now on, until `sink` says stop or the sandbox is stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Instance::follow_logs`].
+    pub async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.running.instance.follow_logs(tail, sink).await
     }
 
     /// Ends every program with SIGTERM, after [`STOP_GRACE`] with SIGKILL, then the sandbox.

@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::denial;
-use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule};
+use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
 
-/// Everything a backend needs to build a sandbox: every value decided, every demand listed.
-#[derive(Debug, Clone, PartialEq)]
+/// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
+/// itself, so that it governs whoever comes later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
     /// Name of the sandbox.
@@ -29,8 +31,10 @@ pub struct Plan {
     pub workdir: Option<String>,
     /// User and group, where the caller named them.
     pub user: Option<(u32, u32)>,
-    /// Time to live.
+    /// Time to live; a detached sandbox always has one.
     pub lifetime: Option<Duration>,
+    /// Whether the sandbox outlives its handle and its creator.
+    pub detached: bool,
     /// Paths of the host that can be read, besides the platform's programs and libraries or the image.
     pub read_roots: Vec<PathBuf>,
     /// Write roots.
@@ -57,12 +61,24 @@ pub struct Plan {
     pub disk: ByteSize,
     /// Open descriptors.
     pub open_files: u32,
-    /// Packages.
-    pub packages: Vec<String>,
+    /// Packages that are there before code runs, sorted by name.
+    pub packages: Vec<Requirement>,
+    /// Folders of the host that a backend adds by itself, read-only: what it installed. [`Plan::resolve`] adds none.
+    pub provided: Vec<Provided>,
     /// Secrets.
     pub secrets: Vec<String>,
     /// What must or should hold.
     pub demands: Vec<Demand>,
+}
+
+/// A folder of the host that a backend shows to the code beside the policy's roots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provided {
+    /// Where it is on the host: absolute, without links.
+    pub source: PathBuf,
+    /// Where it appears in the sandbox, where that has a root of its own.
+    pub target: PathBuf,
 }
 
 /// Whether a demand can stop a sandbox from being created.
@@ -77,6 +93,7 @@ pub enum Level {
 
 /// One thing that the plan demands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Demand {
     /// Of which capability.
     pub capability: Capability,
@@ -116,6 +133,8 @@ impl fmt::Display for Unmet {
 pub mod defaults {
     use super::{ByteSize, Cpus, Duration};
 
+    /// Time to live of a detached sandbox: long enough to work with, short enough that a forgotten one is no burden.
+    pub const DETACHED_LIFETIME: Duration = Duration::from_secs(3600);
     /// Longest execution.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// Output kept of each stream.
@@ -165,7 +184,10 @@ impl Plan {
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             user: spec.user.as_deref().map(parse_user),
-            lifetime: spec.lifetime,
+            lifetime: spec
+                .lifetime
+                .or(spec.detached.then_some(defaults::DETACHED_LIFETIME)),
+            detached: spec.detached,
             read_roots: policy.filesystem_read_roots.clone().unwrap_or_default(),
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
             network,
@@ -179,12 +201,26 @@ impl Plan {
             pids: policy.pids.unwrap_or(defaults::PIDS),
             disk: policy.disk.unwrap_or(defaults::DISK),
             open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
-            packages: policy.packages.clone(),
+            packages: policy.requirements()?,
+            provided: Vec::new(),
             secrets: spec.secrets.clone(),
             demands: Vec::new(),
         };
         plan.demands = demands(&plan, policy, memory.is_some(), cpus.is_some());
         Ok(plan)
+    }
+
+    /// The plan of a sandbox that runs, as a client under this policy may use it: a shorter time limit and lower output caps
+    /// count, everything else was decided when the sandbox was created.
+    #[must_use]
+    pub fn tightened(mut self, policy: &CapabilityPolicy) -> Self {
+        fn tighten<T: Ord + Copy>(value: &mut T, ceiling: Option<T>) {
+            *value = ceiling.map_or(*value, |ceiling| ceiling.min(*value));
+        }
+        tighten(&mut self.timeout, policy.timeout);
+        tighten(&mut self.stdout_max, policy.stdout_max_bytes);
+        tighten(&mut self.stderr_max, policy.stderr_max_bytes);
+        self
     }
 
     /// The demand of a capability, where the plan has one.
@@ -356,8 +392,20 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         );
     }
     if !plan.packages.is_empty() {
-        push(Capability::Packages, true, plan.packages.join(", "));
-        push(Capability::PackageInstallation, true, "packages".into());
+        let packages = plan.packages.iter().map(ToString::to_string);
+        push(
+            Capability::Packages,
+            true,
+            packages.collect::<Vec<_>>().join(", "),
+        );
+        // Nobody wrote how far the installation is held in: that is our own promise.
+        push(
+            Capability::PackageInstallation,
+            false,
+            "from the registry alone, before the code runs".into(),
+        );
+    } else if policy.package_installation == Some(false) {
+        push(Capability::PackageInstallation, true, "false".into());
     }
     if !plan.secrets.is_empty() {
         push(Capability::Secrets, true, plan.secrets.join(", "));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ByteSize, Cpus, Error, ErrorKind, Result};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
@@ -39,12 +41,17 @@ pub struct SandboxSpec {
     pub workdir: Option<String>,
     /// User inside of the sandbox as `uid` or `uid:gid`; `None` is the backend's unprivileged default.
     pub user: Option<String>,
-    /// How long the sandbox may live; `None` is as long as its handle.
+    /// How long the sandbox may live; `None` is as long as its handle, or where it is detached
+    /// [`crate::plan::defaults::DETACHED_LIFETIME`].
     pub lifetime: Option<Duration>,
+    /// Whether the sandbox outlives its handle and the process that created it, until its lifetime is over or somebody ends it:
+    /// [`crate::SandboxClient::get`] finds it by its name.
+    pub detached: bool,
 }
 
 /// A folder of the host inside of a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Workspace {
     /// The host's folder.
@@ -87,6 +94,7 @@ impl SandboxSpec {
             workdir: None,
             user: None,
             lifetime: None,
+            detached: false,
         }
     }
 
@@ -153,6 +161,13 @@ impl SandboxSpec {
         self
     }
 
+    /// Sets whether the sandbox outlives its handle and the process that creates it.
+    #[must_use]
+    pub fn detached(mut self, detached: bool) -> Self {
+        self.detached = detached;
+        self
+    }
+
     /// Checks what no backend and no policy could accept.
     ///
     /// # Errors
@@ -211,6 +226,9 @@ impl SandboxSpec {
             if !valid {
                 return bad(format!("user {user:?}: write it as uid or uid:gid"));
             }
+        }
+        if self.lifetime == Some(Duration::ZERO) {
+            return bad("lifetime: more than 0".into());
         }
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
             return bad("memory: at least 1MiB".into());

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use tokio::io::AsyncRead;
 
 use crate::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Plan, Result, SandboxInfo,
 };
 
 pub use crate::input::{Input, Order, Orders};
@@ -58,6 +59,22 @@ pub struct Finding {
     pub fix: String,
 }
 
+/// A detached sandbox that was found by its name.
+pub struct Found {
+    /// What was asked for when it was created.
+    pub plan: Plan,
+    /// The way into it.
+    pub instance: Box<dyn Instance>,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Found")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A way to make isolated places.
 ///
 /// # Behavior
@@ -82,7 +99,9 @@ pub trait Backend: Send + Sync {
     ///
     /// # Behavior
     ///
-    /// - When it fails, or its future is dropped, nothing is left behind.
+    /// - When it fails, or its future is dropped, nothing is left behind; nor where the process is killed meanwhile.
+    /// - A detached sandbox belongs to nobody once this has returned. [`ErrorKind::AlreadyExists`] where its name is taken: of
+    ///   several at the same time exactly one gets it.
     /// - [`Instance::enforcement`] tells what was really applied.
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>>;
 
@@ -96,21 +115,41 @@ pub trait Backend: Send + Sync {
     /// - No host names, dates or paths: equal hosts have equal keys.
     async fn profile(&self) -> Result<Vec<(String, String)>>;
 
-    /// A running sandbox by its name.
-    async fn get(&self, name: &str) -> Result<Box<dyn Instance>> {
+    /// Whether [`Backend::create`] takes plans of detached sandboxes.
+    fn keeps_detached(&self) -> bool {
+        false
+    }
+
+    /// A detached sandbox that runs, by its name.
+    ///
+    /// # Behavior
+    ///
+    /// - [`ErrorKind::SandboxNotFound`] where none of this tier has the name, [`ErrorKind::SandboxEnded`] where it has ended.
+    /// - Its plan is the one that it was created with.
+    async fn get(&self, name: &str) -> Result<Found> {
         let _ = name;
         Err(unsupported("get sandbox", self.name()))
     }
 
-    /// The names of the sandboxes that run, sorted.
-    async fn list(&self) -> Result<Vec<String>> {
+    /// The detached sandboxes of this tier, sorted by name.
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
         Err(unsupported("list sandboxes", self.name()))
     }
 
-    /// Ends a sandbox and removes what it left.
+    /// Ends a detached sandbox and removes what it left.
+    ///
+    /// # Behavior
+    ///
+    /// - [`ErrorKind::SandboxNotFound`] where none of this tier has the name.
+    /// - Ends no process that is not the sandbox's, whatever became of the numbers that were noted.
     async fn remove(&self, name: &str) -> Result<()> {
         let _ = name;
         Err(unsupported("remove sandbox", self.name()))
+    }
+
+    /// Removes what detached sandboxes of this tier left that have ended; those that run stay. Gives the names, sorted.
+    async fn prune(&self) -> Result<Vec<String>> {
+        Err(unsupported("prune sandboxes", self.name()))
     }
 }
 
@@ -118,7 +157,7 @@ pub trait Backend: Send + Sync {
 ///
 /// # Behavior
 ///
-/// - Dropping it kills every process of the sandbox.
+/// - Dropping it kills every process of the sandbox; of a detached one, only the executions that it runs.
 #[async_trait]
 pub trait Instance: Send + Sync {
     /// What is enforced in this sandbox.
@@ -155,6 +194,37 @@ pub trait Instance: Send + Sync {
     /// Reads a regular file inside of the sandbox into `sink` (as standard output). Links are not followed.
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()>;
 
+    /// Copies a file, or a folder with everything below it, of the host into the sandbox.
+    ///
+    /// # Behavior
+    ///
+    /// - Into `target` under its own name where that is a folder or ends with a slash, else as `target`; a source that ends with
+    ///   `/.` is copied as what is in it. Missing parents are made, files are replaced, folders are merged.
+    /// - Permission bits are kept; set-id and sticky bits are not.
+    /// - Follows no link below `source`, and reads nothing outside of it, whoever changes it meanwhile. Links and special files
+    ///   stand in [`Copied::skipped`].
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let _ = (source, target);
+        Err(unsupported("copy into sandbox", "this backend"))
+    }
+
+    /// Copies a file, or a folder with everything below it, out of the sandbox. As [`Instance::copy_in`], the other way round.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of `target`, never follows a link below it or in the sandbox, never waits for a FIFO.
+    /// - The host's own file mode creation mask applies.
+    /// - What goes beyond `limits` stands in [`Copied::skipped`].
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let _ = (source, target, limits);
+        Err(unsupported("copy out of sandbox", "this backend"))
+    }
+
     /// Copies what matches `paths` into `folder` of the host.
     ///
     /// # Behavior
@@ -170,6 +240,23 @@ pub trait Instance: Send + Sync {
 
     /// The last `tail` bytes of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
+
+    /// As [`Instance::logs`], then what is written from now on, as it comes, until `sink` says stop, the sandbox is stopped, or
+    /// this future is dropped. The log's bytes come as standard output; a line on standard error says where some were
+    /// overwritten before `sink` had taken them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxEnded`] when the sandbox ended otherwise, so that the last bytes may be missing;
+    /// [`ErrorKind::Unsupported`] where the backend does not do that.
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        let _ = (tail, sink);
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "follow the log",
+            "this backend does not do that",
+        ))
+    }
 
     /// Ends every execution with SIGTERM, after the grace with SIGKILL, then the sandbox. Harmless when it has ended.
     async fn stop(&self, grace: Duration) -> Result<()>;

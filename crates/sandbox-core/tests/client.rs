@@ -436,3 +436,62 @@ fn what_a_backend_does_not_do_is_said() {
         );
     });
 }
+
+#[test]
+fn a_detached_sandbox_is_found_by_its_name_and_its_plan_governs() {
+    common::block_on(async {
+        let backend: Arc<dyn Backend> =
+            Arc::new(FakeBackend::new(|_| Ok(FakeAnswer::stdout("hello"))));
+        let client = |policy| SandboxClient::with_backend(Arc::clone(&backend), policy).unwrap();
+        let mut policy = CapabilityPolicy::new();
+        policy.timeout = Some(Duration::from_secs(5));
+        policy.stdout_max_bytes = Some(ByteSize::bytes(3));
+        let creator = client(policy);
+        let spec = SandboxSpec::new("kept").detached(true).label("team", "a");
+        let created = creator.create(&spec).await.unwrap();
+        assert_eq!(
+            created.plan().lifetime,
+            Some(sandbox_core::plan::defaults::DETACHED_LIFETIME)
+        );
+        let again = creator.create(&spec).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        drop(created);
+
+        let mut other = CapabilityPolicy::new();
+        other.timeout = Some(Duration::from_secs(1));
+        other.stdout_max_bytes = Some(ByteSize::mib(1));
+        let found = client(other).get("kept").await.unwrap();
+        assert_eq!(found.plan().timeout, Duration::from_secs(1));
+        assert_eq!(found.plan().stdout_max, ByteSize::bytes(3));
+        let list = creator.list().await.unwrap();
+        assert_eq!((list.len(), list[0].name.as_str()), (1, "kept"));
+        assert_eq!(list[0].labels["team"], "a");
+        assert_eq!(creator.prune().await.unwrap(), Vec::<String>::new());
+        creator.remove("kept").await.unwrap();
+        for error in [
+            creator.get("kept").await.unwrap_err(),
+            creator.remove("kept").await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        }
+        for bad in ["", "..", "a/b", "A"] {
+            let error = creator.get(bad).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{bad:?}");
+        }
+    });
+}
+
+#[test]
+fn a_backend_that_keeps_nothing_refuses_what_is_detached() {
+    common::block_on(async {
+        let backend = Faulty::new(Fault::None);
+        let spec = SandboxSpec::new("kept").detached(true);
+        let error = backend
+            .client(CapabilityPolicy::new())
+            .create(&spec)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!(backend.counts(), (0, 0));
+    });
+}

@@ -220,3 +220,24 @@ fn a_bad_policy_is_refused_before_anything_is_built() {
         ErrorKind::InvalidPolicy
     );
 }
+
+#[test]
+fn a_plan_reads_back_as_it_was_written() {
+    let mut policy = CapabilityPolicy::new();
+    policy.network = Some(NetworkPolicy::Allow(vec![
+        "*.example.org:8443".parse().unwrap(),
+    ]));
+    policy.filesystem_read_roots = Some(vec!["/data".into()]);
+    policy.cpus = Some(Cpus::milli(1501));
+    policy.memory = Some(ByteSize::bytes(123_456_789));
+    let spec = SandboxSpec::new("kept")
+        .detached(true)
+        .env("A", "b\n\"")
+        .workspace(Workspace::read_only("/srv"))
+        .user("7:8");
+    let plan = Plan::resolve(&spec, &policy).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    let more = text.replacen('{', "{\"unknown\":1,", 1);
+    assert!(serde_json::from_str::<Plan>(&more).is_err());
+}

@@ -4,42 +4,106 @@
 //! ends the connection. What waits to be written is bounded by requests and by the agent's credit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sandbox_agent::protocol::{
-    Channel, ExitReport, Failure, Frame, FrameBuffer, Kind, MAX_FRAME, MAX_STREAMS,
+    Attach, Channel, ExitReport, Failure, Frame, FrameBuffer, Key, Kind, MAX_FRAME, MAX_STREAMS,
     MessageAssembler, ProtocolError, Settings, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::failure::failure_error;
-use crate::inbox::{End, Inbox, Inboxes};
+use crate::inbox::{End, Inbox, Inboxes, OVERTIME};
 
 /// How long the agent may take to answer the first message.
 const WELCOME: Duration = Duration::from_secs(10);
 
+/// How often the host looks whether the agent does what it has to.
+const WATCH_EVERY: Duration = Duration::from_secs(5);
+
 /// How often the host pings, so that the agent's lease stays and a dead agent is noticed.
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// By how much a look may be late before it tells more of this process, stopped or starved, than of the agent.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How long the agent may leave a ping unanswered, or a write may make no progress.
 const STALL: Duration = Duration::from_secs(10);
+
+/// What a client says first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Greeting<'a> {
+    /// The first client: these are the settings.
+    Hello(&'a Settings),
+    /// A later one.
+    Attach(&'a Key),
+}
+
+impl Greeting<'_> {
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Hello(_) => "start the agent",
+            Self::Attach(_) => "attach to sandbox",
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let (kind, message) = match self {
+            Self::Hello(settings) => (Kind::Hello, settings.encode()),
+            Self::Attach(key) => (Kind::Attach, Attach { key: key.clone() }.encode()),
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 0, kind, &message);
+        bytes
+    }
+
+    /// The error of a stream that ended, or broke, before the answer.
+    fn no_answer(self, tier: &str, context: String) -> Error {
+        let kind = match self {
+            Self::Hello(_) => ErrorKind::Protocol,
+            Self::Attach(_) => ErrorKind::SandboxEnded,
+        };
+        Error::new(kind, self.operation(), context).on(tier)
+    }
+}
+
+/// Why a connection has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) cause: Cause,
+    pub(crate) reason: String,
+}
+
+/// What ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// This side closed it.
+    Closed,
+    /// The agent said that the sandbox, or this client, is at its end; or its stream ended.
+    Ended,
+    /// The agent does not take bytes or does not answer.
+    Stalled,
+    /// The agent broke the protocol.
+    Violation,
+}
 
 /// The connection as executions use it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    ended: watch::Receiver<Option<String>>,
+    ended: watch::Receiver<Option<Ended>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     streams: Mutex<Streams>,
-    ended: watch::Sender<Option<String>>,
+    ended: watch::Sender<Option<Ended>>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     last_frame: Mutex<Instant>,
 }
@@ -51,30 +115,26 @@ struct Streams {
 }
 
 impl Connection {
-    /// Sends the settings and waits for the agent's welcome.
+    /// Says the first word and waits for the agent's welcome.
     pub(crate) async fn open<S>(
         tier: &str,
         stream: S,
-        settings: &Settings,
+        greeting: Greeting<'_>,
     ) -> Result<(Self, Welcome)>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let broken =
-            |context: String| Error::new(ErrorKind::Protocol, "start the agent", context).on(tier);
+        let broken = |context: String| {
+            Error::new(ErrorKind::Protocol, greeting.operation(), context).on(tier)
+        };
         let (mut reader, mut writer) = tokio::io::split(stream);
-        let mut hello = Vec::new();
-        encode_message(&mut hello, 0, Kind::Hello, &settings.encode());
         let mut buffer = FrameBuffer::new();
         let welcome = tokio::time::timeout(WELCOME, async {
-            writer
-                .write_all(&hello)
-                .await
-                .map_err(|error| broken(error.to_string()))?;
-            writer
-                .flush()
-                .await
-                .map_err(|error| broken(error.to_string()))?;
+            // An agent that refuses closes its end at once: its answer says more than the error of this write.
+            let sent = match writer.write_all(&greeting.encode()).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            };
             loop {
                 if let Some(frame) = buffer
                     .next_frame()
@@ -93,9 +153,15 @@ impl Connection {
                 }
                 let mut bytes = [0; 4096];
                 match reader.read(&mut bytes).await {
-                    Ok(0) => return Err(broken("the agent ended before its first answer".into())),
+                    Ok(0) => {
+                        let context = match &sent {
+                            Ok(()) => "the agent ended before its first answer".into(),
+                            Err(error) => error.to_string(),
+                        };
+                        return Err(greeting.no_answer(tier, context));
+                    }
                     Ok(count) => buffer.extend(&bytes[..count]),
-                    Err(error) => return Err(broken(error.to_string())),
+                    Err(error) => return Err(greeting.no_answer(tier, error.to_string())),
                 }
             }
         })
@@ -113,7 +179,7 @@ impl Connection {
         let tasks = vec![
             tokio::spawn(read(Arc::clone(&shared), reader, buffer)),
             tokio::spawn(write(Arc::clone(&shared), writer, queue)),
-            tokio::spawn(ping(Arc::clone(&shared))),
+            tokio::spawn(watch(Arc::clone(&shared))),
         ];
         Ok((
             Self {
@@ -126,12 +192,18 @@ impl Connection {
         ))
     }
 
-    /// Opens a stream with this first message.
-    pub(crate) fn open_stream(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
-        let inbox = Arc::new(Inbox::new());
+    /// Opens a stream with this first message. An agent that does not end it within `limit`, and some overtime, loses the
+    /// sandbox.
+    pub(crate) fn open_stream(
+        &self,
+        kind: Kind,
+        message: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<OpenStream> {
+        let inbox = Arc::new(Inbox::new(limit));
         let id = {
             let mut streams = self.shared.streams();
-            if let Some(reason) = self.ended() {
+            if let Some(Ended { reason, .. }) = self.ended() {
                 return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
             }
             if streams.inboxes.len() >= MAX_STREAMS {
@@ -167,22 +239,25 @@ impl Connection {
     }
 
     /// Why the connection ended, once it has.
-    pub(crate) fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended.borrow().clone()
     }
 
-    /// Waits for the end of the connection.
-    pub(crate) fn watch_end(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Waits for the end of the connection and says what ended it.
+    pub(crate) fn watch_end(&self) -> impl Future<Output = Cause> + Send + 'static {
         let mut ended = self.ended.clone();
         async move {
             // The sender lives as long as the tasks; if they are gone, so is the connection.
-            let _ = ended.wait_for(Option::is_some).await;
+            match ended.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(ended)) => ended.cause,
+                _ => Cause::Closed,
+            }
         }
     }
 
     /// Ends the connection from this side.
     pub(crate) fn close(&self, reason: &str) {
-        self.shared.end(reason);
+        self.shared.end(Cause::Closed, reason);
         for task in &self.tasks {
             task.abort();
         }
@@ -200,6 +275,12 @@ impl Shared {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn last_frame(&self) -> MutexGuard<'_, Instant> {
+        self.last_frame
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn control(&self, kind: Kind, message: &[u8]) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
@@ -207,12 +288,28 @@ impl Shared {
         let _ = self.outgoing.send(bytes);
     }
 
-    fn end(&self, reason: &str) {
+    fn is_overdue(&self) -> bool {
+        self.streams()
+            .inboxes
+            .values()
+            .any(|inbox| inbox.is_overdue())
+    }
+
+    fn forgive(&self, time: Duration) {
+        for inbox in self.streams().inboxes.values() {
+            inbox.forgive(time);
+        }
+    }
+
+    fn end(&self, cause: Cause, reason: &str) {
         let mut streams = self.streams();
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
-                *ended = Some(reason.to_owned());
+                *ended = Some(Ended {
+                    cause,
+                    reason: reason.to_owned(),
+                });
             }
             first
         });
@@ -221,26 +318,37 @@ impl Shared {
         }
     }
 
+    fn violated(&self, error: ProtocolError) {
+        self.end(
+            Cause::Violation,
+            &format!("the agent broke the protocol: {error}"),
+        );
+    }
+
+    fn broken(&self, error: &std::io::Error) {
+        self.end(
+            Cause::Ended,
+            &format!("the stream to the sandbox broke: {error}"),
+        );
+    }
+
     fn accept(
         &self,
         frame: Frame<'_>,
         message: &mut MessageAssembler,
     ) -> Result<(), ProtocolError> {
-        *self
-            .last_frame
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_frame() = Instant::now();
         let stream = frame.header.stream;
         if stream == 0 {
             return match frame.header.kind {
                 Kind::Pong => Ok(()),
                 Kind::Stopped => {
-                    self.end("the sandbox was stopped");
+                    self.end(Cause::Ended, "the sandbox was stopped");
                     Ok(())
                 }
                 Kind::Failed => {
                     let failure = Failure::decode(frame.payload)?;
-                    self.end(failure_error("", &failure).context());
+                    self.end(Cause::Ended, failure_error("", &failure).context());
                     Ok(())
                 }
                 _ => Err(ProtocolError::Unexpected("frame on stream 0")),
@@ -284,7 +392,7 @@ impl Shared {
             }
             Kind::Started => {
                 drop(streams);
-                inbox.started();
+                inbox.started()?;
             }
             Kind::Exited | Kind::Failed => {
                 let Some(whole) = message.push(frame.header, frame.payload)? else {
@@ -313,17 +421,17 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
             match buffer.next_frame() {
                 Ok(Some(frame)) => {
                     if let Err(error) = shared.accept(frame, &mut message) {
-                        return shared.end(&format!("the agent broke the protocol: {error}"));
+                        return shared.violated(error);
                     }
                 }
                 Ok(None) => break,
-                Err(error) => return shared.end(&format!("the agent broke the protocol: {error}")),
+                Err(error) => return shared.violated(error),
             }
         }
         match reader.read(&mut bytes).await {
-            Ok(0) => return shared.end("the sandbox's agent ended"),
+            Ok(0) => return shared.end(Cause::Ended, "the sandbox's agent ended"),
             Ok(count) => buffer.extend(&bytes[..count]),
-            Err(error) => return shared.end(&format!("the stream to the sandbox broke: {error}")),
+            Err(error) => return shared.broken(&error),
         }
     }
 }
@@ -344,26 +452,42 @@ async fn write<W: AsyncWrite + Unpin>(
         });
         match written.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return shared.end(&format!("the stream to the sandbox broke: {error}"));
-            }
-            Err(_) => return shared.end("the sandbox's agent stopped reading"),
+            Ok(Err(error)) => return shared.broken(&error),
+            Err(_) => return shared.end(Cause::Stalled, "the sandbox's agent stopped reading"),
         }
     }
 }
 
-async fn ping(shared: Arc<Shared>) {
+/// Pings, and ends the connection to an agent that does not answer, or does not end what it has to.
+async fn watch(shared: Arc<Shared>) {
+    let mut asked = None;
+    let mut pinged = Instant::now();
     loop {
-        tokio::time::sleep(PING_EVERY).await;
-        let asked = Instant::now();
-        shared.control(Kind::Ping, b"");
-        tokio::time::sleep(STALL).await;
-        let last = *shared
-            .last_frame
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if last < asked {
-            return shared.end("the sandbox's agent does not answer");
+        let begun = Instant::now();
+        tokio::time::sleep(WATCH_EVERY).await;
+        let now = Instant::now();
+        let late = (now - begun).saturating_sub(WATCH_EVERY);
+        if late > LATE {
+            // What the agent has answered meanwhile may not have been read yet.
+            asked = asked.map(|asked| asked + late);
+            shared.forgive(late);
+            continue;
+        }
+        if shared.is_overdue() {
+            let reason = format!("the agent did not end an execution within {OVERTIME:?}");
+            return shared.end(Cause::Violation, &reason);
+        }
+        match asked {
+            Some(at) if *shared.last_frame() >= at => asked = None,
+            Some(at) if now - at >= STALL => {
+                return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
+            }
+            _ => {}
+        }
+        if asked.is_none() && now - pinged >= PING_EVERY {
+            asked = Some(now);
+            pinged = now;
+            shared.control(Kind::Ping, b"");
         }
     }
 }
@@ -383,24 +507,21 @@ impl OpenStream {
         let _ = self.outgoing.send(bytes);
     }
 
-    /// Sends one frame.
+    /// Sends one frame. An order to kill must be answered in time.
     pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
+        if kind == Kind::Kill {
+            self.inbox.expect_end();
+        }
         let mut bytes = Vec::with_capacity(payload.len() + 8);
         encode_frame(&mut bytes, self.id, kind, false, payload);
         self.send(bytes);
     }
 
-    /// Grants the agent more output, after as much was taken.
+    /// Notes that output was taken, and grants the agent more in turn.
     pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
-        if bytes == 0 {
-            return;
+        if let Some(granted) = self.inbox.grant(channel, bytes as u64) {
+            self.frame(Kind::Credit, &channel.credit(granted));
         }
-        self.inbox.grant(channel, bytes as u64);
-        // What was taken is below the window, far below 4 GiB.
-        self.frame(
-            Kind::Credit,
-            &channel.credit(u32::try_from(bytes).unwrap_or(u32::MAX)),
-        );
     }
 
     /// The last frame was read: nothing is left to kill.
@@ -412,8 +533,12 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         if !self.done {
-            self.inbox.abandon();
             self.frame(Kind::Kill, b"");
+            for (channel, granted) in self.inbox.abandon() {
+                if granted > 0 {
+                    self.frame(Kind::Credit, &channel.credit(granted));
+                }
+            }
         }
     }
 }

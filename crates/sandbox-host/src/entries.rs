@@ -11,8 +11,8 @@ use crate::instance::AgentInstance;
 /// How large a list may become: enough for 100,000 entries with long names.
 const LIST_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How deep folders are listed.
-const DEPTH: u32 = 64;
+/// How deep folders are listed at most.
+pub(crate) const DEPTH: u32 = 64;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,24 +21,63 @@ pub(crate) enum EntryType {
     Folder,
     Symlink,
     Other,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// What cannot be looked at or into.
+    Unreadable,
+}
+
+impl EntryType {
+    /// Whether it stands for what may be in it.
+    pub(crate) fn is_place(self) -> bool {
+        matches!(self, Self::Folder | Self::TooDeep | Self::Unreadable)
+    }
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
 }
 
-/// Lists `path` and everything below it, sorted by path; whether the list is whole.
-pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<Entry>, bool)> {
+/// The entry of one path, a link not followed; `None` where nothing is there.
+pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option<Entry>> {
+    match list(instance, path, 0).await {
+        Ok((entries, _)) => Ok(entries.into_iter().next().map(|entry| Entry {
+            // Nobody has looked into it, and nobody was asked to.
+            entry_type: match entry.entry_type {
+                EntryType::TooDeep => EntryType::Folder,
+                other => other,
+            },
+            ..entry
+        })),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error of the agent says that nothing is there.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::Path && error.context().ends_with("No such file or directory")
+}
+
+/// Lists `path` and what is below it, `depth` folders deep, sorted by path; whether the list is whole.
+pub(crate) async fn list(
+    instance: &AgentInstance,
+    path: &str,
+    depth: u32,
+) -> Result<(Vec<Entry>, bool)> {
     let mut records = Records(Vec::new());
     instance
         .builtin(
             Builtin::List {
                 path: path.into(),
-                depth: DEPTH,
+                depth,
             },
             None,
             &mut records,
@@ -52,6 +91,7 @@ pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<En
             format!("{path}: {error}"),
         )
     })?;
+    // What cannot be read after the folder that it is.
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     Ok((entries, whole))
 }
@@ -78,14 +118,17 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
         b'd' => EntryType::Folder,
         b'l' => EntryType::Symlink,
         b'p' | b's' | b'b' | b'c' | b'?' => EntryType::Other,
+        b'>' => EntryType::TooDeep,
+        b'!' => EntryType::Unreadable,
         _ => return Err(ProtocolError::BadValue("type of an entry")),
     };
-    let _mode = reader.u32()?;
+    let mode = reader.u32()?;
     let size = reader.u64()?;
     let _allocated = reader.u64()?;
     let _modified = reader.u64()?;
     Ok(Entry {
         entry_type,
+        mode,
         size,
         path: reader.bytes()?.to_vec(),
     })
@@ -129,6 +172,7 @@ mod tests {
         let mut bytes = one();
         let entry = Entry {
             entry_type: EntryType::File,
+            mode: 0o644,
             size: 3,
             path: b"/output/a".to_vec(),
         };

@@ -20,7 +20,11 @@ pub(crate) enum Finish {
         stdin_error: Option<std::io::Error>,
     },
     Failed(Failure),
-    Lost(String),
+    Lost {
+        reason: String,
+        /// The receiver of the output had enough before.
+        stopped: bool,
+    },
 }
 
 /// Follows a stream to its end. Input and orders go on while the receiver of the output takes its time.
@@ -64,7 +68,7 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
             stdin_error,
         },
         End::Failed(failure) => Finish::Failed(failure),
-        End::Lost(reason) => Finish::Lost(reason),
+        End::Lost(reason) => Finish::Lost { reason, stopped },
     }
 }
 

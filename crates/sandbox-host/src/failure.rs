@@ -15,6 +15,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         FailStep::Spawn | FailStep::Limits | FailStep::Confinement => {
             (ErrorKind::SetupFailed, "start program")
         }
+        FailStep::Attach => (ErrorKind::InvalidRequest, "attach to sandbox"),
         FailStep::Protocol => (ErrorKind::Protocol, "talk to the agent"),
         _ => (ErrorKind::SetupFailed, "set up sandbox"),
     };
@@ -35,7 +36,8 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
     }
 }
 
-fn reason(errno: i32) -> String {
+/// What an error's number means.
+pub(crate) fn reason(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.split_once(" (os error") {
         Some((text, _)) => text.to_owned(),

@@ -7,23 +7,26 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
-    Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Kind, Program,
+    Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Key, Kind, LogRequest, Program,
 };
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
-    Refusal, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Connection, OpenStream};
+use crate::connection::{Cause, Connection, Greeting, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::sandbox::Sandbox;
-use crate::{Counters, Isolator, export};
+use crate::sandbox::{AttachedSandbox, Sandbox};
+use crate::{Counters, Isolator, copy, export};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long sending the log may take, without what the receiver takes for itself.
+const LOG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the agent may take beyond the grace to end everything when it was asked to stop.
 const STOP_OVERTIME: Duration = Duration::from_secs(4);
@@ -37,7 +40,9 @@ const MESSAGE_LIMIT: usize = 4096;
 /// A sandbox whose agent answers.
 pub struct AgentInstance {
     connection: Connection,
-    sandbox: Sandbox,
+    sandbox: AttachedSandbox,
+    /// Whether the sandbox ends with this handle.
+    owned: bool,
     isolator: Arc<dyn Isolator>,
     oom_kills: AtomicU64,
     /// As they were when an execution last ended.
@@ -66,6 +71,12 @@ impl Drop for Unconnected {
 impl AgentInstance {
     /// Greets the agent at the other end of `stream` and takes over the sandbox.
     ///
+    /// # Behavior
+    ///
+    /// - Dropping the instance ends the sandbox; so does an agent that breaks the protocol, stops answering or vanishes.
+    /// - With [`Sandbox::detached`] dropping it only closes the stream: the agent kills what this client has left running,
+    ///   and the sandbox lives on. An agent that breaks the protocol ends it still.
+    ///
     /// # Errors
     ///
     /// When the agent does not answer as it should within 10 s. The sandbox has been destroyed then; so it is when this
@@ -80,23 +91,11 @@ impl AgentInstance {
     {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
         let mut guard = Unconnected(Some(Arc::clone(&isolator)));
-        match Connection::open(isolator.tier(), stream, &sandbox.settings).await {
+        match Connection::open(isolator.tier(), stream, Greeting::Hello(&sandbox.settings)).await {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
-                // Whoever broke the protocol or stopped answering loses the sandbox.
-                let ended = connection.watch_end();
-                let watched = Arc::clone(&isolator);
-                tokio::spawn(async move {
-                    ended.await;
-                    watched.destroy_soon();
-                });
-                Ok(Self {
-                    connection,
-                    sandbox,
-                    isolator,
-                    oom_kills: AtomicU64::new(0),
-                    counters: Mutex::default(),
-                })
+                let owned = !sandbox.detached;
+                Ok(Self::over(connection, sandbox.into(), owned, isolator))
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -112,6 +111,63 @@ impl AgentInstance {
                 Err(error)
             }
         }
+    }
+
+    /// Becomes a later client of a sandbox whose agent listens at the other end of `stream`.
+    ///
+    /// # Behavior
+    ///
+    /// - Dropping the instance only closes the stream, as with [`Sandbox::detached`].
+    /// - [`Instance::stop`] and [`Instance::kill`] end the sandbox for all of its clients.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] for a wrong key or too many clients (16), [`ErrorKind::SandboxEnded`] when the stream
+    /// ends before the answer, [`ErrorKind::Protocol`] for an agent of another version, and when no answer comes within
+    /// 10 s. The sandbox is left as it is.
+    pub async fn attach<S>(
+        stream: S,
+        key: &Key,
+        sandbox: AttachedSandbox,
+        isolator: Box<dyn Isolator>,
+    ) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let isolator: Arc<dyn Isolator> = Arc::from(isolator);
+        let (connection, _welcome) =
+            Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
+        Ok(Self::over(connection, sandbox, false, isolator))
+    }
+
+    fn over(
+        connection: Connection,
+        sandbox: AttachedSandbox,
+        owned: bool,
+        isolator: Arc<dyn Isolator>,
+    ) -> Self {
+        // Whoever broke the protocol loses the sandbox; whoever stopped answering, one that nobody else may use.
+        let ended = connection.watch_end();
+        let watched = Arc::clone(&isolator);
+        tokio::spawn(async move {
+            let cause = ended.await;
+            if owned || cause == Cause::Violation {
+                watched.destroy_soon();
+            }
+        });
+        Self {
+            connection,
+            sandbox,
+            owned,
+            isolator,
+            oom_kills: AtomicU64::new(0),
+            counters: Mutex::default(),
+        }
+    }
+
+    /// Folders of the host that the code can write to.
+    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
+        &self.sandbox.writable
     }
 
     fn request(
@@ -143,9 +199,9 @@ impl AgentInstance {
         }
     }
 
-    fn open(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
+    fn open(&self, kind: Kind, message: &[u8], limit: Option<Duration>) -> Result<OpenStream> {
         self.connection
-            .open_stream(kind, message)
+            .open_stream(kind, message, limit)
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
@@ -220,14 +276,20 @@ impl AgentInstance {
         end
     }
 
-    async fn lost(&self, reason: String) -> ExecEnd {
+    async fn lost(&self, reason: String, stopped: bool) -> ExecEnd {
         if self.new_oom_kills().await > 0 {
             return ExecEnd::new(Outcome::OutOfMemory);
         }
         let known = self.isolator.post_mortem().await;
         let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
-        let mut end = ExecEnd::new(Outcome::Unknown { reason });
-        end.incomplete = Some("the sandbox ended during the execution".into());
+        let incomplete = format!("the sandbox ended during the execution: {reason}");
+        let mut end = ExecEnd::new(if stopped {
+            // That much the host has seen itself.
+            Outcome::OutputLimit
+        } else {
+            Outcome::Unknown { reason }
+        });
+        end.incomplete = Some(incomplete);
         end
     }
 
@@ -240,7 +302,7 @@ impl AgentInstance {
     ) -> Result<()> {
         let tier = self.isolator.tier();
         let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
-        let stream = self.open(Kind::Exec, &request.encode())?;
+        let stream = self.open(Kind::Exec, &request.encode(), Some(FILE_TIMEOUT))?;
         let mut messages = Messages {
             sink,
             stderr: Vec::new(),
@@ -267,7 +329,26 @@ impl AgentInstance {
                 )),
             },
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
+        }
+    }
+
+    async fn read_log(
+        &self,
+        tail: Option<u32>,
+        follow_on: bool,
+        sink: &mut dyn OutputSink,
+    ) -> Result<()> {
+        let request = LogRequest {
+            tail: tail.unwrap_or(u32::MAX),
+            follow: follow_on,
+        };
+        let limit = (!follow_on).then_some(LOG_TIMEOUT);
+        let stream = self.open(Kind::Logs, &request.encode(), limit)?;
+        match follow(stream, None.into(), sink).await {
+            Finish::Exited { .. } => Ok(()),
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
     }
 
@@ -362,7 +443,7 @@ impl Instance for AgentInstance {
         let message = self.request(program, Some(request), input.stdin.is_some());
         let start = Instant::now();
         let before = *self.known_counters();
-        let stream = self.open(Kind::Exec, &message.encode())?;
+        let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
         match follow(stream, input, sink).await {
             Finish::Exited {
                 report,
@@ -392,7 +473,7 @@ impl Instance for AgentInstance {
                 Ok(end)
             }
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Ok(self.lost(reason).await),
+            Finish::Lost { reason, stopped } => Ok(self.lost(reason, stopped).await),
         }
     }
 
@@ -409,6 +490,21 @@ impl Instance for AgentInstance {
             .await
     }
 
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let copied = copy::copy_in(self, source, target).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let copied = copy::copy_out(self, source, target, limits).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
     async fn export(
         &self,
         paths: &[String],
@@ -419,13 +515,13 @@ impl Instance for AgentInstance {
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
-        let stream = self.open(Kind::Logs, &tail.unwrap_or(u32::MAX).to_le_bytes())?;
         let mut log = Log(Vec::new());
-        match follow(stream, None.into(), &mut log).await {
-            Finish::Exited { .. } => Ok(log.0),
-            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
-        }
+        self.read_log(tail, false, &mut log).await?;
+        Ok(log.0)
+    }
+
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.read_log(tail, true, sink).await
     }
 
     async fn stop(&self, grace: Duration) -> Result<()> {
@@ -449,6 +545,8 @@ impl Instance for AgentInstance {
 
 impl Drop for AgentInstance {
     fn drop(&mut self) {
-        self.isolator.destroy_soon();
+        if self.owned {
+            self.isolator.destroy_soon();
+        }
     }
 }

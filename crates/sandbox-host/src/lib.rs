@@ -2,10 +2,12 @@
 //! executions, and the export of artifacts.
 //!
 //! A backend makes an isolated place, starts [`sandbox_agent::program`] in it, and hands the byte stream to
-//! [`AgentInstance::connect`] together with its [`Isolator`].
+//! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
+//! [`AgentInstance::attach`].
 
 pub mod confinement;
 mod connection;
+mod copy;
 mod counters;
 mod entries;
 mod execution;
@@ -15,6 +17,7 @@ mod inbox;
 mod instance;
 mod isolator;
 mod output_folder;
+mod output_path;
 mod sandbox;
 pub mod seccomp;
 
@@ -22,4 +25,5 @@ pub use counters::{Counters, refused_processes, unreachable_destinations};
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;
-pub use sandbox::{HOME, PATH, Sandbox, WORK_FOLDER};
+pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};
+pub use sandbox_agent::protocol::Key;

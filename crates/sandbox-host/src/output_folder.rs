@@ -6,8 +6,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2, unlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
+
+use crate::output_path::open_or_make;
+
+/// The longest name of a file, in bytes.
+const LONGEST_NAME: usize = 255;
 
 /// How many numbered names are tried when a name is taken.
 const NAMES: u32 = 1000;
@@ -20,15 +26,16 @@ pub(crate) struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Opens the folder, making it and its parents where they are missing.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
-        let path = path.canonicalize()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self {
-            folder: open(&path, flags, Mode::empty())?,
-            path,
-        })
+    /// Opens the folder, making it and its parents where they are missing. No link in the folders `writable`, which the code
+    /// can write to, is followed.
+    pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> io::Result<Self> {
+        let (folder, path) = open_or_make(path, writable)?;
+        Ok(Self { path, folder })
+    }
+
+    /// Length of its path and a separator, in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.path.as_os_str().len() + 1
     }
 
     /// Whether every part of a relative name can stand below the folder.
@@ -38,7 +45,7 @@ impl OutputFolder {
                 !part.is_empty()
                     && part != b"."
                     && part != b".."
-                    && part.len() <= 255
+                    && part.len() <= LONGEST_NAME
                     && !part.contains(&0)
             })
     }
@@ -78,7 +85,51 @@ impl OutputFolder {
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
     }
 
-    fn make_parents(&self, name: &[u8]) -> io::Result<()> {
+    /// Makes a folder, with these permission bits, and its missing parents. One that is there is fine, a link to one is not.
+    pub(crate) fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = self.make_parents(name)?;
+        let last = last_part(name);
+        match mkdirat(&parent, last, Mode::from(mode)) {
+            Err(rustix::io::Errno::EXIST) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat2(&parent, last, flags, Mode::empty(), Self::resolve()).map(drop)?;
+                Ok(())
+            }
+            made => Ok(made?),
+        }
+    }
+
+    /// Begins a file with these permission bits that will take the place of whatever file or link has the name.
+    pub(crate) fn replace(&self, name: &[u8], mode: u32) -> io::Result<Replacement> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parent = self.make_parents(name)?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = PathBuf::from(format!(".sandbox-{}-{count}", std::process::id()));
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat2(
+            &parent,
+            &temporary,
+            flags,
+            Mode::from(mode),
+            Self::resolve(),
+        )?;
+        Ok(Replacement {
+            parent,
+            temporary: Some(temporary),
+            name: last_part(name).into(),
+            file: File::from(file),
+        })
+    }
+
+    /// The folder that a name is in, made where it is missing.
+    fn make_parents(&self, name: &[u8]) -> io::Result<OwnedFd> {
         let mut parts = name.split(|byte| *byte == b'/').collect::<Vec<_>>();
         parts.pop();
         let mut parent = rustix::io::fcntl_dupfd_cloexec(&self.folder, 0)?;
@@ -91,7 +142,44 @@ impl OutputFolder {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             parent = openat2(&parent, part, flags, Mode::empty(), Self::resolve())?;
         }
+        Ok(parent)
+    }
+}
+
+fn last_part(name: &[u8]) -> &OsStr {
+    let start = name
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    OsStr::from_bytes(&name[start..])
+}
+
+/// A file under a temporary name beside the one that it will have. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    parent: OwnedFd,
+    temporary: Option<PathBuf>,
+    name: PathBuf,
+    pub(crate) file: File,
+}
+
+impl Replacement {
+    /// Gives the file its name, in one step.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            renameat(&self.parent, temporary, &self.parent, &self.name)?;
+            self.temporary = None;
+        }
         Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Somebody else has removed it first.
+            let _ = unlinkat(&self.parent, temporary, rustix::fs::AtFlags::empty());
+        }
     }
 }
 
@@ -100,13 +188,24 @@ fn numbered(name: &[u8], number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
     }
-    let mut file = path.file_stem().unwrap_or_default().to_owned();
-    file.push(format!("-{number}"));
-    if let Some(extension) = path.extension() {
-        file.push(".");
-        file.push(extension);
+    let suffix = match path.extension() {
+        Some(extension) => [
+            b"-",
+            number.to_string().as_bytes(),
+            b".",
+            extension.as_bytes(),
+        ]
+        .concat(),
+        None => format!("-{number}").into_bytes(),
+    };
+    let stem = path.file_stem().unwrap_or_default().as_bytes();
+    // What is too long loses the end of its stem.
+    let mut end = stem.len().min(LONGEST_NAME.saturating_sub(suffix.len()));
+    while end > 0 && std::str::from_utf8(stem).is_ok_and(|stem| !stem.is_char_boundary(end)) {
+        end -= 1;
     }
-    path.with_file_name(file)
+    let file = [&stem[..end], &suffix[..]].concat();
+    path.with_file_name(OsStr::from_bytes(&file))
 }
 
 /// A file that was just made.
@@ -161,7 +260,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("sub")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("target"), folder.path().join("file"))
             .unwrap();
-        let output = OutputFolder::open(folder.path()).unwrap();
+        let output = OutputFolder::open(folder.path(), &[]).unwrap();
         assert!(output.create(b"sub/x").is_err());
         assert_eq!(
             output.create(b"file").unwrap().path(),
@@ -173,7 +272,7 @@ mod tests {
     #[test]
     fn nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let output = OutputFolder::open(folder.path()).unwrap();
+        let output = OutputFolder::open(folder.path(), &[]).unwrap();
         let names = (0..3)
             .map(|_| output.create(b"a/b.tar.gz").unwrap().path())
             .collect::<Vec<_>>();

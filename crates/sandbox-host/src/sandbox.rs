@@ -1,8 +1,9 @@
 //! What the client of an agent needs to know of a sandbox.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use sandbox_agent::protocol::{Confinement, Settings};
+use sandbox_agent::protocol::{Confinement, Key, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
@@ -32,6 +33,46 @@ pub struct Sandbox {
     pub env: BTreeMap<String, String>,
     /// What is enforced.
     pub enforcement: EnforcementReport,
+    /// Folders of the host that the code can write to: whatever is in them may be the code's trap.
+    pub writable: Vec<PathBuf>,
+    /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
+    pub detached: bool,
+}
+
+/// What a later client of an agent needs to know of a sandbox that somebody else has created.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AttachedSandbox {
+    /// The environment of every execution, below the request's own.
+    pub env: BTreeMap<String, String>,
+    /// What is enforced.
+    pub enforcement: EnforcementReport,
+    /// Folders of the host that the code can write to: see [`Sandbox::writable`].
+    pub writable: Vec<PathBuf>,
+}
+
+impl AttachedSandbox {
+    /// A sandbox as its creator has described it: its plan, and [`Sandbox::env`] and [`Sandbox::enforcement`] as they were in
+    /// the end.
+    #[must_use]
+    pub fn new(plan: &Plan, env: BTreeMap<String, String>, enforcement: EnforcementReport) -> Self {
+        Self {
+            env,
+            enforcement,
+            writable: writable(plan),
+        }
+    }
+}
+
+impl From<Sandbox> for AttachedSandbox {
+    /// The same sandbox, without what its agent was told once.
+    fn from(sandbox: Sandbox) -> Self {
+        Self {
+            env: sandbox.env,
+            enforcement: sandbox.enforcement,
+            writable: sandbox.writable,
+        }
+    }
 }
 
 impl Sandbox {
@@ -61,7 +102,7 @@ impl Sandbox {
         ]);
         env.extend(plan.env.clone());
         let settings = Settings {
-            key,
+            key: Key::new(key),
             lease_ms: LEASE_MS,
             owned: true,
             log_bytes: LOG_BYTES,
@@ -81,6 +122,29 @@ impl Sandbox {
             settings,
             env,
             enforcement,
+            detached: false,
+            writable: writable(plan),
         })
     }
+
+    /// The same, of a sandbox that outlives the handle that created it. The agent ends neither with its first stream nor
+    /// for want of pings; it needs a listening socket (`--listen-fd`), and whatever ends it at the end of its time to live.
+    /// Its key is [`Settings::key`].
+    #[must_use]
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self.settings.owned = false;
+        self.settings.lease_ms = 0;
+        self
+    }
+}
+
+/// The folders of the host that a plan lets code write to.
+fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = plan
+        .workspace
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.clone());
+    plan.write_roots.iter().cloned().chain(workspace).collect()
 }

@@ -1,112 +1,12 @@
 //! The client against the real agent, without any isolation around it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::Mutex;
+mod common;
+
 use std::time::Duration;
 
-use async_trait::async_trait;
-use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
-use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome,
-    Plan, Result, SandboxSpec, SkipReason,
-};
-use sandbox_host::{AgentInstance, Isolator, Sandbox};
-use tokio::process::{Child, Command};
-
-struct Process(Mutex<Child>);
-
-#[async_trait]
-impl Isolator for Process {
-    fn tier(&self) -> &str {
-        "test"
-    }
-    async fn destroy(&self) -> Result<()> {
-        self.destroy_soon();
-        Ok(())
-    }
-    fn destroy_soon(&self) {
-        // A second kill of the same child is harmless.
-        let _ = self.0.lock().unwrap().start_kill();
-    }
-    async fn oom_kills(&self) -> Option<u64> {
-        None
-    }
-    async fn post_mortem(&self) -> Option<String> {
-        None
-    }
-}
-
-#[derive(Default)]
-struct Kept {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-#[async_trait]
-impl OutputSink for Kept {
-    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        match stream {
-            OutputStream::Stdout => self.stdout.extend_from_slice(bytes),
-            OutputStream::Stderr => self.stderr.extend_from_slice(bytes),
-        }
-        Flow::Continue
-    }
-}
-
-fn program() -> PathBuf {
-    static PROGRAM: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
-        let path = tempfile::tempdir().unwrap().keep().join("sandbox-agent");
-        std::fs::write(&path, sandbox_agent::program()).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    });
-    program.clone()
-}
-
-async fn instance() -> AgentInstance {
-    let mut child = Command::new(program())
-        .args(["serve", "--stdio"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let stream = tokio::io::join(child.stdout.take().unwrap(), child.stdin.take().unwrap());
-    let plan = Plan::resolve(
-        &SandboxSpec::new("agent").workdir("/"),
-        &CapabilityPolicy::new(),
-    )
-    .unwrap();
-    let sandbox = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
-    AgentInstance::connect(stream, sandbox, Box::new(Process(Mutex::new(child))))
-        .await
-        .unwrap()
-}
-
-fn shell(script: &str) -> ExecRequest {
-    ExecRequest::shell(script).timeout(Duration::from_secs(20))
-}
-
-async fn run(
-    instance: &AgentInstance,
-    request: &ExecRequest,
-    stdin: Option<Source>,
-) -> (ExecEnd, Kept) {
-    let mut kept = Kept::default();
-    let end = instance
-        .exec(request, stdin.into(), &mut kept)
-        .await
-        .unwrap();
-    (end, kept)
-}
-
-fn source(bytes: Vec<u8>) -> Source {
-    Box::new(std::io::Cursor::new(bytes))
-}
+use common::{Kept, instance, run, shell, source};
+use sandbox_core::spi::Instance;
+use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome, SkipReason};
 
 #[tokio::test]
 async fn programs_run_and_end() {

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, Plan, Result};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 
 use crate::LocalConfig;
+use crate::detached;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
-use crate::state;
+use crate::{packages, state};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
@@ -52,6 +53,8 @@ impl LocalBackend {
         // They change nothing of what is built.
         plan.name.clear();
         plan.labels.clear();
+        plan.lifetime = None;
+        plan.detached = false;
         // Folders of the host can change between two looks.
         let same_again = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
@@ -79,7 +82,8 @@ impl LocalBackend {
 
     fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
-        let material = Material::of(TIER, plan)?;
+        let mut material = Material::of(TIER, plan)?;
+        material.cache = self.packages_in_reach(plan);
         let state = self.state_folder(host);
         lower(
             plan,
@@ -94,6 +98,21 @@ impl LocalBackend {
                 user_tasks: 0,
             },
         )
+    }
+
+    /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might
+    /// lie.
+    fn packages_in_reach(&self, plan: &Plan) -> Option<PathBuf> {
+        if plan.write_roots.is_empty() && plan.workspace.is_none() {
+            return None;
+        }
+        // Where the environment names none, there is none.
+        self.config.packages.folder().ok()?.canonicalize().ok()
+    }
+
+    /// The state folder, where there is one: without it there are no detached sandboxes.
+    fn kept(&self) -> Result<Option<PathBuf>> {
+        state::found(TIER, &self.config)
     }
 
     /// The state folder as mounts name it: without links, whether it exists already or not.
@@ -138,6 +157,14 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let provided;
+        let plan = match plan.packages.is_empty() {
+            true => plan,
+            false => {
+                provided = packages::provide(self, &self.config, plan).await?;
+                &provided
+            }
+        };
         let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);
@@ -150,7 +177,40 @@ impl Backend for LocalBackend {
             state: &state,
             lowered: &lowered,
         };
+        if plan.detached {
+            return Ok(Box::new(detached::create(&order).await?));
+        }
         Ok(Box::new(start::start(&order).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        match self.kept()? {
+            Some(state) => detached::get(TIER, &state, name).await,
+            None => Err(detached::not_found(TIER, name)),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.kept()?
+            .map_or(Ok(Vec::new()), |state| detached::list(TIER, &state))
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        match self.kept()? {
+            Some(state) => detached::remove(TIER, &state, name).await,
+            None => Err(detached::not_found(TIER, name)),
+        }
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        match self.kept()? {
+            Some(state) => detached::prune(TIER, &state).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

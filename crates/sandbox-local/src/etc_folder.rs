@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use sandbox_core::{Result, unique_name};
+use sandbox_core::Result;
 
 use crate::error;
 use crate::lower::{Entry, Etc};
+use crate::owned_folder;
 
 /// Makes sure that it is there.
 pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
@@ -18,19 +19,25 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let unfinished = state.join(unique_name("etc"));
-    let built = build(&unfinished, etc).and_then(|()| {
-        make_folder(&state.join("etc"), 0o700)?;
-        match std::fs::rename(&unfinished, &folder) {
-            // Somebody else was faster.
-            Err(_) if folder.is_dir() => std::fs::remove_dir_all(&unfinished),
-            renamed => renamed,
+    let built = owned_folder::make(state).and_then(|unfinished| {
+        let built = finish(&unfinished, state, &folder, etc);
+        if built.is_err() {
+            take_back(&unfinished, etc);
         }
+        built
     });
-    if built.is_err() {
-        take_back(&unfinished, etc);
-    }
     built.map_err(|cause| error::setup(tier, format!("prepare {}", folder.display()), cause))
+}
+
+/// Builds it at `unfinished` and gives it its place.
+fn finish(unfinished: &Path, state: &Path, folder: &Path, etc: &Etc) -> io::Result<()> {
+    build(unfinished, etc)?;
+    make_folder(&state.join("etc"), 0o700)?;
+    match std::fs::rename(unfinished, folder) {
+        // Somebody else was faster.
+        Err(_) if folder.is_dir() => std::fs::remove_dir_all(unfinished),
+        renamed => renamed,
+    }
 }
 
 /// Removes what was built so far by the names that it has: to list a folder takes a descriptor, and the lack of one may be why it
@@ -50,12 +57,7 @@ fn take_back(folder: &Path, etc: &Etc) {
 }
 
 fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        // A name that a killed process of the same number left.
-        _ => {}
-    }
-    make_folder(folder, 0o755)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
     for (path, entry) in &etc.entries {
         let below = path.strip_prefix("/etc").map_err(io::Error::other)?;
         let target = folder.join(below);

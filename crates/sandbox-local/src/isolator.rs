@@ -83,7 +83,7 @@ impl Inner {
         }
         if remains.is_one_tree() {
             remains.kill();
-            wait_for_end(&self.agent.pidfd).await;
+            wait_for_end(&self.agent.pidfd, END).await;
             if remains.finish() {
                 return Ok(());
             }
@@ -99,13 +99,15 @@ impl Inner {
     }
 }
 
+/// How long the end of a killed agent is waited for.
+const END: Duration = Duration::from_secs(5);
+
 /// Waits a while for the end of a process; the caller looks for itself.
-async fn wait_for_end(pidfd: &Arc<OwnedFd>) {
-    const BOUND: Duration = Duration::from_secs(5);
+pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
     // SAFETY: the descriptor is the same, and open, for as long as any clone of the `Arc` lives.
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
     let Ok(watched) = watched else { return };
-    let _ = tokio::time::timeout(BOUND, watched.readable()).await;
+    let _ = tokio::time::timeout(longest, watched.readable()).await;
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

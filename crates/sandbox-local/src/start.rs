@@ -3,28 +3,31 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use sandbox_core::{Error, Plan, Result, unique_name};
+use sandbox_core::{Error, Plan, Result};
 use sandbox_freestanding::Pid;
 use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::{Group, remove_stale};
+use crate::cgroup::Group;
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Cgroups, Host, Isolation, Material, user_tasks};
+use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::owned_folder;
+use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
+use crate::spawn::MAPPING;
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
+use crate::stale::sweep_once;
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -55,7 +58,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     if let Some(etc) = &lowered.etc {
         etc_folder::prepare(tier, state, etc)?;
     }
-    sweep_once(&host.cgroups);
+    sweep_once(&host.cgroups, state);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
@@ -89,8 +92,11 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         network,
         groups: Arc::default(),
         setup: own_root,
+        listen: None,
     };
-    let remains = launch_agent(tier, launch, remains).await?;
+    let remains = launch_agent(tier, launch, remains)
+        .await
+        .map_err(|error| explain(error, &lowered.mapped))?;
     tracing::trace!("agent executes");
     let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
     let mut stream = UnixStream::from_std(stream)
@@ -100,10 +106,11 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
     tracing::trace!("set up");
-    let sandbox = match &private {
+    let mut sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
         Some(private) => in_host_namespaces(order, private, agent)?,
     };
+    packages::environment(plan, &mut sandbox.env, own_root);
     let watch = match lowered.sampled_memory {
         None => None,
         Some(limit) => {
@@ -117,6 +124,9 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     tracing::trace!("agent answers");
     instance
 }
+
+const ENOENT: i32 = 2;
+const ENODEV: i32 = 19;
 
 /// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
 pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
@@ -140,7 +150,15 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     tracing::trace!("start asked for");
     let started = begin(tier, launch, remains)?;
     // Without an await in between: the process waits.
-    group.create().map_err(failed)?;
+    if let Err(cause) = group.create() {
+        drop(opener);
+        let is_gone = matches!(cause.raw_os_error(), Some(ENOENT | ENODEV));
+        // They were removed under our hands where the process has failed before it came to them: it knows why.
+        return match started.wait().await {
+            Err(first) if is_gone => Err(not_started(tier, first)),
+            _ => Err(failed(cause)),
+        };
+    }
     opener.open();
     tracing::trace!("control groups made");
     started
@@ -153,12 +171,31 @@ fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
     crate::spawn::begin(launch, remains).map_err(|cause| not_started(tier, cause))
 }
 
+/// Says which file systems were to be mapped, where that may be why the agent did not start.
+fn explain(error: Error, mapped: &[Mapped]) -> Error {
+    let said = std::error::Error::source(&error).map(ToString::to_string);
+    let is_mapping = said.is_some_and(|said| said.contains(MAPPING));
+    // Without a table there is nothing more to say.
+    let (true, Ok(table)) = (is_mapping, mount_table()) else {
+        return error;
+    };
+    let mounts = mapped
+        .iter()
+        .flat_map(|one| mounts_of(&table, &one.path))
+        .map(|mount| format!("{} on {}", mount.kind, mount.at.display()))
+        .collect::<Vec<_>>();
+    error.with_fix(format!(
+        "it is {}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
+        mounts.join(", ")
+    ))
+}
+
 fn not_started(tier: &str, cause: std::io::Error) -> Error {
     error::setup(tier, "start of the agent", cause)
 }
 
 /// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
-fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
+pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
     let Order {
         tier,
         plan,
@@ -203,7 +240,7 @@ pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
 }
 
 /// The code's user and group as numbers of the host, where they are others than the caller's.
-fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
+pub(crate) fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
         (Mode::Split { uid, gid }, Some(range)) => Some((range.base() + uid, range.base() + gid)),
@@ -211,7 +248,7 @@ fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)
     }
 }
 
-fn mapped_mounts(
+pub(crate) fn mapped_mounts(
     tier: &str,
     mapped: &[Mapped],
     code: Option<(u32, u32)>,
@@ -229,7 +266,7 @@ fn mapped_mounts(
     mapped.iter().map(mount).collect()
 }
 
-fn scratch_mount(
+pub(crate) fn scratch_mount(
     tier: &str,
     state: &Path,
     scratch: &Scratch,
@@ -268,31 +305,8 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
 
 /// A folder of the sandbox's own, which goes with it.
 fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
-    let folder = state.join(unique_name("private"));
-    // A name that a killed process of the same number left is taken over: only this user can write there.
-    let made = match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-            std::fs::remove_dir_all(&folder)
-                .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder))
-        }
-        made => made,
-    };
-    made.map_err(|cause| error::setup(tier, folder.display().to_string(), cause))?;
+    let folder = owned_folder::make(state)
+        .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;
     remains.set_folder(folder.clone());
     Ok(folder)
-}
-
-/// Removes, once per process and in the background, what killed processes left.
-fn sweep_once(cgroups: &Cgroups) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        let cgroups = cgroups.clone();
-        let sweep = move || remove_stale(&cgroups);
-        if let Err(cause) = std::thread::Builder::new()
-            .name("sandbox-sweep".into())
-            .spawn(sweep)
-        {
-            tracing::debug!(%cause, "stale control groups stay");
-        }
-    });
 }

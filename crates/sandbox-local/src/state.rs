@@ -22,6 +22,20 @@ pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
     }
 }
 
+/// The state folder of this user, where there is one.
+///
+/// # Errors
+///
+/// Where what is there is not ours alone.
+pub(crate) fn found(tier: &str, config: &LocalConfig) -> Result<Option<PathBuf>> {
+    let user = rustix::process::geteuid().as_raw();
+    let folder = folder(config, user);
+    match std::fs::symlink_metadata(&folder) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        _ => prepare(tier, &folder, user).map(|()| Some(folder)),
+    }
+}
+
 /// Makes the state folder where it is missing, and refuses one that is not ours alone.
 pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     let refused = |context: String, fix: &str| {

@@ -5,7 +5,7 @@
 //! holds it, so a killed host frees its ranges.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -30,7 +30,7 @@ pub(crate) const LAST: u32 = FIRST + COUNT * SIZE - 1;
 #[derive(Debug)]
 pub(crate) struct Range {
     base: u32,
-    _lock: File,
+    lock: File,
 }
 
 impl Range {
@@ -62,7 +62,7 @@ impl Range {
                 Ok(()) => {
                     return Ok(Self {
                         base: FIRST + number * SIZE,
-                        _lock: file.into(),
+                        lock: file.into(),
                     });
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {}
@@ -81,6 +81,11 @@ impl Range {
     /// The host's id of the range's user and group 0.
     pub(crate) fn base(&self) -> u32 {
         self.base
+    }
+
+    /// What holds it: a duplicate holds it as well.
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// The text of `uid_map` and `gid_map`.

@@ -74,6 +74,7 @@ impl Backend for UnsafeLocalBackend {
             network: None,
             groups: Arc::default(),
             setup: false,
+            listen: None,
         };
         let remains = launch_agent(TIER, launch, remains).await?;
         let stream = UnixStream::from_std(stream)
@@ -119,6 +120,15 @@ fn check(plan: &Plan) -> Result<()> {
             "image: the local backend has no images",
             "leave the image out, or use a container backend",
         ));
+    }
+    if !plan.packages.is_empty() {
+        return Err(sandbox_core::Error::new(
+            sandbox_core::ErrorKind::Unsupported,
+            "create sandbox",
+            "packages: this tier installs none",
+        )
+        .on(TIER)
+        .with_fix("use the tier local, or install them on the host"));
     }
     if plan.user.is_some() {
         return Err(error::invalid_spec(

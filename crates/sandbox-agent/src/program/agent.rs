@@ -1,49 +1,54 @@
-//! The agent at work: one loop over the stream, the executions and time.
+//! The agent at work: one loop over its clients, their executions and time.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    string::ToString,
-    vec::Vec,
-};
+use alloc::{collections::BTreeSet, vec::Vec};
 use core::convert::Infallible;
 
-use sandbox_freestanding::{Descriptor, Pid, process};
+use sandbox_freestanding::{Descriptor, Fd, Pid, process};
 
 use super::{
-    connection::{Arrival, Connection},
+    client::{self, Client},
+    common::{Common, StreamName},
+    connection::{Arrival, Chunk, Connection},
+    door::{self, Door, refuse, too_many},
     ending::Ending,
-    exec::{Execution, Part, Spare, Sweep, drain},
+    exec::{Execution, Spare, Sweep, drain},
     failing::{failure, refusal},
     log::Log,
-    outgoing::FLOODED,
     polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
     reaping::{self, Reaped, reap},
-    replay::Replay,
     sandbox::Sandbox,
 };
 use crate::protocol::{
-    ExecRequest, ExitKind, FailStep, Failure, Header, Kind, MAX_STREAMS, Program, ProtocolError,
-    Settings,
+    ExitKind, FailStep, Failure, Kind, MAX_CLIENTS, ProtocolError, Settings, Welcome,
 };
 
 /// How long after the grace of a stop everything may take: the bound of a kill, and its report. Milliseconds.
 const STOP_BOUND: u64 = 3500;
 
+/// How long a stop waits, after the last execution, for clients to take what is left of the log. Milliseconds.
+const LOG_BOUND: u64 = 1000;
+
 /// How long the end of everything may take, milliseconds.
 const END_BOUND: u64 = 3500;
 
-/// How long the last frames wait for the host to take them, milliseconds.
+/// How long the last frames wait for a host to take any of them, milliseconds.
 const LAST_WORDS: u64 = 1000;
 
-/// How long after the end of the first execution a second one is prepared, milliseconds: a sandbox for one execution is
-/// gone by then.
-const SPARE_PAUSE: u64 = 1;
+/// How long the last frames wait for all hosts together, milliseconds.
+const LAST_WORDS_BOUND: u64 = 3000;
+
+/// How long a later client may be silent, or take no answers, where the settings name no lease, milliseconds. Hosts ping
+/// every 5 s.
+const SILENCE: u64 = 60_000;
+
+/// The number of the client that the agent was started for.
+const FIRST: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    Host,
+    Client(usize, client::Place),
     Children,
-    Execution(u32, Part),
+    Door(door::Place),
 }
 
 #[derive(Debug)]
@@ -51,23 +56,20 @@ struct Stopping {
     kill_at: Moment,
     give_up: Moment,
     killed: bool,
+    /// Until when clients may take what is left of the log.
+    logs_until: Option<Moment>,
 }
 
 /// The agent.
 #[derive(Debug)]
 pub(super) struct Agent {
-    sandbox: Sandbox,
-    executions: BTreeMap<u32, Execution>,
-    replays: BTreeMap<u32, Replay>,
-    /// Supervisors that have not been reaped, with their streams.
-    supervisors: BTreeMap<Pid, u32>,
-    /// The next execution, while no code runs.
-    spare: Option<Spare>,
-    /// How many executions of code have been started.
-    begun: u32,
-    /// When a spare execution is made, if no code runs then.
-    spare_at: Moment,
-    log: Log,
+    common: Common,
+    /// The places of this list are those of one round: who leaves is removed between two.
+    clients: Vec<Client>,
+    last_number: u32,
+    door: Option<Door>,
+    welcome: Welcome,
+    chunk: Chunk,
     sweep: Option<Sweep>,
     stopping: Option<Stopping>,
     owned: bool,
@@ -76,24 +78,32 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// An agent without executions.
+    /// An agent without executions. Later clients come in by the `listener`.
     ///
     /// # Errors
     ///
-    /// When there is no memory for the log.
-    pub(super) fn new(sandbox: Sandbox, settings: &Settings) -> Result<Self, Failure> {
+    /// When there is no memory for the log, or the listener is none.
+    pub(super) fn new(
+        sandbox: Sandbox,
+        settings: &Settings,
+        welcome: Welcome,
+        listener: Option<Fd>,
+        chunk: Chunk,
+    ) -> Result<Self, Failure> {
         let lease = (settings.lease_ms > 0).then_some(settings.lease_ms);
         let log = Log::new(settings.log_bytes as usize)
             .map_err(|errno| failure(FailStep::Settings, errno, "memory of the log"))?;
+        let door = listener
+            .map(|socket| Door::new(socket, settings.key.clone()))
+            .transpose()
+            .map_err(|errno| failure(FailStep::Settings, errno, "listening socket"))?;
         Ok(Self {
-            sandbox,
-            executions: BTreeMap::new(),
-            replays: BTreeMap::new(),
-            supervisors: BTreeMap::new(),
-            spare: None,
-            begun: 0,
-            spare_at: Moment::MAX,
-            log,
+            common: Common::new(sandbox, log),
+            clients: Vec::new(),
+            last_number: FIRST,
+            door,
+            welcome,
+            chunk,
             sweep: None,
             stopping: None,
             owned: settings.owned,
@@ -102,37 +112,45 @@ impl Agent {
         })
     }
 
-    /// Serves until the end, and ends everything.
+    /// Serves the stream that the agent was started with, and all who come later, until the end; then ends everything.
     pub(super) fn run(mut self, mut connection: Connection) -> Ending {
-        let ending = match self.work(&mut connection) {
+        connection
+            .outgoing
+            .message(0, Kind::Welcome, &self.welcome.encode());
+        self.clients
+            .push(Client::new(FIRST, connection, Moment::MAX));
+        let ending = match self.work() {
             Ok(never) => match never {},
             Err(ending) => ending,
         };
-        if ending != Ending::Stopped || !self.executions.is_empty() {
+        if ending != Ending::Stopped || self.clients.iter().any(Client::has_executions) {
             self.end_all();
         }
         if let Some(failure) = ending.failure() {
-            connection
-                .outgoing
-                .message(0, Kind::Failed, &failure.encode());
+            self.tell_all(Kind::Failed, &failure.encode());
         }
-        connection.send_all(LAST_WORDS);
+        self.send_all();
         ending
     }
 
-    fn work(&mut self, connection: &mut Connection) -> Result<Infallible, Ending> {
+    fn work(&mut self) -> Result<Infallible, Ending> {
         let mut set = PollSet::new();
         let mut events = Vec::new();
         // What came together with the settings is here already.
-        self.dispatch(connection)?;
+        self.dispatch(0)?;
         loop {
-            self.advance(connection)?;
-            connection.send();
-            if !connection.alive {
-                self.stream_ended()?;
+            self.advance()?;
+            for index in 0..self.clients.len() {
+                let connection = &mut self.clients[index].connection;
+                let alive = connection.is_alive();
+                connection.send();
+                if alive && !connection.is_alive() {
+                    self.stream_ended(index)?;
+                }
             }
-            self.make_spare();
-            self.collect(connection, &mut set);
+            self.clients.retain(|client| !client.is_over());
+            self.common.reserve.tick(&self.common.sandbox);
+            self.collect(&mut set);
             let until = self.next_moment();
             set.wait(until)
                 .map_err(|errno| Ending::Broken(failure(FailStep::Settings, errno, "ppoll")))?;
@@ -140,243 +158,144 @@ impl Agent {
             events.extend(set.happened());
             for (source, _) in &events {
                 match *source {
-                    Source::Host => self.hear(connection)?,
-                    Source::Children => self.reap(),
-                    Source::Execution(stream, part) => {
-                        if let Some(execution) = self.executions.get_mut(&stream) {
-                            execution.happened(part, &mut connection.outgoing, &mut self.log);
-                        }
+                    Source::Client(index, client::Place::Stream) => self.hear(index)?,
+                    Source::Client(index, client::Place::Execution(stream, part)) => {
+                        self.clients[index].happened(stream, part, &mut self.common.log);
                     }
+                    Source::Children => self.reap(),
+                    Source::Door(place) => self.let_in(place),
                 }
             }
         }
     }
 
-    fn collect(&self, connection: &Connection, set: &mut PollSet<Source>) {
+    fn collect(&self, set: &mut PollSet<Source>) {
         set.clear();
-        if connection.alive {
-            let ends = connection.ends;
-            let listen = connection.outgoing.len() < FLOODED;
-            let mut events = if listen { POLLIN } else { 0 };
-            if !connection.outgoing.is_empty() {
-                if ends.input == ends.output {
-                    events |= POLLOUT;
-                } else {
-                    set.add(ends.output, POLLOUT, Source::Host);
-                }
-            }
-            set.add(ends.input, events, Source::Host);
+        set.add(
+            self.common.sandbox.child_ended.raw(),
+            POLLIN,
+            Source::Children,
+        );
+        for (index, client) in self.clients.iter().enumerate() {
+            client.wants(set, |place| Source::Client(index, place));
         }
-        set.add(self.sandbox.child_ended.raw(), POLLIN, Source::Children);
-        let room = connection.outgoing.has_room();
-        for execution in self.executions.values() {
-            execution.wants(room, set, Source::Execution);
+        if let Some(door) = &self.door {
+            door.wants(set, Source::Door);
         }
     }
 
     fn next_moment(&self) -> Option<Moment> {
         let stopping = self.stopping.as_ref().map(|stopping| {
-            if stopping.killed {
+            let next = if stopping.killed {
                 stopping.give_up
             } else {
                 stopping.kill_at
-            }
+            };
+            next.min(stopping.logs_until.unwrap_or(next))
         });
-        self.executions
-            .values()
-            .filter_map(Execution::next_moment)
+        self.clients
+            .iter()
+            .filter_map(Client::next_moment)
+            .chain(self.silent_until())
             .chain(self.sweep.as_ref().map(Sweep::next))
             .chain(stopping)
             .chain(self.lease.map(|_| self.lease_end))
-            .chain((self.spare_at != Moment::MAX).then_some(self.spare_at))
+            .chain(self.door.as_ref().and_then(Door::next_moment))
+            .chain(self.common.reserve.next_moment())
             .min()
     }
 
-    /// The stream can be read, written, or has ended.
-    fn hear(&mut self, connection: &mut Connection) -> Result<(), Ending> {
-        if connection.outgoing.len() >= FLOODED || !connection.alive {
-            return Ok(());
-        }
-        match connection.receive() {
+    fn silent_until(&self) -> Option<Moment> {
+        self.clients
+            .iter()
+            .filter(|client| client.connection.is_alive() && client.number != FIRST)
+            .map(|client| client.silent_until)
+            .min()
+    }
+
+    /// A stream can be read, written, or has ended.
+    fn hear(&mut self, index: usize) -> Result<(), Ending> {
+        let client = &mut self.clients[index];
+        match client.hear(&mut self.chunk) {
             Arrival::Bytes => {
+                if client.number != FIRST {
+                    client.silent_until = after(now(), self.lease.unwrap_or(SILENCE));
+                }
                 if let Some(lease) = self.lease {
                     self.lease_end = after(now(), lease);
                 }
-                self.dispatch(connection)
+                self.dispatch(index)
             }
             Arrival::Nothing => Ok(()),
-            Arrival::End => {
-                connection.alive = false;
+            Arrival::End => self.stream_ended(index),
+        }
+    }
+
+    fn dispatch(&mut self, index: usize) -> Result<(), Ending> {
+        match self.clients[index].dispatch(&mut self.common) {
+            Ok(()) => Ok(()),
+            Err(error) if self.is_vital(index) => Err(error.into()),
+            Err(error) => {
+                self.dismiss(index, &broken(error));
                 Ok(())
             }
         }
     }
 
-    /// The host is gone, which reading or writing has shown.
-    fn stream_ended(&self) -> Result<(), Ending> {
-        // Without a lease nothing would ever end it.
-        if self.owned || self.lease.is_none() {
-            Err(Ending::OwnerGone)
-        } else {
-            Ok(())
-        }
+    /// Whether everything ends with this client: its owner, or the only way to reach an agent that nothing else would end.
+    fn is_vital(&self, index: usize) -> bool {
+        self.clients[index].number == FIRST
+            && (self.owned || (self.lease.is_none() && self.door.is_none()))
     }
 
-    fn dispatch(&mut self, connection: &mut Connection) -> Result<(), Ending> {
-        let mut incoming = core::mem::take(&mut connection.incoming);
-        let mut assembler = core::mem::take(&mut connection.assembler);
-        while let Some(frame) = incoming.next_frame()? {
-            let header = frame.header;
-            if header.more && header.kind == Kind::Stdin {
-                return Err(ProtocolError::BadValue("flags of data").into());
-            }
-            if let Some(message) = assembler.push(header, frame.payload)? {
-                self.message(header, message, connection)?;
-            }
+    /// A client is gone, which reading or writing has shown.
+    fn stream_ended(&mut self, index: usize) -> Result<(), Ending> {
+        if self.is_vital(index) {
+            return Err(Ending::OwnerGone);
         }
-        connection.incoming = incoming;
-        connection.assembler = assembler;
+        self.clients[index].depart(None, &mut self.common);
         Ok(())
     }
 
-    fn message(
-        &mut self,
-        header: Header,
-        message: &[u8],
-        connection: &mut Connection,
-    ) -> Result<(), Ending> {
-        let outgoing = &mut connection.outgoing;
-        match (header.stream, header.kind) {
-            (0, Kind::Ping) => outgoing.message(0, Kind::Pong, message),
-            (0, Kind::Stop) => {
-                let grace = message
-                    .try_into()
-                    .map_err(|_| ProtocolError::BadValue("grace"))?;
-                self.stop(u32::from_le_bytes(grace));
+    /// Ends a client that is not wanted any more.
+    fn dismiss(&mut self, index: usize, failure: &Failure) {
+        self.clients[index].depart(Some(failure), &mut self.common);
+    }
+
+    fn let_in(&mut self, place: door::Place) {
+        let Some(door) = &mut self.door else { return };
+        for socket in door.happened(place) {
+            let alive = self
+                .clients
+                .iter()
+                .filter(|client| client.connection.is_alive());
+            if alive.count() >= MAX_CLIENTS {
+                refuse(&socket, &too_many());
+                continue;
             }
-            (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0").into()),
-            (stream, Kind::Exec) => {
-                if self.is_open(stream) {
-                    return Err(ProtocolError::Unexpected("second use of a stream").into());
-                }
-                let request = ExecRequest::decode(message)?;
-                match self.start(stream, &request, message) {
-                    Ok(execution) => {
-                        self.supervisors.insert(execution.supervisor(), stream);
-                        self.executions.insert(stream, execution);
-                    }
-                    Err(failure) => outgoing.message(stream, Kind::Failed, &failure.encode()),
-                }
-            }
-            (stream, Kind::Logs) => {
-                if self.is_open(stream) {
-                    return Err(ProtocolError::Unexpected("second use of a stream").into());
-                }
-                let tail = message
-                    .try_into()
-                    .map_err(|_| ProtocolError::BadValue("tail"))?;
-                match self.check_room() {
-                    Ok(()) => {
-                        let replay = Replay::new(&self.log, u32::from_le_bytes(tail));
-                        self.replays.insert(stream, replay);
-                    }
-                    Err(failure) => outgoing.message(stream, Kind::Failed, &failure.encode()),
-                }
-            }
-            (
-                stream,
-                kind @ (Kind::Stdin | Kind::StdinEnd | Kind::Signal | Kind::Kill | Kind::Credit),
-            ) => {
-                if let Some(execution) = self.executions.get_mut(&stream) {
-                    execution.frame(kind, message, outgoing)?;
-                } else if let Some(replay) = self.replays.get_mut(&stream) {
-                    replay.frame(kind, message)?;
-                }
-                // A stream that has ended: the frames crossed on their way.
-            }
-            _ => return Err(ProtocolError::Unexpected("kind of frame from the host").into()),
+            // Four thousand million clients later, the first number would come again.
+            let Some(number) = self.last_number.checked_add(1) else {
+                refuse(&socket, &too_many());
+                continue;
+            };
+            self.last_number = number;
+            let mut connection = Connection::of_socket(socket);
+            connection
+                .outgoing
+                .message(0, Kind::Welcome, &self.welcome.encode());
+            let silent_until = after(now(), self.lease.unwrap_or(SILENCE));
+            self.clients
+                .push(Client::new(number, connection, silent_until));
         }
-        Ok(())
-    }
-
-    fn is_open(&self, stream: u32) -> bool {
-        self.executions.contains_key(&stream) || self.replays.contains_key(&stream)
-    }
-
-    fn check_room(&self) -> Result<(), Failure> {
-        if self.executions.len() + self.replays.len() >= MAX_STREAMS {
-            let detail = MAX_STREAMS.to_string() + " streams are open already";
-            return Err(refusal(FailStep::Request, detail));
-        }
-        Ok(())
-    }
-
-    fn start(
-        &mut self,
-        stream: u32,
-        request: &ExecRequest,
-        message: &[u8],
-    ) -> Result<Execution, Failure> {
-        self.check_room()?;
-        if self.stopping.is_some() {
-            return Err(refusal(FailStep::Request, "the sandbox is being stopped"));
-        }
-        let routine = matches!(request.program, Program::Builtin(_));
-        let mut spare = None;
-        if !routine {
-            self.begun = self.begun.saturating_add(1);
-            self.spare_at = Moment::MAX;
-            // Where it does not suit, it ends here all the same: code is about to run.
-            spare = self.spare.take();
-            spare = spare.filter(|_| Spare::suits(request, message));
-        }
-        Execution::start(stream, &self.sandbox, request, message, spare)
-    }
-
-    /// Makes a spare execution when it is time for one.
-    fn make_spare(&mut self) {
-        if self.spare_at > now() {
-            return;
-        }
-        self.spare_at = Moment::MAX;
-        // Without one, the next execution is made when it is asked for, and says what fails.
-        self.spare = Spare::start(&self.sandbox).ok();
-    }
-
-    /// Code has ended: if it was the last, it is time for a spare execution soon.
-    fn plan_spare(&mut self) {
-        let code_runs = !self.executions.values().all(Execution::is_routine);
-        if code_runs || self.stopping.is_some() || self.sweep.is_some() || self.spare.is_some() {
-            return;
-        }
-        let pause = if self.begun > 1 { 0 } else { SPARE_PAUSE };
-        self.spare_at = after(now(), pause);
-    }
-
-    fn stop(&mut self, grace: u32) {
-        if self.stopping.is_some() {
-            return;
-        }
-        self.spare = None;
-        self.spare_at = Moment::MAX;
-        for execution in self.executions.values_mut() {
-            execution.terminate();
-        }
-        let kill_at = after(now(), u64::from(grace));
-        self.stopping = Some(Stopping {
-            kill_at,
-            give_up: after(kill_at, STOP_BOUND),
-            killed: false,
-        });
     }
 
     fn reap(&mut self) {
-        drain(&self.sandbox.child_ended);
+        drain(&self.common.sandbox.child_ended);
         loop {
             match reap() {
                 Some(Reaped::Ended(pid)) => {
-                    if let Some(stream) = self.supervisors.remove(&pid)
-                        && let Some(execution) = self.executions.get_mut(&stream)
+                    if let Some(name) = self.common.supervisors.remove(&pid)
+                        && let Some(execution) = self.execution(name)
                         && execution.supervisor() == pid
                     {
                         execution.supervisor_ended();
@@ -384,7 +303,7 @@ impl Agent {
                 }
                 Some(Reaped::Stopped(pid)) => {
                     // Only code of the agent's own identity does this to a supervisor. It would never report.
-                    if self.supervisors.contains_key(&pid) {
+                    if self.common.supervisors.contains_key(&pid) {
                         reaping::kill(pid);
                     }
                 }
@@ -393,64 +312,144 @@ impl Agent {
         }
     }
 
+    fn execution(&mut self, name: StreamName) -> Option<&mut Execution> {
+        self.clients
+            .iter_mut()
+            .find(|client| client.number == name.client)?
+            .execution(name.stream)
+    }
+
     /// What follows from all that has happened, and from time.
-    fn advance(&mut self, connection: &mut Connection) -> Result<(), Ending> {
+    fn advance(&mut self) -> Result<(), Ending> {
         let now = now();
         if self.lease.is_some() && now >= self.lease_end {
             return Err(Ending::LeaseOver);
         }
-        for execution in self.executions.values_mut() {
-            execution.tick(now);
+        if let Some(door) = &mut self.door {
+            door.tick(now);
+        }
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            client.tick(now);
+            if now >= client.silent_until && client.connection.is_alive() {
+                self.dismiss(index, &refusal(FailStep::Protocol, "silent for too long"));
+            }
         }
         self.sweep();
-        let outgoing = &mut connection.outgoing;
+        self.begin_stop(now);
+        let log_ends = self.stopping.is_some() && !self.clients.iter().any(Client::has_executions);
         let mut code_ended = false;
-        self.executions.retain(|_, execution| {
-            let finished = execution.finish(outgoing);
-            code_ended |= finished && !execution.is_routine();
-            !finished
-        });
+        for client in &mut self.clients {
+            code_ended |= client.advance(&mut self.common, log_ends);
+        }
         if code_ended {
             self.plan_spare();
         }
-        let outgoing = &mut connection.outgoing;
-        let log = &self.log;
-        self.replays
-            .retain(|stream, replay| !replay.advance(*stream, log, outgoing));
-        self.advance_stop(now, connection)
+        self.advance_stop(now)
+    }
+
+    fn plan_spare(&mut self) {
+        let code_runs = self.clients.iter().any(Client::runs_code);
+        if !code_runs && self.stopping.is_none() && self.sweep.is_none() {
+            self.common.reserve.plan();
+        }
     }
 
     fn sweep(&mut self) {
-        if self.sweep.is_none() && self.executions.values().any(Execution::is_lost) {
+        if self.sweep.is_none() && self.clients.iter().any(Client::has_lost) {
             self.sweep = Some(Sweep::new());
         }
         let Some(sweep) = &mut self.sweep else { return };
-        let spare = self.spare.iter().map(Spare::supervisor);
-        let supervisors: BTreeSet<Pid> = self.supervisors.keys().copied().chain(spare).collect();
-        if let Some(swept) = sweep.round(self.sandbox.files.as_ref(), &supervisors) {
+        let spare = self.common.reserve.spare().map(Spare::supervisor);
+        let supervisors = self.common.supervisors.keys().copied();
+        let supervisors: BTreeSet<Pid> = supervisors.chain(spare).collect();
+        if let Some(swept) = sweep.round(self.common.sandbox.files.as_ref(), &supervisors) {
             self.sweep = None;
-            for execution in self.executions.values_mut() {
+            for execution in self.clients.iter_mut().flat_map(Client::executions) {
                 execution.swept(swept);
             }
         }
     }
 
-    fn advance_stop(&mut self, now: Moment, connection: &mut Connection) -> Result<(), Ending> {
+    fn begin_stop(&mut self, now: Moment) {
+        let Some(grace) = self.common.stop_asked() else {
+            return;
+        };
+        if self.stopping.is_some() {
+            return;
+        }
+        self.common.reserve.end();
+        for execution in self.clients.iter_mut().flat_map(Client::executions) {
+            execution.terminate();
+        }
+        let kill_at = after(now, u64::from(grace));
+        self.stopping = Some(Stopping {
+            kill_at,
+            give_up: after(kill_at, STOP_BOUND),
+            killed: false,
+            logs_until: None,
+        });
+    }
+
+    fn advance_stop(&mut self, now: Moment) -> Result<(), Ending> {
         let Some(stopping) = &mut self.stopping else {
             return Ok(());
         };
         if now >= stopping.kill_at && !stopping.killed {
             stopping.killed = true;
-            for execution in self.executions.values_mut() {
+            for execution in self.clients.iter_mut().flat_map(Client::executions) {
                 execution.kill(ExitKind::Killed);
             }
         }
-        let quiet = self.executions.is_empty() && self.replays.is_empty();
-        if quiet || now >= stopping.give_up {
-            connection.outgoing.message(0, Kind::Stopped, &[]);
-            return Err(Ending::Stopped);
+        if !self.clients.iter().any(Client::has_executions) {
+            let until = *stopping
+                .logs_until
+                .get_or_insert_with(|| after(now, LOG_BOUND));
+            let quiet = self.clients.iter().all(|client| client.streams() == 0);
+            if quiet || now >= until {
+                return Err(self.stopped());
+            }
+        }
+        if now >= stopping.give_up {
+            return Err(self.stopped());
         }
         Ok(())
+    }
+
+    fn stopped(&mut self) -> Ending {
+        self.tell_all(Kind::Stopped, &[]);
+        Ending::Stopped
+    }
+
+    fn tell_all(&mut self, kind: Kind, message: &[u8]) {
+        for client in &mut self.clients {
+            client.connection.outgoing.message(0, kind, message);
+        }
+    }
+
+    /// Writes everything to everybody, within a bound.
+    fn send_all(&mut self) {
+        let bound = after(now(), LAST_WORDS_BOUND);
+        let mut set = PollSet::new();
+        loop {
+            set.clear();
+            for client in &mut self.clients {
+                let connection = &mut client.connection;
+                connection.send();
+                if let (false, Some(output)) = (connection.outgoing.is_empty(), connection.output())
+                {
+                    set.add(output, POLLOUT, ());
+                }
+            }
+            let begun = now();
+            if set.is_empty() || begun >= bound {
+                return;
+            }
+            let waited = set.wait(Some(after(begun, LAST_WORDS).min(bound)));
+            if waited.is_err() || set.happened().next().is_none() {
+                return;
+            }
+        }
     }
 
     /// Ends every process. Process 1 need not: its end is everybody's.
@@ -458,23 +457,24 @@ impl Agent {
         if process::current() == Pid(1) {
             return;
         }
-        // A supervisor whose socket closes kills its tree and ends.
-        self.executions.clear();
-        self.spare = None;
+        for client in &mut self.clients {
+            client.drop_executions();
+        }
+        self.common.reserve.end();
         let end = after(now(), END_BOUND);
         let mut set = PollSet::new();
-        set.add(self.sandbox.child_ended.raw(), POLLIN, ());
-        while !self.supervisors.is_empty() && now() < end {
+        set.add(self.common.sandbox.child_ended.raw(), POLLIN, ());
+        while !self.common.supervisors.is_empty() && now() < end {
             // An error only shortens the wait.
             let _ = set.wait(Some(end));
             self.reap();
         }
-        for pid in self.supervisors.keys() {
+        for pid in self.common.supervisors.keys() {
             reaping::kill(*pid);
         }
         let mut sweep = Sweep::new();
         while sweep
-            .round(self.sandbox.files.as_ref(), &BTreeSet::new())
+            .round(self.common.sandbox.files.as_ref(), &BTreeSet::new())
             .is_none()
         {
             // As above.
@@ -482,4 +482,11 @@ impl Agent {
             self.reap();
         }
     }
+}
+
+fn broken(error: ProtocolError) -> Failure {
+    refusal(
+        FailStep::Protocol,
+        alloc::string::ToString::to_string(&error),
+    )
 }

@@ -2,44 +2,75 @@
 
 use core::ffi::CStr;
 
+use sandbox_freestanding::RawFd;
+
 use super::connection::Ends;
 
 /// What the agent is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum Task<'a> {
     /// Serve the host at the other end of a stream.
-    Serve {
-        /// The stream.
-        ends: Ends,
-        /// Whether the host first says how to build the sandbox.
-        setup: bool,
-    },
+    Serve(Service<'a>),
+    /// Carry bytes to and from the agent that listens there.
+    Connect(&'a CStr),
+    /// Keep the detached sandbox that the descriptors belong to.
+    Keep,
     /// Print the version.
     Version,
 }
 
+/// Whom to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Service<'a> {
+    /// The stream of the first client.
+    pub(super) ends: Ends,
+    /// Whether the host first says how to build the sandbox.
+    pub(super) setup: bool,
+    /// Where later clients come in.
+    pub(super) listener: Option<Listener<'a>>,
+}
+
+/// Where later clients come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listener<'a> {
+    /// A socket that listens already.
+    Descriptor(RawFd),
+    /// A name to listen on.
+    Name(&'a CStr),
+}
+
 /// How to call the agent.
-pub(super) const USAGE: &str =
-    "usage: sandbox-agent serve (--fd N [--setup] | --stdio)\n       sandbox-agent --version\n";
+pub(super) const USAGE: &str = "\
+usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
+       sandbox-agent connect NAME
+       sandbox-agent keep NAME
+       sandbox-agent --version
+";
 
 /// Reads the arguments behind the program's name.
-pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task> {
+pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task<'a>> {
     match arguments.next()?.to_str().ok()? {
-        "--version" => return arguments.next().is_none().then_some(Task::Version),
-        "serve" => {}
-        _ => return None,
+        // The sandbox's name, for whoever looks at a list of processes.
+        "keep" => {
+            let name = arguments.next();
+            (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
+        }
+        "--version" => arguments.next().is_none().then_some(Task::Version),
+        "connect" => {
+            let name = arguments.next()?;
+            arguments.next().is_none().then_some(Task::Connect(name))
+        }
+        "serve" => parse_service(arguments).map(Task::Serve),
+        _ => None,
     }
-    let (mut ends, mut setup) = (None, false);
+}
+
+fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service<'a>> {
+    let (mut ends, mut setup, mut listener) = (None, false, None);
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
             "--fd" if ends.is_none() => {
-                let raw = arguments
-                    .next()?
-                    .to_str()
-                    .ok()?
-                    .parse()
-                    .ok()
-                    .filter(|raw| *raw >= 0)?;
+                let raw = descriptor(arguments.next()?)?;
                 ends = Some(Ends {
                     input: raw,
                     output: raw,
@@ -49,13 +80,33 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
                 ends = Some(Ends {
                     input: 0,
                     output: 1,
-                })
+                });
+            }
+            "--listen-fd" if listener.is_none() => {
+                listener = Some(Listener::Descriptor(descriptor(arguments.next()?)?));
+            }
+            "--listen" if listener.is_none() => {
+                listener = Some(Listener::Name(arguments.next()?));
             }
             "--setup" if !setup => setup = true,
             _ => return None,
         }
     }
-    Some(Task::Serve { ends: ends?, setup })
+    let ends = ends?;
+    // Two owners of one descriptor would close it twice.
+    let apart = match listener {
+        Some(Listener::Descriptor(raw)) => raw > 2 && raw != ends.input,
+        _ => true,
+    };
+    apart.then_some(Service {
+        ends,
+        setup,
+        listener,
+    })
+}
+
+fn descriptor(argument: &CStr) -> Option<RawFd> {
+    argument.to_str().ok()?.parse().ok().filter(|raw| *raw >= 0)
 }
 
 #[cfg(test)]
@@ -70,32 +121,71 @@ mod tests {
             output: 7,
         };
         assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
+        assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
-            Some(Task::Serve {
+            Some(Task::Serve(Service {
                 ends: socket,
-                setup: true
-            })
+                setup: true,
+                listener: None
+            }))
+        );
+        assert_eq!(
+            parsed(&[c"serve", c"--listen-fd", c"5", c"--fd", c"7"]),
+            Some(Task::Serve(Service {
+                ends: socket,
+                setup: false,
+                listener: Some(Listener::Descriptor(5))
+            }))
         );
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
-            Some(Task::Serve {
+            Some(Task::Serve(Service {
                 ends: Ends {
                     input: 0,
                     output: 1
                 },
-                setup: false
-            })
+                setup: false,
+                listener: None
+            }))
+        );
+        assert_eq!(
+            parsed(&[c"serve", c"--fd", c"7", c"--listen", c"@name"]),
+            Some(Task::Serve(Service {
+                ends: socket,
+                setup: false,
+                listener: Some(Listener::Name(c"@name"))
+            }))
+        );
+        assert_eq!(
+            parsed(&[c"connect", c"/path"]),
+            Some(Task::Connect(c"/path"))
         );
         for wrong in [
             &[][..],
+            &[c"connect"],
+            &[c"connect", c"/path", c"more"],
             &[c"serve"],
+            &[
+                c"serve",
+                c"--stdio",
+                c"--listen",
+                c"@x",
+                c"--listen-fd",
+                c"5",
+            ],
             &[c"serve", c"--fd"],
             &[c"serve", c"--fd", c"-1"],
             &[c"serve", c"--fd", c"x"],
             &[c"serve", c"--fd", c"7", c"--stdio"],
+            &[c"serve", c"--listen-fd", c"5"],
+            &[c"serve", c"--stdio", c"--listen-fd", c"1"],
+            &[c"serve", c"--fd", c"7", c"--listen-fd", c"7"],
+            &[c"serve", c"--fd", c"7", c"--listen-fd"],
             &[c"serve", c"--stdio", c"--other"],
             &[c"--version", c"x"],
+            &[c"keep"],
+            &[c"keep", c"name", c"x"],
         ] {
             assert_eq!(parsed(wrong), None);
         }

@@ -1,16 +1,17 @@
-//! The stream to the host: its descriptors, and the frames on their way.
+//! A stream to a host: its descriptors, and the frames on their way.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
-use sandbox_freestanding::{Errno, RawFd, Result, io};
+use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
     outgoing::Outgoing,
     polling::{POLLIN, POLLOUT, wait_for},
+    region::Region,
 };
 use crate::protocol::{FrameBuffer, Header, MAX_FRAME, MessageAssembler, ProtocolError};
 
-/// Where the host is.
+/// Where the host is, as the command line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ends {
     /// Read from.
@@ -30,45 +31,111 @@ pub(super) enum Arrival {
     End,
 }
 
-/// The stream to the host.
+/// Where reads of all streams go first.
+#[derive(Debug)]
+pub(super) struct Chunk(Region);
+
+impl Chunk {
+    /// Room for a frame; memory is taken as it is written to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        Region::new(MAX_FRAME).map(Self)
+    }
+}
+
+/// The stream to a host.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) ends: Ends,
+    /// `None` once reading or writing met the end.
+    stream: Option<Stream>,
     pub(super) incoming: FrameBuffer,
     pub(super) assembler: MessageAssembler,
     pub(super) outgoing: Outgoing,
-    /// False once reading or writing met the end.
-    pub(super) alive: bool,
-    chunk: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    input: Fd,
+    /// Where it is another one.
+    output: Option<Fd>,
+}
+
+impl Stream {
+    fn output(&self) -> &Fd {
+        self.output.as_ref().unwrap_or(&self.input)
+    }
 }
 
 impl Connection {
-    /// Takes the stream over and makes it non-blocking.
+    /// Takes over the stream that the agent was started with and makes it non-blocking.
     ///
     /// # Errors
     ///
     /// `EBADF` when a descriptor is not open.
     pub(super) fn new(ends: Ends) -> Result<Self> {
-        io::set_nonblocking(ends.input, true)?;
-        io::set_nonblocking(ends.output, true)?;
-        io::set_close_on_exec(ends.input, true)?;
-        io::set_close_on_exec(ends.output, true)?;
-        Ok(Self {
-            ends,
-            incoming: FrameBuffer::new(),
-            assembler: MessageAssembler::new(),
-            outgoing: Outgoing::default(),
-            alive: true,
-            chunk: vec![0; MAX_FRAME],
+        let input = take_over(ends.input)?;
+        let output = if ends.output == ends.input {
+            None
+        } else {
+            Some(take_over(ends.output)?)
+        };
+        Ok(Self::over(Stream { input, output }))
+    }
+
+    /// A socket that is non-blocking already.
+    pub(super) fn of_socket(input: Fd) -> Self {
+        Self::over(Stream {
+            input,
+            output: None,
         })
     }
 
+    fn over(stream: Stream) -> Self {
+        Self {
+            stream: Some(stream),
+            incoming: FrameBuffer::new(),
+            assembler: MessageAssembler::new(),
+            outgoing: Outgoing::default(),
+        }
+    }
+
+    /// Whether neither reading nor writing has met the end.
+    pub(super) fn is_alive(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// What is read from, and what is written to where that is another one.
+    pub(super) fn ends(&self) -> Option<(RawFd, Option<RawFd>)> {
+        let stream = self.stream.as_ref()?;
+        Some((stream.input.raw(), stream.output.as_ref().map(Fd::as_raw)))
+    }
+
+    /// What is written to.
+    pub(super) fn output(&self) -> Option<RawFd> {
+        self.stream.as_ref().map(|stream| stream.output().raw())
+    }
+
+    /// Closes the stream; what waits to be written, or was read and not understood yet, is forgotten.
+    pub(super) fn close(&mut self) {
+        self.stream = None;
+        self.outgoing = Outgoing::default();
+        self.incoming = FrameBuffer::new();
+        self.assembler = MessageAssembler::new();
+    }
+
     /// Reads once, without waiting.
-    pub(super) fn receive(&mut self) -> Arrival {
-        match io::read(self.ends.input, &mut self.chunk) {
+    pub(super) fn receive(&mut self, chunk: &mut Chunk) -> Arrival {
+        let Some(stream) = &self.stream else {
+            return Arrival::End;
+        };
+        let bytes = chunk.0.bytes_mut();
+        match io::read(&stream.input, bytes) {
             Ok(0) => Arrival::End,
             Ok(count) => {
-                self.incoming.extend(&self.chunk[..count]);
+                self.incoming.extend(&bytes[..count]);
                 Arrival::Bytes
             }
             Err(Errno::EAGAIN) => Arrival::Nothing,
@@ -79,11 +146,13 @@ impl Connection {
 
     /// Writes what the stream takes; what cannot be written any more is forgotten.
     pub(super) fn send(&mut self) {
-        if self.alive && self.outgoing.write_to(self.ends.output).is_err() {
-            self.alive = false;
-        }
-        if !self.alive {
-            self.outgoing.clear();
+        match &self.stream {
+            None => self.outgoing.clear(),
+            Some(stream) => {
+                if self.outgoing.write_to(stream.output().raw()).is_err() {
+                    self.close();
+                }
+            }
         }
     }
 
@@ -94,6 +163,7 @@ impl Connection {
     /// When the bytes are not a message.
     pub(super) fn wait_message(
         &mut self,
+        chunk: &mut Chunk,
     ) -> core::result::Result<Option<(Header, Vec<u8>)>, ProtocolError> {
         loop {
             while let Some(frame) = self.incoming.next_frame()? {
@@ -102,10 +172,12 @@ impl Connection {
                     return Ok(Some((header, message.to_vec())));
                 }
             }
-            wait_for(self.ends.input, POLLIN, None);
-            if self.receive() == Arrival::End {
-                self.alive = false;
+            let Some((input, _)) = self.ends() else {
                 return Ok(None);
+            };
+            wait_for(input, POLLIN, None);
+            if self.receive(chunk) == Arrival::End {
+                self.close();
             }
         }
     }
@@ -114,10 +186,25 @@ impl Connection {
     pub(super) fn send_all(&mut self, milliseconds: u64) {
         loop {
             self.send();
-            if self.outgoing.is_empty() || !wait_for(self.ends.output, POLLOUT, Some(milliseconds))
-            {
-                return;
+            match self.output() {
+                Some(output) if !self.outgoing.is_empty() => {
+                    if !wait_for(output, POLLOUT, Some(milliseconds)) {
+                        return;
+                    }
+                }
+                _ => return,
             }
         }
     }
+}
+
+/// Makes a descriptor of the command line the agent's own. Numbers 0 to 2 are left free.
+fn take_over(raw: RawFd) -> Result<Fd> {
+    io::set_nonblocking(raw, true)?;
+    io::set_close_on_exec(raw, true)?;
+    let given = Fd::from_raw(raw);
+    if raw > 2 {
+        return Ok(given);
+    }
+    io::duplicate_above(&given, 3)
 }

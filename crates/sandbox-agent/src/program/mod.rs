@@ -1,18 +1,24 @@
 //! The program: process 1 of a sandbox.
 //!
-//! One thread, one `ppoll` loop, no C runtime. For each execution the agent forks a supervisor, which forks the program;
+//! One thread, one `ppoll` loop over all clients, no C runtime. For each execution the agent forks a supervisor, which forks the program;
 //! the supervisor adopts every orphan below it, so that it can kill the whole tree. Nothing waits for a program or for the
 //! host: a pipe is read only while the host has granted credit for its bytes, and the stream is written as it takes them.
 
+mod address;
 mod agent;
 mod arguments;
 mod builtin;
+mod client;
+mod common;
+mod connect;
 mod connection;
 mod descriptors;
+mod door;
 mod ending;
 mod exec;
 mod exec_once;
 mod failing;
+mod keep;
 mod log;
 mod make_dirs;
 mod oom;
@@ -24,6 +30,7 @@ mod process_files;
 mod reaping;
 mod region;
 mod replay;
+mod reserve;
 mod sandbox;
 mod serve;
 mod setup;
@@ -37,7 +44,9 @@ use arguments::Task;
 /// Runs the agent; gives its exit code.
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
-        Some(Task::Serve { ends, setup }) => serve::serve(ends, setup),
+        Some(Task::Serve(service)) => serve::serve(&service),
+        Some(Task::Connect(name)) => connect::connect(name),
+        Some(Task::Keep) => keep::keep(),
         Some(Task::Version) => {
             let mut stdout = Writer::new(1);
             let written = writeln!(

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sandbox_freestanding::{Errno, RawFd, poll, time::monotonic_microseconds};
 
-pub(super) use sandbox_freestanding::poll::{POLLHUP, POLLIN, POLLOUT};
+pub(super) use sandbox_freestanding::poll::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
 /// A moment, in microseconds of the monotonic clock.
 pub(super) type Moment = u64;
@@ -68,6 +68,11 @@ impl<T: Copy> PollSet<T> {
     pub(super) fn add(&mut self, descriptor: RawFd, events: i16, meaning: T) {
         self.entries.push(poll::PollFd::new(descriptor, events));
         self.meanings.push(meaning);
+    }
+
+    /// Whether there is nothing to wait for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Waits until `until` at most.

@@ -1,34 +1,66 @@
 //! Sending the log.
 
+use alloc::format;
+
 use super::{log::Log, outgoing::Outgoing};
-use crate::protocol::{Channel, ExitKind, ExitReport, Kind, MAX_PAYLOAD, ProtocolError, WINDOW};
+use crate::protocol::{
+    Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
+};
 
 /// A stream on which the log's last bytes are sent.
 #[derive(Debug)]
 pub(super) struct Replay {
     position: u64,
-    end: u64,
-    credit: u64,
-    sent: u64,
-    /// Newer bytes took the place of some that were to be sent.
+    /// Where it ends; `None` for one that follows the log.
+    end: Option<u64>,
+    stdout: Window,
+    stderr: Window,
+    /// Whether newer bytes took the place of some that were to be sent.
     overtaken: bool,
     killed: bool,
 }
 
+/// What may be sent on a channel, and what was.
+#[derive(Debug)]
+struct Window {
+    credit: u64,
+    sent: u64,
+}
+
+impl Window {
+    const fn new() -> Self {
+        Self {
+            credit: WINDOW as u64,
+            sent: 0,
+        }
+    }
+
+    fn take(&mut self, count: u64) {
+        self.credit -= count;
+        self.sent += count;
+    }
+}
+
 impl Replay {
-    /// Sends the last `tail` bytes of the log as it is now.
-    pub(super) fn new(log: &Log, tail: u32) -> Self {
+    /// Sends the last bytes of the log as it is now and, if that is asked for, what comes.
+    pub(super) fn new(log: &Log, request: LogRequest) -> Self {
         let end = log.end();
-        let position = log.oldest().max(end.saturating_sub(u64::from(tail)));
-        let credit = u64::from(WINDOW);
+        let position = log
+            .oldest()
+            .max(end.saturating_sub(u64::from(request.tail)));
         Self {
             position,
-            end,
-            credit,
-            sent: 0,
+            end: (!request.follow).then_some(end),
+            stdout: Window::new(),
+            stderr: Window::new(),
             overtaken: false,
             killed: false,
         }
+    }
+
+    /// Nothing more will come behind this position.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.end.get_or_insert(end);
     }
 
     /// A frame of the host for this stream.
@@ -40,9 +72,12 @@ impl Replay {
         match kind {
             Kind::Credit => {
                 let (channel, bytes) = Channel::read_credit(message)?;
-                if channel == Channel::Stdout {
-                    self.credit = self.credit.saturating_add(u64::from(bytes));
-                }
+                let window = match channel {
+                    Channel::Stdout => &mut self.stdout,
+                    Channel::Stderr => &mut self.stderr,
+                    Channel::Stdin => return Err(ProtocolError::Unexpected("credit")),
+                };
+                window.credit = window.credit.saturating_add(u64::from(bytes));
             }
             Kind::Kill => self.killed = true,
             // There is no process that a signal or input could be for.
@@ -53,14 +88,15 @@ impl Replay {
 
     /// Sends on; says whether it is over.
     pub(super) fn advance(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
-        while self.position < self.end && !self.killed {
-            if self.position < log.oldest() {
-                self.position = log.oldest().min(self.end);
-                self.overtaken = true;
-                continue;
+        while !self.killed && self.position < self.end.unwrap_or(log.end()) {
+            if self.position < log.oldest() && !self.skip(stream, log, outgoing) {
+                return false;
             }
-            let limit = self.credit.min(self.end - self.position);
-            let limit = usize::try_from(limit)
+            let left = self.end.unwrap_or(log.end()).saturating_sub(self.position);
+            if left == 0 {
+                break;
+            }
+            let limit = usize::try_from(self.stdout.credit.min(left))
                 .unwrap_or(MAX_PAYLOAD)
                 .min(MAX_PAYLOAD);
             if limit == 0 || !outgoing.has_room() {
@@ -73,18 +109,40 @@ impl Replay {
                 })
                 .map_or(0, <[u8]>::len) as u64;
             self.position += sent;
-            self.credit -= sent;
-            self.sent += sent;
+            self.stdout.take(sent);
         }
+        if self.end.is_none() && !self.killed {
+            return false;
+        }
+        outgoing.message(stream, Kind::Exited, &self.report().encode());
+        true
+    }
+
+    /// Goes on where the log begins now, and says so; false when there is no credit to say it.
+    fn skip(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
+        let next = self.end.unwrap_or(u64::MAX).min(log.oldest());
+        let lost = next - self.position;
+        let word = format!("[{lost} bytes of the log were overwritten before they were read]\n");
+        if self.stderr.credit < word.len() as u64 || !outgoing.has_room() {
+            return false;
+        }
+        outgoing.message(stream, Kind::Stderr, word.as_bytes());
+        self.stderr.take(word.len() as u64);
+        self.position = next;
+        self.overtaken = true;
+        true
+    }
+
+    fn report(&self) -> ExitReport {
         let kind = if self.killed {
             ExitKind::Killed
         } else {
             ExitKind::Exited(0)
         };
-        let report = ExitReport {
+        ExitReport {
             kind,
-            stdout_total: self.sent,
-            stderr_total: 0,
+            stdout_total: self.stdout.sent,
+            stderr_total: self.stderr.sent,
             stragglers: 0,
             survivors: 0,
             drain_cut: self.overtaken,
@@ -93,8 +151,6 @@ impl Replay {
             wall_us: 0,
             refused_programs: 0,
             refused_processes: 0,
-        };
-        outgoing.message(stream, Kind::Exited, &report.encode());
-        true
+        }
     }
 }

@@ -3,13 +3,15 @@
 use alloc::vec::Vec;
 
 use sandbox_freestanding::{
-    Errno, fs,
+    Errno, Fd, fs,
     signal::{self, SignalSet},
 };
 
 use super::{
+    address,
     agent::Agent,
-    connection::{Connection, Ends},
+    arguments::{Listener, Service},
+    connection::{Chunk, Connection},
     descriptors::close_all_but,
     ending::Ending,
     failing::failure,
@@ -25,13 +27,18 @@ use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
 const LAST_WORDS: u64 = 1000;
 
 /// Serves the host; gives the exit code.
-pub(super) fn serve(ends: Ends, with_setup: bool) -> i32 {
-    close_all_but(&mut Vec::from([0, 1, 2, ends.input, ends.output]), None);
+pub(super) fn serve(service: &Service<'_>) -> i32 {
+    let ends = service.ends;
+    let mut keep = Vec::from([0, 1, 2, ends.input, ends.output]);
+    if let Some(Listener::Descriptor(raw)) = service.listener {
+        keep.push(raw);
+    }
+    close_all_but(&mut keep, None);
     let mut connection = match Connection::new(ends) {
         Ok(connection) => connection,
         Err(errno) => return broken("stream", errno).exit_code(),
     };
-    let ending = match establish(&mut connection, with_setup) {
+    let ending = match establish(&mut connection, service) {
         Ok(agent) => return agent.run(connection).exit_code(),
         Err(ending) => ending,
     };
@@ -48,37 +55,48 @@ fn broken(what: &'static str, errno: Errno) -> Ending {
     Ending::Broken(failure(FailStep::Settings, errno, what))
 }
 
-fn establish(connection: &mut Connection, with_setup: bool) -> Result<Agent, Ending> {
+fn establish(connection: &mut Connection, service: &Service<'_>) -> Result<Agent, Ending> {
+    let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
     occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
+    // Behind the standard streams, so that it does not become one.
+    let listener = match service.listener {
+        None => None,
+        Some(Listener::Descriptor(raw)) => Some(Fd::from_raw(raw)),
+        Some(Listener::Name(name)) => {
+            Some(address::listen(name).map_err(|errno| broken("listening socket", errno))?)
+        }
+    };
     default_signals().map_err(|errno| broken("signals", errno))?;
     fs::set_umask(0);
     // Before a change of identity takes the file out of reach. Without a procfs, agent and code are equal victims.
     let oom = OomScore::open().ok();
     let mut files = None;
     let mut die_with_parent = false;
-    if with_setup {
-        let message = expect(connection, Kind::Setup)?;
+    if service.setup {
+        let message = expect(connection, &mut chunk, Kind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
-        files = setup::build(&setup, connection)?;
+        files = setup::build(&setup, connection, &mut chunk)?;
     }
-    let message = expect(connection, Kind::Hello)?;
+    let message = expect(connection, &mut chunk, Kind::Hello)?;
     let settings = Settings::decode(&message)?;
     let files = files.or_else(|| ProcessFiles::open().ok());
     let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
-    let agent = Agent::new(sandbox, &settings).map_err(Ending::Refused)?;
+    let agent =
+        Agent::new(sandbox, &settings, welcome, listener, chunk).map_err(Ending::Refused)?;
     if die_with_parent {
         privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
     }
-    connection
-        .outgoing
-        .message(0, Kind::Welcome, &welcome.encode());
     Ok(agent)
 }
 
 /// The next message, which must be of this kind.
-pub(super) fn expect(connection: &mut Connection, kind: Kind) -> Result<Vec<u8>, Ending> {
-    match connection.wait_message()? {
+pub(super) fn expect(
+    connection: &mut Connection,
+    chunk: &mut Chunk,
+    kind: Kind,
+) -> Result<Vec<u8>, Ending> {
+    match connection.wait_message(chunk)? {
         None => Err(Ending::Protocol(ProtocolError::Truncated)),
         Some((header, message)) if header.kind == kind && header.stream == 0 => Ok(message),
         Some(_) => Err(Ending::Protocol(ProtocolError::Unexpected("first message"))),

@@ -27,6 +27,9 @@ pub enum Builtin {
     /// in no particular order, links not followed. A record: `u8` type (`f`, `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32`
     /// mode, `u64` size, `u64` allocated bytes, `i64` modification time in nanoseconds as `u64`, then the path as length
     /// and bytes, as [`super::Writer`] writes them.
+    ///
+    /// A folder below which `depth` ends has the type `>`. An entry that cannot be looked at, or a folder that cannot be
+    /// read, has a record of type `!` (a folder's comes after its own): the size is the error's number.
     List {
         /// Where to start.
         path: Vec<u8>,
@@ -148,11 +151,13 @@ pub enum FailStep {
     File = 11,
     /// The other side broke the protocol.
     Protocol = 12,
+    /// A later client is not served: a wrong key, no key in time, too many clients.
+    Attach = 13,
 }
 
 impl FailStep {
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FailStep; 12] = [
+        const ALL: [FailStep; 13] = [
             FailStep::Setup,
             FailStep::Identity,
             FailStep::Settings,
@@ -165,6 +170,7 @@ impl FailStep {
             FailStep::Request,
             FailStep::File,
             FailStep::Protocol,
+            FailStep::Attach,
         ];
         ALL.into_iter()
             .find(|step| *step as u8 == byte)

@@ -20,6 +20,8 @@ pub enum Kind {
     /// Host, stream 0: end every execution with SIGTERM, after the grace (`u32` milliseconds) with SIGKILL, then answer
     /// [`Kind::Stopped`] and end.
     Stop = 0x05,
+    /// Host, stream 0, the first message of a later client: [`super::Attach`].
+    Attach = 0x06,
     /// Host, a new stream: [`super::ExecRequest`].
     Exec = 0x10,
     /// Host: bytes for the program's standard input.
@@ -30,7 +32,8 @@ pub enum Kind {
     Signal = 0x13,
     /// Host: kill the whole tree of this execution.
     Kill = 0x14,
-    /// Host, a new stream: send the last `u32` bytes of the log as [`Kind::Stdout`], then [`Kind::Exited`].
+    /// Host, a new stream: send what [`super::LogRequest`] asks for as [`Kind::Stdout`], then [`Kind::Exited`]. Where bytes
+    /// were overwritten before they could be sent, a line on [`Kind::Stderr`] says how many.
     Logs = 0x15,
     /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`). Of the agent, 0 bytes for standard input:
     /// nobody reads it any more.
@@ -62,12 +65,13 @@ impl Kind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [Kind; 21] = [
+        const ALL: [Kind; 22] = [
             Kind::Setup,
             Kind::Mapped,
             Kind::Hello,
             Kind::Ping,
             Kind::Stop,
+            Kind::Attach,
             Kind::Exec,
             Kind::Stdin,
             Kind::StdinEnd,

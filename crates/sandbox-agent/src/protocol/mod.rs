@@ -19,19 +19,26 @@
 //!  | Ping, Stop                         |   Pong, Stopped
 //! ```
 //!
+//! An agent that listens serves several such streams at once. On all but the first, the first message is
+//! `Attach {version, key}` in the place of `Hello`; stream numbers are each connection's own.
+//!
 //! # Trust
 //!
 //! Neither side trusts the other's lengths: nothing is allocated from a length before the bytes are there, every list
 //! and message has a bound, and an unknown kind, a wrong version or trailing bytes are errors.
 
+mod attach;
 mod codec;
 mod error;
 mod exec;
 mod frame;
+pub mod keep;
+mod logs;
 mod message;
 mod settings;
 mod setup;
 
+pub use attach::{Attach, Key};
 pub use codec::{Reader, Writer};
 pub use error::ProtocolError;
 pub use exec::{Builtin, ExecRequest, ExitKind, ExitReport, FailStep, Failure, Program};
@@ -39,6 +46,7 @@ pub use frame::{
     FLAG_MORE, Frame, FrameBuffer, HEADER_LEN, Header, MAX_FRAME, MAX_PAYLOAD, encode_frame,
     encode_message,
 };
+pub use logs::LogRequest;
 pub use message::{Channel, Kind, MessageAssembler};
 pub use settings::{Confinement, LandlockPath, LandlockRules, Limit, Settings, Welcome};
 pub use setup::{Mount, Setup};
@@ -50,8 +58,11 @@ pub const VERSION: u16 = 1;
 /// [`Kind::Credit`]. Both sides start every channel of every stream with this much.
 pub const WINDOW: u32 = 256 * 1024;
 
-/// How many executions may be open at once on one connection.
+/// How many executions may be open at once on one connection, and on all connections of an agent together.
 pub const MAX_STREAMS: usize = 1024;
+
+/// How many clients an agent serves at once.
+pub const MAX_CLIENTS: usize = 16;
 
 /// How large one message may become out of its frames, in bytes: an argument list is at most 2 MiB on Linux, and its
 /// environment counts into that.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ProtocolError, Reader, VERSION, Writer};
+use super::{Key, ProtocolError, Reader, VERSION, Writer, attach::read_key};
 
 /// A resource limit of every execution, as `setrlimit` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Confinement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// What a later client must show.
-    pub key: [u8; 32],
+    pub key: Key,
     /// Milliseconds without a frame from the host after which the agent ends everything; 0 for never.
     pub lease_ms: u64,
     /// Whether the agent ends everything when the stream that it was started with ends.
@@ -72,7 +72,7 @@ pub struct Settings {
     pub confinement: Confinement,
 }
 
-/// The agent's answer to [`Settings`].
+/// The agent's answer to [`Settings`], and to a later client's [`super::Attach`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
     /// Whether code runs under another identity than the agent's.
@@ -90,7 +90,7 @@ impl Settings {
         let mut message = Writer::new();
         message
             .u16(VERSION)
-            .bytes(&self.key)
+            .bytes(self.key.as_bytes())
             .u64(self.lease_ms)
             .bool(self.owned);
         message.u32(self.log_bytes).bytes(&self.workdir);
@@ -138,10 +138,7 @@ impl Settings {
         if version != VERSION {
             return Err(ProtocolError::Version(version));
         }
-        let key = reader
-            .bytes()?
-            .try_into()
-            .map_err(|_| ProtocolError::BadValue("key"))?;
+        let key = read_key(&mut reader)?;
         let lease_ms = reader.u64()?;
         let owned = reader.bool()?;
         let log_bytes = reader.u32()?;

@@ -1,7 +1,14 @@
 //! The subcommands.
 
 pub mod check;
+pub mod cp;
+pub mod create;
 pub mod doctor;
+pub mod end;
+pub mod exec;
+mod kept;
+pub mod logs;
+pub mod ls;
 pub mod matrix;
 pub mod policy;
 pub mod run;

@@ -211,6 +211,14 @@ pub(crate) fn of_artifact(
             exports,
             "give it another name",
         ),
+        SkipReason::NameTaken => (
+            "something of another kind has its name in the output folder".to_owned(),
+            exports,
+            "give it another name, or have the output folder emptied",
+        ),
+        SkipReason::TooDeep => ("it lies too deep".to_owned(), exports, "nest folders less"),
+        // Each of them is counted, and what they have in common is not known.
+        SkipReason::AndMore { .. } => return None,
         SkipReason::Unreadable { detail } => (
             format!("it cannot be read: {}", escape(detail)),
             exports,

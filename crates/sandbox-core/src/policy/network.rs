@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, ErrorKind, Result};
 
 /// What network a sandbox has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NetworkPolicy {
     /// None but its own loopback.

@@ -1,6 +1,5 @@
 //! The control groups of a sandbox.
 
-mod name;
 mod stale;
 mod v1;
 mod v2;
@@ -206,6 +205,51 @@ impl Group {
                 }
             });
         result
+    }
+
+    /// The groups of another process, which exist. `counter` is the file with the counter of kills for memory.
+    pub(crate) fn of_others(folders: &[PathBuf], counter: Option<&Path>) -> Self {
+        let part = |folder: &PathBuf| Part {
+            folder: folder.clone(),
+            settings: Vec::new(),
+            counter: None,
+        };
+        let group = Self {
+            parts: folders.iter().map(part).collect(),
+            join: folders
+                .iter()
+                .map(|folder| list_of_threads(folder))
+                .collect(),
+            folder: OnceLock::new(),
+            events: OnceLock::new(),
+            left: Mutex::default(),
+        };
+        if let Some(file) = counter.and_then(|counter| File::open(counter).ok()) {
+            drop(group.events.set(file));
+        }
+        group
+    }
+
+    /// Where the groups are.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.folder.clone()).collect()
+    }
+
+    /// The file with the counter of kills for memory.
+    pub(crate) fn counter(&self) -> Option<PathBuf> {
+        self.parts
+            .iter()
+            .find_map(|part| Some(part.folder.join(part.counter?)))
+    }
+
+    /// Leaves the groups to somebody else to remove.
+    pub(crate) fn give_away(&self) {
+        self.left().clear();
+    }
+
+    /// Takes the groups over, to be removed.
+    pub(crate) fn take_over(&self) {
+        *self.left() = self.folders();
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<PathBuf>> {

@@ -105,7 +105,7 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
             "name a folder in it",
         ));
     }
-    const OWN: [&str; 4] = ["dev", "proc", "tmp", "workspace"];
+    const OWN: [&str; 5] = ["dev", "packages", "proc", "tmp", "workspace"];
     let mut roots = Vec::new();
     for entry in std::fs::read_dir("/").map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -4,7 +4,7 @@ mod reaper;
 mod tree;
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::cgroup::Group;
 use crate::spawn::clone::Child;
 use crate::subordinate::Range;
 
-pub(crate) use tree::{Process, descendants};
+pub(crate) use tree::{Process, descendants, kill_group};
 
 /// How long the processes of a sandbox may take to be gone after they were killed.
 const END: Duration = Duration::from_secs(5);
@@ -87,10 +87,7 @@ impl Remains {
     pub(crate) fn kill(&self) {
         let Some(agent) = &self.child else { return };
         if !self.own_processes {
-            // The descendants first: without their subreaper they would be anybody's. It is stopped meanwhile, and so starts
-            // and reports nothing. It may have ended by itself.
-            let _ = send(agent.pidfd.as_raw_fd(), SIGSTOP);
-            tree::kill(agent.pid.0, self.group());
+            kill_tree(agent.pid.0, &agent.pidfd, self.group());
         }
         // It may have ended by itself.
         let _ = send(agent.pidfd.as_raw_fd(), SIGKILL);
@@ -146,7 +143,7 @@ impl Remains {
             left.extend(group.remove().err().map(|cause| cause.to_string()));
         }
         if let Some(folder) = self.folder.take()
-            && let Err(cause) = remove_folder(&folder)
+            && let Err(cause) = crate::owned_folder::remove(&folder)
             && cause.kind() != std::io::ErrorKind::NotFound
         {
             left.push(format!("{}: {cause}", folder.display()));
@@ -189,10 +186,12 @@ impl Remains {
     }
 }
 
-/// Removes a folder with all that is in it. An empty one takes no descriptor: there may be none, where that is why the sandbox could
-/// not be made.
-fn remove_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder))
+/// Kills everything below an agent without a process namespace, and everything in the group but it.
+pub(crate) fn kill_tree(agent: i32, pidfd: &OwnedFd, group: Option<&Group>) {
+    // The descendants first: without their subreaper they would be anybody's. It is stopped meanwhile, and so starts and
+    // reports nothing. It may have ended by itself.
+    let _ = send(pidfd.as_raw_fd(), SIGSTOP);
+    tree::kill(agent, group);
 }
 
 impl Drop for Remains {

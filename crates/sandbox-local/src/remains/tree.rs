@@ -100,7 +100,7 @@ pub(super) fn kill(agent: i32, group: Option<&Group>) {
 }
 
 /// Kills every process of a group, the agent included.
-pub(super) fn kill_group(group: &Group) {
+pub(crate) fn kill_group(group: &Group) {
     if group.kill() {
         return;
     }

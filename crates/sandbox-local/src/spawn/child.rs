@@ -62,10 +62,7 @@ impl Step {
             Self::GroupNamespace => "make a cgroup namespace",
             Self::Propagation => "make mounts private",
             Self::OpenMapped => "open a folder to be mounted with mapped identities",
-            Self::MapMount => {
-                "map the identities of a folder that code may write (its file system has to support that, as ext4, xfs, btrfs \
-                 and tmpfs do)"
-            }
+            Self::MapMount => MAPPING,
             Self::MoveMapped => "mount with mapped identities",
             Self::Scratch => "mount the sandbox's writable tmpfs",
             Self::ScratchFolder => "make the sandbox's writable folders",
@@ -75,9 +72,14 @@ impl Step {
     }
 }
 
+/// What is said of a folder whose file system takes no part in mapping.
+pub(crate) const MAPPING: &str =
+    "map the identities of a folder that code may write, which its file system does not support";
+
 /// What the child reads, and where it writes how far it came.
 pub(super) struct Order<'a> {
     pub(super) stream: RawFd,
+    pub(super) listen: Option<RawFd>,
     pub(super) program: BorrowedFd<'a>,
     pub(super) null: BorrowedFd<'a>,
     /// The folder of the host process' descriptors in /proc, with a slash.
@@ -99,6 +101,8 @@ pub(super) struct Order<'a> {
 const STREAM: RawFd = 3;
 /// The number of its program, until it is executed.
 const PROGRAM: RawFd = 4;
+/// The number of its listening socket, where it has one.
+const LISTEN: RawFd = 5;
 
 /// Prepares the process and executes the agent.
 ///
@@ -244,18 +248,28 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
     Ok(())
 }
 
-/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, and nothing else.
+/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, a listening socket at 5, and nothing else.
 fn arrange(order: &Order<'_>) -> Result<()> {
     // Out of the way of the numbers that are filled below.
     let stream: Fd = duplicate_above(order.stream, 10)?;
     let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
     let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
+    let listen: Option<Fd> = match order.listen {
+        Some(listen) => Some(duplicate_above(listen, 10)?),
+        None => None,
+    };
     for standard in 0..=2 {
         duplicate_onto(&null, standard, 0)?;
     }
     duplicate_onto(&stream, STREAM, 0)?;
     duplicate_onto(&program, PROGRAM, O_CLOEXEC)?;
-    close_range(PROGRAM as u32 + 1, u32::MAX, 0)?;
+    let mut last = PROGRAM;
+    if let Some(listen) = listen {
+        duplicate_onto(&listen, LISTEN, 0)?;
+        let _ = listen.into_raw();
+        last = LISTEN;
+    }
+    close_range(last as u32 + 1, u32::MAX, 0)?;
     // Closed with all the others.
     let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
     Ok(())

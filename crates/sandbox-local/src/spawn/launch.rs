@@ -38,6 +38,8 @@ pub(crate) struct Launch {
     pub(crate) groups: Arc<Gate>,
     /// Whether the agent is told to expect a setup message.
     pub(crate) setup: bool,
+    /// A listening socket on which the agent takes further clients.
+    pub(crate) listen: Option<OwnedFd>,
 }
 
 /// A folder of the host whose files appear as another user's.
@@ -75,9 +77,9 @@ pub(crate) struct NewFolder {
 /// What every start needs, made once.
 #[derive(Debug)]
 pub(super) struct Tools {
-    program: BorrowedFd<'static>,
-    null: File,
-    stack: Stack,
+    pub(super) program: BorrowedFd<'static>,
+    pub(super) null: File,
+    pub(super) stack: Stack,
 }
 
 impl Tools {
@@ -98,6 +100,49 @@ impl Tools {
 impl Launch {
     /// Starts the agent in the groups. Returns once it executes, or with what failed.
     pub(super) fn run(&self, tools: &Tools, group: Option<&Group>) -> io::Result<Child> {
+        self.with_order(tools, group, |order, namespaces, folder| {
+            // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
+            let child = unsafe {
+                clone::run(
+                    namespaces,
+                    folder,
+                    &tools.stack,
+                    body,
+                    std::ptr::from_mut(order).cast(),
+                )
+            };
+            let child = child.map_err(|errno| failed("clone", errno.0))?;
+            if order.failure.step == Step::None {
+                return Ok(child);
+            }
+            // Somebody else in this process may have taken the end; the child is gone either way.
+            let _ = sandbox_freestanding::process::wait_for(child.pid);
+            Err(self.failure(order.failure))
+        })
+    }
+
+    /// Waits until the network namespace is there, or cannot be made: then the start says so.
+    pub(crate) fn wait_for_network(&self) {
+        if let Some(network) = &self.network {
+            let _ = network.wait();
+        }
+    }
+
+    /// What kept the agent from being executed.
+    pub(super) fn failure(&self, ChildFailure { step, errno }: ChildFailure<Step>) -> io::Error {
+        match self.network.as_ref().and_then(Network::failure) {
+            Some(why) if step == Step::Network => io::Error::other(why),
+            _ => failed(step.describe(), errno),
+        }
+    }
+
+    /// Has a process made out of what the agent's needs: its namespaces, and the version 2 control group that it starts in.
+    pub(super) fn with_order<T>(
+        &self,
+        tools: &Tools,
+        group: Option<&Group>,
+        make: impl FnOnce(&mut Order<'_>, u64, Option<BorrowedFd<'_>>) -> io::Result<T>,
+    ) -> io::Result<T> {
         let mut mapped = Vec::with_capacity(self.mapped.len());
         for one in &self.mapped {
             mapped.push((
@@ -109,12 +154,16 @@ impl Launch {
         if self.setup {
             arguments.push(c"--setup");
         }
+        if self.listen.is_some() {
+            arguments.extend([c"--listen-fd", c"5"]);
+        }
         let mut arguments = arguments.into_iter().map(CStr::as_ptr).collect::<Vec<_>>();
         arguments.push(std::ptr::null());
         let environment = [std::ptr::null()];
         let descriptors = format!("/proc/{}/fd/", std::process::id());
         let mut order = Order {
             stream: self.stream.as_raw_fd(),
+            listen: self.listen.as_ref().map(AsRawFd::as_raw_fd),
             program: tools.program,
             null: tools.null.as_fd(),
             descriptors: &descriptors,
@@ -132,31 +181,11 @@ impl Launch {
         };
         let folder = group.and_then(Group::folder);
         let namespaces = self.namespaces & !CLONE_NEWCGROUP;
-        // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
-        let child = unsafe {
-            clone::run(
-                namespaces,
-                folder,
-                &tools.stack,
-                body,
-                (&raw mut order).cast(),
-            )
-        };
-        let child = child.map_err(|errno| failed("clone", errno.0))?;
-        let ChildFailure { step, errno } = order.failure;
-        if step == Step::None {
-            return Ok(child);
-        }
-        // Somebody else in this process may have taken the end; the child is gone either way.
-        let _ = sandbox_freestanding::process::wait_for(child.pid);
-        match self.network.as_ref().and_then(Network::failure) {
-            Some(why) if step == Step::Network => Err(io::Error::other(why)),
-            _ => Err(failed(step.describe(), errno)),
-        }
+        make(&mut order, namespaces, folder)
     }
 }
 
-fn failed(step: &str, errno: i32) -> io::Error {
+pub(super) fn failed(step: &str, errno: i32) -> io::Error {
     let cause = io::Error::from_raw_os_error(errno);
     io::Error::new(cause.kind(), format!("{step}: {cause}"))
 }

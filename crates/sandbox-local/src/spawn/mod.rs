@@ -5,11 +5,14 @@ pub(crate) mod clone;
 mod gate;
 mod holder;
 pub(crate) mod identity;
+mod keeper;
 mod launch;
 mod network;
 mod program;
 mod spawner;
 
+pub(crate) use child::MAPPING;
+pub(crate) use keeper::{Keeping, Kept, Refusal};
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;
 pub(crate) use spawner::{Started, ahead, begin};

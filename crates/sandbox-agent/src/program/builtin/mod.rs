@@ -7,6 +7,8 @@ mod put;
 mod remove;
 mod walk;
 
+pub(super) use remove::remove_tree;
+
 use alloc::string::String;
 
 use sandbox_freestanding::{Errno, RawFd, fs, path::terminated, signal, stat::stat_at};

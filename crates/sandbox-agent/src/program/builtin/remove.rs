@@ -16,10 +16,18 @@ pub(super) fn remove(path: &[u8]) -> core::result::Result<(), Trouble> {
         Err(Errno::EISDIR) => {}
         Err(errno) => return Err(trouble(path)(errno)),
     }
-    Walk::new(AT_FDCWD, &start)
-        .and_then(empty)
-        .map_err(trouble(path))?;
-    fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR).map_err(trouble(path))
+    remove_tree(path).map_err(trouble(path))
+}
+
+/// Removes a folder with all that is in it.
+///
+/// # Errors
+///
+/// `ENOTDIR` for anything else, and what `unlink` and `open` report.
+pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
+    let start = terminated(path)?;
+    Walk::new(AT_FDCWD, &start).and_then(empty)?;
+    fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
 }
 
 /// Removes everything below the start of a walk.

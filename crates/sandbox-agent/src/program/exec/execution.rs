@@ -261,6 +261,13 @@ impl Execution {
         self.order(Order::Terminate);
     }
 
+    /// Nobody is there any more whom its output could go to.
+    pub(in crate::program) fn abandon(&mut self) {
+        self.stdin.abandon();
+        self.stdout.close();
+        self.stderr.close();
+    }
+
     fn order(&mut self, order: Order) {
         if !matches!(self.end, End::Running) {
             return;

@@ -49,6 +49,11 @@ impl Output {
         self.pipe.is_some()
     }
 
+    /// Nobody takes any more of it.
+    pub(super) fn close(&mut self) {
+        self.pipe = None;
+    }
+
     pub(super) fn grant(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(u64::from(bytes));
     }

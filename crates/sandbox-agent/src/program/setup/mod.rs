@@ -18,7 +18,7 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    connection::Connection,
+    connection::{Chunk, Connection},
     ending::Ending,
     failing::{failure, refusal},
     privilege,
@@ -35,6 +35,7 @@ use crate::protocol::{FailStep, Failure, Kind, Setup};
 pub(super) fn build(
     setup: &Setup,
     connection: &mut Connection,
+    chunk: &mut Chunk,
 ) -> Result<Option<ProcessFiles>, Ending> {
     if setup.die_with_parent {
         privilege::die_with_parent().map_err(|errno| refused("PR_SET_PDEATHSIG", errno))?;
@@ -61,7 +62,7 @@ pub(super) fn build(
         loopback::bring_up().map_err(|errno| refused("loopback interface", errno))?;
     }
     if setup.user_namespace {
-        enter_user_namespace(connection)?;
+        enter_user_namespace(connection, chunk)?;
     }
     Ok(files)
 }
@@ -72,14 +73,14 @@ fn refused(what: &'static str, errno: Errno) -> Ending {
 
 /// Entered last: the mount and network namespaces belong to the user namespace in which they were made, so that root of
 /// this one has no power over them.
-fn enter_user_namespace(connection: &mut Connection) -> Result<(), Ending> {
+fn enter_user_namespace(connection: &mut Connection, chunk: &mut Chunk) -> Result<(), Ending> {
     let failed = |what: &'static str| {
         move |errno| -> Ending { Ending::Refused(failure(FailStep::Identity, errno, what)) }
     };
     unshare(CLONE_NEWUSER).map_err(failed("unshare(CLONE_NEWUSER)"))?;
     connection.outgoing.message(0, Kind::NeedMaps, &[]);
     connection.send_all(ANSWER_BOUND);
-    let message = expect(connection, Kind::Mapped)?;
+    let message = expect(connection, chunk, Kind::Mapped)?;
     if !message.is_empty() {
         return Err(Ending::Protocol(
             crate::protocol::ProtocolError::TrailingBytes,

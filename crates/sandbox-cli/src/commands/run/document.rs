@@ -50,8 +50,9 @@ struct ArtifactEntry<'a> {
     blake3: &'a str,
 }
 
+/// What is enforced of a capability.
 #[derive(Debug, Serialize)]
-struct EnforcementEntry<'a> {
+pub struct EnforcementEntry<'a> {
     capability: &'a str,
     /// What was demanded; nothing where the plan has no demand.
     demanded: Option<&'a str>,
@@ -110,7 +111,8 @@ impl<'a> ArtifactEntry<'a> {
     }
 }
 
-fn enforcement(sandbox: &SandboxHandle) -> Vec<EnforcementEntry<'_>> {
+/// What is enforced in a sandbox.
+pub fn enforcement(sandbox: &SandboxHandle) -> Vec<EnforcementEntry<'_>> {
     let entry = |(capability, enforcement): (sandbox::Capability, _)| {
         let demand = sandbox.plan().demand(capability);
         EnforcementEntry {

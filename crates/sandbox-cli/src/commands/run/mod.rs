@@ -1,15 +1,15 @@
 //! `sandbox run`: one execution in a sandbox of its own.
 
-mod document;
-mod enforcement_line;
+pub(super) mod document;
+pub(super) mod enforcement_line;
 mod language;
-mod live;
+pub(super) mod live;
 mod output_folder;
 mod program;
 mod session;
-mod signals;
-mod stdin;
-mod summary;
+pub(super) mod signals;
+pub(super) mod stdin;
+pub(super) mod summary;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

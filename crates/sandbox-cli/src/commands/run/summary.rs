@@ -112,17 +112,25 @@ fn artifact(artifact: &Artifact) -> String {
     ))
 }
 
-fn skipped(skipped: &SkippedArtifact) -> String {
-    let reason = match &skipped.reason {
+/// Why something was not copied.
+pub fn skip_reason(reason: &SkipReason) -> String {
+    match reason {
         SkipReason::Missing => "nothing is there".to_owned(),
         SkipReason::Symlink => "a symbolic link".to_owned(),
         SkipReason::SpecialFile => "not a regular file".to_owned(),
         SkipReason::TooLarge { size_bytes } => format!("too large ({size_bytes} bytes)"),
-        SkipReason::LimitReached => "the limit on artifacts was reached".to_owned(),
+        SkipReason::LimitReached => "the limit was reached".to_owned(),
         SkipReason::BadName => "its name cannot be written".to_owned(),
+        SkipReason::NameTaken => "its folder's name is taken".to_owned(),
+        SkipReason::TooDeep => "too many folders deep".to_owned(),
+        SkipReason::AndMore { count } => format!("and {count} more of them"),
         SkipReason::Unreadable { detail } => format!("cannot be read: {detail}"),
         other => format!("{other:?}"),
-    };
+    }
+}
+
+fn skipped(skipped: &SkippedArtifact) -> String {
+    let reason = skip_reason(&skipped.reason);
     escape(&format!("no artifact {}: {reason}", skipped.source))
 }
 

@@ -139,7 +139,7 @@ fn the_command_line_is_unambiguous() {
     for line in bad {
         let full = ["sandbox", "run"].iter().chain(line);
         let refused = match Arguments::try_parse_from(full) {
-            Err(error) => Failure::usage(&error),
+            Err(error) => Failure::usage(&error, Some("run")),
             Ok(_) => run_on(ends_with(Ending::Exited { code: 0 }), line, None).unwrap_err(),
         };
         assert_eq!(refused.kind(), "usage", "{line:?}: {refused}");

@@ -1,21 +1,23 @@
-//! Names of groups. They say whose a group is, so that one whose owner was killed can be told from one in use.
+//! Names of control groups and folders. They say whose each is, so that one whose owner was killed can be told from one in use.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::process::{namespace, start_of};
+
 /// A process of this host, so that it cannot be mistaken for a later one with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     /// The process namespace that `pid` is a number of.
-    pub(super) namespace: u64,
-    pub(super) pid: u32,
+    pub(crate) namespace: u64,
+    pub(crate) pid: u32,
     /// When it started, in ticks since boot.
-    pub(super) start: u64,
+    pub(crate) start: u64,
 }
 
 impl Owner {
     /// This process.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         static SEEN: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
         let look = || Self {
@@ -32,12 +34,12 @@ impl Owner {
         }
     }
 
-    pub(super) fn prefix(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         format!("sandbox-{:x}-{}-{}-", self.namespace, self.pid, self.start)
     }
 
     /// Whose a name is; `None` where it is none of ours.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let mut fields = name.strip_prefix("sandbox-")?.split('-');
         let owner = Self {
             namespace: u64::from_str_radix(fields.next()?, 16).ok()?,
@@ -49,37 +51,19 @@ impl Owner {
     }
 
     /// Whether the process is known to be gone. In doubt it is not: its namespace may be another one than ours.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         namespace() == Some(self.namespace) && start_of(self.pid) != Some(self.start)
     }
 }
 
 /// A name that no other group of this host has.
-pub(super) fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(
         "{}{}",
         Owner::current().prefix(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
-}
-
-fn namespace() -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid")
-        .ok()
-        .map(|found| found.ino())
-}
-
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the start is the 20th field after it.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]

@@ -1,0 +1,203 @@
+//! Memory without control groups: the keeper looks at the tree below the agent ten times a second and kills the largest
+//! processes of one that is above its limit.
+
+use alloc::vec::Vec;
+
+use sandbox_freestanding::{
+    Pid, Result,
+    directory::Directory,
+    fs, io,
+    path::PathBuffer,
+    process,
+    signal::{self, SIGKILL},
+};
+
+use super::store::MemoryKills;
+use crate::program::{
+    polling::{Moment, after, now},
+    process_files::ProcessFiles,
+};
+
+/// How often, milliseconds.
+const PERIOD: u64 = 100;
+
+#[derive(Debug)]
+pub(super) struct Sampler {
+    limit: u64,
+    kills: MemoryKills,
+    files: ProcessFiles,
+    next: Moment,
+}
+
+/// A process below the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sized {
+    pid: Pid,
+    parent: Pid,
+    bytes: u64,
+}
+
+impl Sampler {
+    pub(super) fn new(limit: u64, kills: MemoryKills) -> Result<Self> {
+        Ok(Self {
+            limit,
+            kills,
+            files: ProcessFiles::open()?,
+            next: now(),
+        })
+    }
+
+    /// How long until the next look, microseconds.
+    pub(super) fn pause(&self) -> u64 {
+        self.next.saturating_sub(now())
+    }
+
+    /// Looks, if it is time.
+    pub(super) fn look(&mut self) {
+        if now() < self.next {
+            return;
+        }
+        self.next = after(now(), PERIOD);
+        let mut processes = self.processes();
+        for over in excess(&mut processes, self.limit) {
+            if self.kill(over) {
+                // The number is what clients read; that the process was killed is what counts.
+                let _ = self.kills.add();
+            }
+        }
+    }
+
+    /// Everything below the agent, which is our child. The agent itself is not the code's.
+    fn processes(&self) -> Vec<Sized> {
+        let mut found = Vec::<Sized>::new();
+        let mut parents = self.children(process::current());
+        while let Some(parent) = parents.pop() {
+            for pid in self.children(parent) {
+                if found.iter().all(|known| known.pid != pid) {
+                    found.push(Sized {
+                        pid,
+                        parent,
+                        bytes: self.memory(pid),
+                    });
+                    parents.push(pid);
+                }
+            }
+        }
+        found
+    }
+
+    /// The children of all threads of a process; none of one that has ended.
+    fn children(&self, parent: Pid) -> Vec<Pid> {
+        let mut children = Vec::new();
+        let mut digits = [0; 20];
+        let number =
+            sandbox_freestanding::path::decimal(parent.0.unsigned_abs().into(), &mut digits);
+        let folder = PathBuffer::concat(&[number, b"/task"]).and_then(|path| {
+            let flags = fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC;
+            fs::open_at(&self.files, &path, flags, 0)
+        });
+        let Ok(folder) = folder else { return children };
+        let mut threads = Directory::new(&folder);
+        while let Ok(Some(thread)) = threads.next_entry() {
+            let name = thread.name.to_bytes();
+            if !name.first().is_some_and(u8::is_ascii_digit) {
+                continue;
+            }
+            let list = PathBuffer::concat(&[name, b"/children"])
+                .and_then(|path| fs::open_at(&folder, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0));
+            let mut text = Vec::new();
+            if list.is_ok_and(|list| io::read_to_end(&list, &mut text, LIST).is_ok()) {
+                children.extend(numbers(&text));
+            }
+        }
+        children
+    }
+
+    /// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
+    fn memory(&self, pid: Pid) -> u64 {
+        let mut digits = [0; 20];
+        let number = sandbox_freestanding::path::decimal(pid.0.unsigned_abs().into(), &mut digits);
+        let mut text = [0; 4096];
+        let read = PathBuffer::concat(&[number, b"/status"])
+            .and_then(|path| fs::open_at(&self.files, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0))
+            .and_then(|file| io::read(&file, &mut text));
+        read.map_or(0, |count| in_status(&text[..count]))
+    }
+
+    /// Kills a process, if it is still the one that was seen.
+    fn kill(&self, seen: Sized) -> bool {
+        let Ok(pidfd) = process::open_pidfd(seen.pid) else {
+            return false;
+        };
+        self.children(seen.parent).contains(&seen.pid) && signal::send(&pidfd, SIGKILL).is_ok()
+    }
+}
+
+/// How long a list of children may be, in bytes.
+const LIST: usize = 1 << 20;
+
+/// The largest processes, as many as it takes for the rest to be within the limit.
+fn excess(processes: &mut [Sized], limit: u64) -> Vec<Sized> {
+    processes.sort_unstable_by_key(|process| core::cmp::Reverse(process.bytes));
+    let mut total = processes.iter().map(|process| process.bytes).sum::<u64>();
+    let mut over = Vec::new();
+    for process in processes {
+        if total <= limit {
+            break;
+        }
+        total -= process.bytes;
+        over.push(*process);
+    }
+    over
+}
+
+fn numbers(text: &[u8]) -> impl Iterator<Item = Pid> + '_ {
+    text.split(u8::is_ascii_whitespace)
+        .filter_map(|word| core::str::from_utf8(word).ok()?.parse().ok().map(Pid))
+}
+
+fn in_status(text: &[u8]) -> u64 {
+    let kib = text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = line.split_at(colon);
+        let counted = [&b"RssAnon"[..], b"RssShmem", b"VmSwap"].contains(&name);
+        let number = core::str::from_utf8(&value[1..])
+            .ok()?
+            .trim()
+            .strip_suffix(" kB")?;
+        counted.then(|| number.parse::<u64>().ok()).flatten()
+    });
+    kib.sum::<u64>().saturating_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_is_counted_and_files_are_not() {
+        let status = b"Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 20 kB\nVmSwap:\t 3 kB\n";
+        assert_eq!(in_status(status), 123 * 1024);
+        assert_eq!(in_status(b"RssAnon:\tmuch\n\n:\n"), 0);
+    }
+
+    #[test]
+    fn the_largest_go_until_the_rest_fits() {
+        let sized = |pid, bytes| Sized {
+            pid: Pid(pid),
+            parent: Pid(1),
+            bytes,
+        };
+        let mut processes = [sized(1, 10), sized(2, 50), sized(3, 30)];
+        let pids = |over: Vec<Sized>| over.iter().map(|one| one.pid.0).collect::<Vec<_>>();
+        assert_eq!(pids(excess(&mut processes, 90)), []);
+        assert_eq!(pids(excess(&mut processes, 40)), [2]);
+        assert_eq!(pids(excess(&mut processes, 5)), [2, 3, 1]);
+    }
+
+    #[test]
+    fn lists_of_children_are_read() {
+        assert_eq!(numbers(b"12 7 \n").collect::<Vec<_>>(), [Pid(12), Pid(7)]);
+        assert_eq!(numbers(b"").count(), 0);
+    }
+}

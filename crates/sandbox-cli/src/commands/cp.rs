@@ -1,0 +1,161 @@
+//! `sandbox cp`: files and folders into a detached sandbox and out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use clap::Args;
+use sandbox::{ArtifactLimits, ByteSize, Copied, SandboxSpec};
+use serde::Serialize;
+
+use super::kept::{FormatOption, TierOption};
+use super::run::signals::Signals;
+use super::run::summary::skip_reason;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::options::{bytes, text};
+use crate::output::{Format, print_json};
+use crate::say;
+use sandbox::escape;
+
+/// How many files and folders are copied out at most.
+const ENTRIES: usize = 100_000;
+
+const NOTES: &str = "\
+One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox; a path of the host that has a
+colon is written ./a:b. A file or folder goes into DST where that is a folder or ends with a slash, else it
+becomes DST; DIR/. copies what is in DIR. Missing parents are made, files are replaced, folders are merged.
+Symbolic links and special files are not copied, and never followed; whatever was not copied is said, and the
+exit code is 125.";
+
+/// The options of `cp`.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES, override_usage = "\
+sandbox cp [OPTIONS] SRC NAME:PATH\n       \
+sandbox cp [OPTIONS] NAME:PATH DST")]
+pub struct CpArguments {
+    /// What to copy
+    #[arg(value_name = "SRC")]
+    source: OsString,
+
+    /// Where to
+    #[arg(value_name = "DST")]
+    target: OsString,
+
+    #[command(flatten)]
+    tier: TierOption,
+
+    /// How much is copied out of the sandbox at most
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GiB")]
+    limit: ByteSize,
+
+    #[command(flatten)]
+    pub format: FormatOption,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    copied: &'a Copied,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &CpArguments) -> Outcome {
+    let source = Place::parse(&arguments.source)?;
+    let target = Place::parse(&arguments.target)?;
+    let (client, _) = arguments.tier.client()?;
+    let copied = super::block_on(async {
+        let mut signals = Signals::listen()?;
+        let work = async {
+            match (&source, &target) {
+                (Place::Host(source), Place::Sandbox { name, path }) => {
+                    let sandbox = client.get(name).await?;
+                    Ok(sandbox.copy_in(source, path).await?)
+                }
+                (Place::Sandbox { name, path }, Place::Host(target)) => {
+                    let sandbox = client.get(name).await?;
+                    let limits = ArtifactLimits {
+                        count: ENTRIES,
+                        file_size: arguments.limit,
+                        total_size: arguments.limit,
+                    };
+                    Ok(sandbox.copy_out(path, target, limits).await?)
+                }
+                (Place::Host(_), Place::Host(_)) => Err(Failure::argument(
+                    "neither SRC nor DST is NAME:PATH of a sandbox",
+                )),
+                (Place::Sandbox { .. }, Place::Sandbox { .. }) => Err(Failure::argument(
+                    "SRC and DST are both in a sandbox: copy to the host first",
+                )),
+            }
+        };
+        tokio::select! {
+            copied = work => copied,
+            signal = signals.next() => Err(Failure::interrupted(signal)),
+        }
+    })??;
+    match arguments.format.format {
+        Format::Json => print_json(&Document { copied: &copied })?,
+        Format::Text => {
+            for skipped in &copied.skipped {
+                let reason = skip_reason(&skipped.reason);
+                say(escape(&format!("not copied: {}: {reason}", skipped.source)));
+            }
+        }
+    }
+    Ok(if copied.skipped.is_empty() {
+        Exit::SUCCESS
+    } else {
+        Exit::FAILED
+    })
+}
+
+/// One side of a copy.
+#[derive(Debug, PartialEq, Eq)]
+enum Place<'a> {
+    Host(&'a Path),
+    Sandbox { name: String, path: String },
+}
+
+impl<'a> Place<'a> {
+    /// `NAME:PATH` is in a sandbox where `NAME` could be one's name; what begins with `/` or `.` never is.
+    fn parse(argument: &'a OsStr) -> Result<Self, Failure> {
+        let bytes = argument.as_bytes();
+        let colon = bytes.iter().position(|byte| *byte == b':');
+        let Some((name, path)) = colon.map(|colon| (&bytes[..colon], &bytes[colon + 1..])) else {
+            return Ok(Self::Host(Path::new(argument)));
+        };
+        if name.is_empty() || name.contains(&b'/') || name.starts_with(b".") {
+            return Ok(Self::Host(Path::new(argument)));
+        }
+        let name = text("name of a sandbox", OsStr::from_bytes(name))?;
+        let path = text("path in the sandbox", OsStr::from_bytes(path))?;
+        SandboxSpec::new(&name).validate()?;
+        if !path.starts_with('/') {
+            let why = format!("{name}:{path}: the path in the sandbox is not absolute");
+            return Err(Failure::argument(why).with_fix(format!("write {name}:/workspace/{path}")));
+        }
+        Ok(Self::Sandbox { name, path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart() {
+        let parse = |text: &'static str| Place::parse(OsStr::new(text));
+        for host in ["file", "./a:b", "/a:b", "../x:/y", ":x", "a/b:c"] {
+            assert_eq!(parse(host).unwrap(), Place::Host(Path::new(host)), "{host}");
+        }
+        let place = Place::Sandbox {
+            name: "lab".into(),
+            path: "/a:b".into(),
+        };
+        assert_eq!(parse("lab:/a:b").unwrap(), place);
+        for bad in ["lab:", "lab:x", "Lab:/x", "l:/x"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

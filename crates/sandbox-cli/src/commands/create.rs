@@ -1,0 +1,132 @@
+//! `sandbox create`: a detached sandbox.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use sandbox::{SandboxClient, SandboxHandle, registry};
+use serde::Serialize;
+
+use super::run::document::{EnforcementEntry, enforcement};
+use super::run::enforcement_line::enforcement_line;
+use super::run::signals::Signals;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::options::{PolicyOptions, duration};
+use crate::output::{Format, print, print_json};
+use crate::say;
+
+const EXAMPLES: &str = "\
+Examples:
+  sandbox create --name lab --ttl 10m --memory 256MiB
+  sandbox exec lab -- python3 -c 'print(6 * 7)'
+  sandbox cp lab:/workspace/result.csv .
+  sandbox rm lab
+
+The sandbox lives on when this command, and whoever called it, has ended: until its time to live is over,
+or stop, kill or rm ends it. What it was created with governs every later command.
+Exit codes: 125 refused, not set up, or the name is taken.";
+
+/// The options of `create`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CreateArguments {
+    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a new one]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// How long it may live, like 10m, 2h or a number of seconds [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    ttl: Option<Duration>,
+
+    /// Label of the sandbox (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+
+    /// Say nothing but warnings and errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// How the answer is written
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    backend: &'a str,
+    tier: &'a str,
+    /// When its time to live is over.
+    expires: Option<String>,
+    enforcement: Vec<EnforcementEntry<'a>>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &CreateArguments) -> Outcome {
+    let tier = registry::tier(&arguments.policy.backend)?;
+    let mut request = arguments.policy.resolve()?;
+    let spec = &mut request.spec;
+    if let Some(name) = &arguments.name {
+        spec.name.clone_from(name);
+    }
+    spec.labels = arguments.label.iter().cloned().collect();
+    spec.lifetime = arguments.ttl;
+    spec.detached = true;
+    spec.validate()?;
+    let client = SandboxClient::open(tier.tier, request.policy)?;
+    if !tier.applies_policy {
+        say(format_args!(
+            "warning: {} applies no policy: nothing is enforced",
+            tier.tier
+        ));
+    }
+    let sandbox = super::block_on(async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            sandbox = client.create(&request.spec) => Ok(sandbox?),
+            signal = signals.next() => Err(Failure::interrupted(signal)),
+        }
+    })??;
+    arguments.tell(&sandbox, tier.backend)
+}
+
+impl CreateArguments {
+    fn tell(&self, sandbox: &SandboxHandle, backend: &str) -> Outcome {
+        match self.format {
+            Format::Json => {
+                let lifetime = sandbox.plan().lifetime;
+                let expires = lifetime.and_then(|lifetime| SystemTime::now().checked_add(lifetime));
+                print_json(&Document {
+                    name: sandbox.name(),
+                    backend,
+                    tier: sandbox.tier(),
+                    expires: expires.map(super::ls::time),
+                    enforcement: enforcement(sandbox),
+                })?;
+            }
+            Format::Text => {
+                print(&format!("{}\n", sandbox.name()))?;
+                if !self.quiet {
+                    say(enforcement_line(sandbox.tier(), sandbox.enforcement()));
+                }
+            }
+        }
+        Ok(Exit::SUCCESS)
+    }
+}

@@ -1,0 +1,170 @@
+//! `sandbox exec`: one execution in a detached sandbox.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use clap::Args;
+use sandbox::spi::OutputSink;
+use sandbox::{ExecRequest, ExecResult, Export, SandboxHandle};
+
+use super::kept::TierOption;
+use super::run::document::Document;
+use super::run::live::{Live, Written};
+use super::run::signals::Signals;
+use super::run::stdin::Stdin;
+use super::run::summary::Summary;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::options::{duration, text, variable};
+use crate::output::{Format, print_json};
+
+const NOTES: &str = "\
+Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it failed; 126 cannot execute;
+127 not found; 137 out of memory or far too much output; 128+n ended by signal n.";
+
+/// The options of `exec`.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME -- COMMAND [ARG...]")]
+pub struct ExecArguments {
+    /// Name of the sandbox
+    name: String,
+
+    /// Command inside of the sandbox
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+
+    #[command(flatten)]
+    tier: TierOption,
+
+    /// Time limit, like 30s, 1m30s or a number of seconds; never more than the sandbox's
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+
+    /// Environment variable (repeatable), besides those of the sandbox
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
+
+    /// Folder inside of the sandbox where the command starts
+    #[arg(long, value_name = "PATH")]
+    workdir: Option<OsString>,
+
+    /// Pass standard input on although it is a terminal
+    #[arg(short, long, conflicts_with = "no_stdin")]
+    interactive: bool,
+
+    /// Pass no standard input on; otherwise it is passed on unless it is a terminal
+    #[arg(short, long)]
+    no_stdin: bool,
+
+    /// How the result is written; json holds everything back until the end
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &ExecArguments) -> Outcome {
+    let request = arguments.request()?;
+    let (client, tier) = arguments.tier.client()?;
+    let runtime = super::runtime()?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let work = async {
+            let sandbox = client.get(&arguments.name).await?;
+            arguments.execute(&sandbox, &request, tier.backend).await
+        };
+        tokio::select! {
+            outcome = work => outcome,
+            // The end of our stream ends the execution, and nothing else.
+            signal = signals.next() => Err(Failure::interrupted(signal)),
+        }
+    });
+    // A thread may wait for standard input for ever.
+    runtime.shutdown_background();
+    outcome
+}
+
+impl ExecArguments {
+    fn request(&self) -> Result<ExecRequest, Failure> {
+        let (program, rest) = self
+            .command
+            .split_first()
+            .ok_or_else(|| Failure::argument("nothing to run: write -- COMMAND"))?;
+        let mut request = ExecRequest::new(program.as_bytes())
+            .args(rest.iter().map(|argument| argument.as_bytes()));
+        for pair in &self.env {
+            let (name, value) = variable(pair)?;
+            request.env.insert(name, value);
+        }
+        request.workdir = self
+            .workdir
+            .as_deref()
+            .map(|path| text("--workdir", path))
+            .transpose()?;
+        request.timeout = self.timeout;
+        request.validate()?;
+        Ok(request)
+    }
+
+    async fn execute(
+        &self,
+        sandbox: &SandboxHandle,
+        request: &ExecRequest,
+        backend: &str,
+    ) -> Outcome {
+        let stdin = Stdin::choose(self.interactive, self.no_stdin);
+        let mut live = match self.format {
+            Format::Text => Some(Live::new(
+                sandbox.plan().stdout_max,
+                sandbox.plan().stderr_max,
+            )),
+            Format::Json => None,
+        };
+        let sink = live.as_mut().map(|live| live as &mut dyn OutputSink);
+        let result = sandbox.exec_with(request, stdin.open(), sink).await;
+        // Also where the execution failed: what it wrote until then is shown before the error.
+        let live = match live {
+            Some(live) => Some(live.finish().await?),
+            None => None,
+        };
+        self.tell(sandbox, &result?, live, backend)
+    }
+
+    fn tell(
+        &self,
+        sandbox: &SandboxHandle,
+        result: &ExecResult,
+        live: Option<Written>,
+        backend: &str,
+    ) -> Outcome {
+        let mut exit = Exit::of_outcome(&result.outcome);
+        let export = Export::default();
+        match self.format {
+            Format::Json => print_json(&Document::new(
+                backend, sandbox, result, &export, None, exit,
+            ))?,
+            Format::Text => {
+                let live = live.unwrap_or_default();
+                if live.is_broken {
+                    exit = Exit::BROKEN_PIPE;
+                }
+                let summary = Summary {
+                    sandbox,
+                    result,
+                    export: &export,
+                    lost: None,
+                    live: &live,
+                };
+                // What is enforced was said when the sandbox was created.
+                summary.print(true);
+            }
+        }
+        Ok(exit)
+    }
+}

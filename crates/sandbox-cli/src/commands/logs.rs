@@ -1,0 +1,113 @@
+//! `sandbox logs`: what executions in a detached sandbox wrote.
+
+use async_trait::async_trait;
+use clap::Args;
+use sandbox::spi::{Flow, OutputSink, OutputStream};
+use sandbox::{ByteSize, ErrorKind, SandboxHandle};
+use serde::Serialize;
+
+use super::kept::{FormatOption, TierOption};
+use super::run::live::Live;
+use super::run::signals::Signals;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::options::bytes;
+use crate::output::{Format, print_json};
+
+/// The options of `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArguments {
+    /// Name of the sandbox
+    name: String,
+
+    #[command(flatten)]
+    tier: TierOption,
+
+    /// Only the last bytes of what there is, like 4KiB; at most 8MiB are kept
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    tail: Option<ByteSize>,
+
+    /// Go on with what is written from now on, until the sandbox ends
+    #[arg(short, long)]
+    follow: bool,
+
+    #[command(flatten)]
+    pub format: FormatOption,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    /// Both streams in their order of arrival.
+    log: String,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &LogsArguments) -> Outcome {
+    if arguments.follow && arguments.format.format == Format::Json {
+        return Err(Failure::argument("--follow has no JSON: it does not end"));
+    }
+    let (client, _) = arguments.tier.client()?;
+    super::block_on(async {
+        let mut signals = Signals::listen()?;
+        let work = async {
+            let sandbox = client.get(&arguments.name).await?;
+            arguments.show(&sandbox).await
+        };
+        tokio::select! {
+            outcome = work => outcome,
+            signal = signals.next() => Err(Failure::interrupted(signal)),
+        }
+    })?
+}
+
+/// Hands a log on.
+struct Log(Live);
+
+#[async_trait]
+impl OutputSink for Log {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.0.write(stream, bytes).await
+    }
+}
+
+impl LogsArguments {
+    async fn show(&self, sandbox: &SandboxHandle) -> Outcome {
+        let tail = self
+            .tail
+            .map(|tail| u32::try_from(tail.as_u64()).unwrap_or(u32::MAX));
+        if self.format.format == Format::Json {
+            let log = sandbox.logs(tail).await?;
+            print_json(&Document {
+                name: sandbox.name(),
+                log: String::from_utf8_lossy(&log).into_owned(),
+            })?;
+            return Ok(Exit::SUCCESS);
+        }
+        let everything = ByteSize::bytes(u64::MAX);
+        let mut log = Log(Live::new(everything, everything));
+        let read = if self.follow {
+            match sandbox.follow_logs(tail, &mut log).await {
+                // Its end is what was waited for.
+                Err(error) if error.kind() == ErrorKind::SandboxEnded => Ok(()),
+                read => read,
+            }
+        } else {
+            let bytes = sandbox.logs(tail).await;
+            match bytes {
+                Ok(bytes) => {
+                    log.write(OutputStream::Stdout, &bytes).await;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let written = log.0.finish().await?;
+        read?;
+        Ok(if written.is_broken {
+            Exit::BROKEN_PIPE
+        } else {
+            Exit::SUCCESS
+        })
+    }
+}

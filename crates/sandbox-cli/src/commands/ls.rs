@@ -1,0 +1,179 @@
+//! `sandbox ls`: the detached sandboxes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use sandbox::registry::{self, Registration};
+use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxState};
+use serde::Serialize;
+
+use super::kept::FormatOption;
+use crate::exit::Exit;
+use crate::failure::{ErrorObject, Failure, Outcome};
+use crate::output::{Format, print, print_json};
+use crate::table::table;
+use sandbox::escape;
+
+/// The options of `ls`.
+#[derive(Debug, Args)]
+pub struct LsArguments {
+    /// Only those of this tier
+    #[arg(short, long, value_name = "TIER")]
+    backend: Option<String>,
+
+    #[command(flatten)]
+    pub format: FormatOption,
+}
+
+#[derive(Serialize)]
+struct Document {
+    sandboxes: Vec<Row>,
+    /// Tiers that could not tell.
+    errors: Vec<ErrorObject>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    tier: String,
+    state: SandboxState,
+    created: String,
+    expires: Option<String>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &LsArguments) -> Outcome {
+    let tiers = keeping_tiers(arguments.backend.as_deref())?;
+    let mut sandboxes = Vec::new();
+    let mut failures = Vec::new();
+    super::block_on(async {
+        for tier in tiers {
+            match list(tier).await {
+                Ok(found) => sandboxes.extend(found),
+                Err(failure) => failures.push(failure),
+            }
+        }
+    })?;
+    let exit = if failures.is_empty() {
+        Exit::SUCCESS
+    } else {
+        Exit::FAILED
+    };
+    match arguments.format.format {
+        Format::Json => print_json(&Document {
+            sandboxes: sandboxes.iter().map(row).collect(),
+            errors: failures.into_iter().map(Failure::into_object).collect(),
+        })?,
+        Format::Text => {
+            for failure in failures {
+                failure.report(Format::Text);
+            }
+            print(&text(&sandboxes, SystemTime::now()))?;
+        }
+    }
+    Ok(exit)
+}
+
+/// The tier of this name, or all that have detached sandboxes.
+pub fn keeping_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![registry::tier(name)?]);
+    }
+    let keeps = |tier: &&Registration| {
+        // One that cannot be opened says so when it is asked.
+        (tier.open)().map_or(true, |backend| backend.keeps_detached())
+    };
+    Ok(registry::tiers()?.into_iter().filter(keeps).collect())
+}
+
+async fn list(tier: &Registration) -> Result<Vec<SandboxInfo>, Failure> {
+    let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
+    match client.list().await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Err(Failure::from(error).with_fix("`sandbox ls` lists those of all tiers"))
+        }
+        list => Ok(list?),
+    }
+}
+
+fn row(info: &SandboxInfo) -> Row {
+    Row {
+        name: info.name.clone(),
+        tier: info.tier.clone(),
+        state: info.state,
+        created: time(info.created),
+        expires: info.expires.map(time),
+        labels: info.labels.clone(),
+    }
+}
+
+/// A moment as `2026-01-31T12:00:00Z`.
+pub fn time(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
+    if sandboxes.is_empty() {
+        return String::new();
+    }
+    let mut lines = vec![
+        ["NAME", "TIER", "STATE", "AGE", "ENDS IN", "LABELS"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for info in sandboxes {
+        let age = now.duration_since(info.created).unwrap_or_default();
+        let left = match (info.state, info.expires) {
+            (SandboxState::Running, Some(expires)) => {
+                brief(expires.duration_since(now).unwrap_or_default())
+            }
+            _ => "-".to_owned(),
+        };
+        let labels = info
+            .labels
+            .iter()
+            .map(|(name, value)| escape(&format!("{name}={value}")))
+            .collect::<Vec<_>>();
+        lines.push(vec![
+            info.name.clone(),
+            info.tier.clone(),
+            info.state.as_str().to_owned(),
+            brief(age),
+            left,
+            labels.join(","),
+        ]);
+    }
+    table(&lines)
+}
+
+/// The two largest units.
+fn brief(duration: Duration) -> String {
+    let whole = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
+    whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_tells_what_matters() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let ago = |seconds| now - Duration::from_secs(seconds);
+        let mut running = SandboxInfo::new("lab", "local", SandboxState::Running, ago(61));
+        running.expires = Some(now + Duration::from_secs(3599));
+        running.labels.insert("team".into(), "a\n".into());
+        let ended = SandboxInfo::new("old", "local", SandboxState::Ended, ago(90_061));
+        assert_eq!(
+            text(&[running, ended], now),
+            "NAME  TIER   STATE    AGE     ENDS IN  LABELS\n\
+             lab   local  running  1m 1s   59m 59s  team=a\\n\n\
+             old   local  ended    1day 1h  -\n"
+                .replace("AGE     ENDS", "AGE      ENDS")
+                .replace("1m 1s   59m", "1m 1s    59m")
+        );
+        assert_eq!(text(&[], now), "");
+    }
+}

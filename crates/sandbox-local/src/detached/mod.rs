@@ -1,0 +1,200 @@
+//! Sandboxes that outlive the process that made them.
+//!
+//! Each has a folder `sandboxes/NAME` in the state folder, which its keeper ([`sandbox_agent::protocol::keep`]) makes, locks
+//! and removes. The keeper is the parent of the agent and the owner of its stream: the sandbox ends with it. Everybody else,
+//! its creator too, is a client of the agent's socket in that folder.
+//!
+//! A folder whose lock nobody holds has no keeper any more; whoever finds it may remove it, and ends processes only where
+//! number, start and machine's start are those that were noted.
+
+mod isolator;
+mod record;
+mod sandboxes;
+mod stale;
+mod start;
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use sandbox_agent::protocol::keep::files;
+use sandbox_core::spi::{Found, Instance};
+use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::{AgentInstance, AttachedSandbox, Key};
+use tokio::net::UnixStream;
+
+use isolator::{KeptIsolator, open_folder};
+use record::Record;
+use sandboxes::{Entry, KeeperState, Sandboxes, name_of, read_private};
+
+use crate::error;
+use crate::start::Order;
+
+/// How long a sandbox that is being made or removed is waited for.
+const CHANGING: Duration = Duration::from_secs(3);
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Builds a detached sandbox.
+pub(crate) async fn create(order: &Order<'_>) -> Result<AgentInstance> {
+    let sandboxes = Sandboxes::new(order.tier, order.state);
+    start::start(order, &sandboxes).await
+}
+
+/// A detached sandbox that runs.
+pub(crate) async fn get(tier: &str, state: &Path, name: &str) -> Result<Found> {
+    let sandboxes = Sandboxes::new(tier, state);
+    let entry = sandboxes.entry(name)?;
+    let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
+    let Some(record) = entry.record else {
+        return Err(sandboxes.not_found(name));
+    };
+    let record = of_tier(&sandboxes, record?)?;
+    let keeper = match entry.keeper {
+        KeeperState::Alive => record.keeper.open(),
+        _ => None,
+    };
+    let keeper = keeper.ok_or_else(|| ended(tier, name))?;
+    let plan = record.plan.clone();
+    let isolator = KeptIsolator::of_kept(sandboxes.clone(), record.clone(), keeper);
+    let instance = Box::new(attach(&sandboxes, record, isolator).await?) as Box<dyn Instance>;
+    Ok(Found { plan, instance })
+}
+
+/// The error for a name that nothing has.
+pub(crate) fn not_found(tier: &str, name: &str) -> Error {
+    Sandboxes::new(tier, Path::new("")).not_found(name)
+}
+
+fn of_tier(sandboxes: &Sandboxes, record: Record) -> Result<Record> {
+    if record.tier == sandboxes.tier {
+        return Ok(record);
+    }
+    let name = &record.plan.name;
+    let fix = format!("`-b {}` finds it", record.tier);
+    Err(sandboxes.not_found(name).with_fix(fix))
+}
+
+fn ended(tier: &str, name: &str) -> Error {
+    let context = format!("the sandbox {name:?} has ended");
+    Error::new(ErrorKind::SandboxEnded, "find sandbox", context)
+        .on(tier)
+        .with_fix(format!("remove what it left with `sandbox rm {name}`"))
+}
+
+/// Becomes a client of the agent.
+async fn attach(
+    sandboxes: &Sandboxes,
+    record: Record,
+    isolator: KeptIsolator,
+) -> Result<AgentInstance> {
+    let tier = sandboxes.tier.as_str();
+    let name = &record.plan.name;
+    let path = sandboxes.folder_of(name);
+    let failed = |cause: std::io::Error| match cause.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => ended(tier, name),
+        _ => Error::new(
+            ErrorKind::Io,
+            "attach to sandbox",
+            path.display().to_string(),
+        )
+        .on(tier)
+        .with_source(cause),
+    };
+    let folder = open_folder(&path).map_err(failed)?;
+    // However long the folder's own path is.
+    let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    let key = read_private(&short.join(name_of(files::KEY)), 64).map_err(failed)?;
+    let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
+        Error::new(ErrorKind::Io, "attach to sandbox", "its key is no key").on(tier)
+    })?;
+    let stream = UnixStream::connect(short.join(name_of(files::SOCKET)))
+        .await
+        .map_err(failed)?;
+    let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
+    AgentInstance::attach(stream, &Key::new(key), sandbox, Box::new(isolator)).await
+}
+
+/// The detached sandboxes of a tier.
+pub(crate) fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
+    let mut list = Vec::new();
+    for entry in Sandboxes::new(tier, state).entries()? {
+        let Some(record) = entry.record else { continue };
+        let record = record?;
+        let runs = entry.keeper == KeeperState::Alive;
+        let state = if runs {
+            SandboxState::Running
+        } else {
+            SandboxState::Ended
+        };
+        if record.tier == tier {
+            list.push(record.info(state));
+        }
+    }
+    Ok(list)
+}
+
+/// Ends a detached sandbox, whatever state it is in, and removes what it left.
+pub(crate) async fn remove(tier: &str, state: &Path, name: &str) -> Result<()> {
+    let sandboxes = Sandboxes::new(tier, state);
+    let deadline = tokio::time::Instant::now() + CHANGING;
+    loop {
+        let entry = sandboxes.entry(name)?;
+        let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
+        match (&entry.record, entry.keeper) {
+            (Some(Ok(record)), KeeperState::Alive) => {
+                let record = of_tier(&sandboxes, record.clone())?;
+                if let Some(keeper) = record.keeper.open() {
+                    return KeptIsolator::of_kept(sandboxes, record, keeper).end().await;
+                }
+                // It ends right now, or somebody removes what it left.
+            }
+            (Some(Ok(record)), KeeperState::Gone) => {
+                of_tier(&sandboxes, record.clone())?;
+                return clear(tier, entry).await;
+            }
+            (Some(Err(_)) | None, KeeperState::Gone) => return clear(tier, entry).await,
+            // It is being made, or removed.
+            (None, KeeperState::Alive | KeeperState::Newborn) | (Some(_), KeeperState::Newborn) => {
+            }
+            (Some(Err(_)), KeeperState::Alive) => {
+                let record = entry.record.and_then(Result::err);
+                return Err(record.unwrap_or_else(|| sandboxes.not_found(name)));
+            }
+        }
+        if tokio::time::Instant::now() >= deadline {
+            let context = format!("{name:?} is being made or removed by another process");
+            return Err(Error::new(ErrorKind::Io, "remove sandbox", context)
+                .on(tier)
+                .with_fix("try again"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn clear(tier: &str, entry: Entry) -> Result<()> {
+    match tokio::task::spawn_blocking(move || stale::end(&entry)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(left)) => Err(error::destroy(tier, left)),
+        Err(panicked) => Err(error::destroy(tier, panicked.to_string())),
+    }
+}
+
+/// Removes what detached sandboxes of a tier left that have no keeper any more.
+pub(crate) async fn prune(tier: &str, state: &Path) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    let mut failed = None;
+    for entry in Sandboxes::new(tier, state).entries()? {
+        let others = matches!(&entry.record, Some(Ok(record)) if record.tier != tier);
+        if entry.keeper != KeeperState::Gone || others {
+            continue;
+        }
+        let name = entry.name.clone();
+        match clear(tier, entry).await {
+            Ok(()) => removed.push(name),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(removed), Err)
+}

@@ -1,0 +1,287 @@
+//! The folder with a folder for each detached sandbox of this user.
+
+use std::fs::File;
+use std::io::{ErrorKind as ErrorKindOfIo, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use sandbox_agent::protocol::keep::files;
+use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
+
+use super::record::Record;
+use crate::error;
+
+/// How old a folder without a record and without a keeper must be to be taken for remains: its keeper may be about to lock it.
+const NEWBORN: Duration = Duration::from_secs(10);
+
+/// The largest record that is read, in bytes: far more than any has.
+const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// The detached sandboxes in a state folder, as a tier sees them.
+#[derive(Debug, Clone)]
+pub(crate) struct Sandboxes {
+    pub(crate) tier: String,
+    folder: PathBuf,
+}
+
+/// One of them, as it was when it was looked at.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) keeper: KeeperState,
+    /// `None` before it is kept, and while it is removed.
+    pub(crate) record: Option<Result<Record>>,
+}
+
+/// Whether a keeper holds the lock of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeeperState {
+    /// It does.
+    Alive,
+    /// Nobody does.
+    Gone,
+    /// Nobody does yet: the folder was made a moment ago.
+    Newborn,
+}
+
+impl Sandboxes {
+    pub(crate) fn new(tier: &str, state: &Path) -> Self {
+        Self {
+            tier: tier.to_owned(),
+            folder: state.join("sandboxes"),
+        }
+    }
+
+    /// Makes the folder where it is missing.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(cause) if cause.kind() != ErrorKindOfIo::AlreadyExists => Err(error::setup(
+                &self.tier,
+                self.folder.display().to_string(),
+                cause,
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The folder of the sandbox of this name, whether it exists or not.
+    pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The sandbox of this name, of whichever tier, if there is anything of it.
+    pub(crate) fn entry(&self, name: &str) -> Result<Option<Entry>> {
+        let folder = self.folder_of(name);
+        let Some(keeper) = self.keeper_of(&folder)? else {
+            return Ok(None);
+        };
+        Ok(Some(Entry {
+            name: name.to_owned(),
+            keeper,
+            record: self.record(&folder)?,
+            folder,
+        }))
+    }
+
+    /// All of them, of every tier, sorted by name.
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
+        let folder = match std::fs::read_dir(&self.folder) {
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => return Ok(Vec::new()),
+            folder => folder.map_err(|cause| self.unreadable(&self.folder, cause))?,
+        };
+        let mut entries = Vec::new();
+        for found in folder {
+            let found = found.map_err(|cause| self.unreadable(&self.folder, cause))?;
+            // What has no name of a sandbox is none of ours.
+            let name = found.file_name().into_string().unwrap_or_default();
+            if SandboxSpec::new(&name).validate().is_ok() {
+                entries.extend(self.entry(&name)?);
+            }
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    fn keeper_of(&self, folder: &Path) -> Result<Option<KeeperState>> {
+        let lock = match open_lock(folder) {
+            Ok(lock) => lock,
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => {
+                return self.newborn(folder);
+            }
+            Err(cause) => return Err(self.unreadable(folder, cause)),
+        };
+        // Shared, so that two who look do not take each other for a keeper.
+        match flock(lock.as_fd(), FlockOperation::NonBlockingLockShared) {
+            Ok(()) if age(folder).is_some_and(|age| age < NEWBORN) => {
+                Ok(Some(self.between(folder)))
+            }
+            Ok(()) => Ok(Some(KeeperState::Gone)),
+            Err(Errno::WOULDBLOCK) => Ok(Some(KeeperState::Alive)),
+            Err(errno) => Err(self.unreadable(folder, errno.into())),
+        }
+    }
+
+    /// A young folder whose lock is there and free: it was about to be locked, unless it is kept already.
+    fn between(&self, folder: &Path) -> KeeperState {
+        if folder.join(name_of(files::RECORD)).exists() {
+            KeeperState::Gone
+        } else {
+            KeeperState::Newborn
+        }
+    }
+
+    fn newborn(&self, folder: &Path) -> Result<Option<KeeperState>> {
+        match std::fs::symlink_metadata(folder) {
+            Ok(_) if age(folder).is_some_and(|age| age < NEWBORN) => Ok(Some(KeeperState::Newborn)),
+            Ok(_) => Ok(Some(KeeperState::Gone)),
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
+            Err(cause) => Err(self.unreadable(folder, cause)),
+        }
+    }
+
+    fn record(&self, folder: &Path) -> Result<Option<Result<Record>>> {
+        let path = folder.join(name_of(files::RECORD));
+        match read_private(&path, RECORD_LIMIT) {
+            Ok(text) => Ok(Some(Record::decode(&self.tier, &path, &text))),
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
+            Err(cause) => Err(self.unreadable(&path, cause)),
+        }
+    }
+
+    fn unreadable(&self, path: &Path, cause: std::io::Error) -> Error {
+        let context = path.display().to_string();
+        Error::new(ErrorKind::Io, "look for sandboxes", context)
+            .on(&self.tier)
+            .with_source(cause)
+    }
+
+    /// The error for a name that nothing has.
+    pub(crate) fn not_found(&self, name: &str) -> Error {
+        let context = format!("no sandbox {name:?}");
+        Error::new(ErrorKind::SandboxNotFound, "find sandbox", context)
+            .on(&self.tier)
+            .with_fix("`sandbox ls` lists those that there are")
+    }
+
+    /// The error for a name that something has.
+    pub(crate) fn name_is_taken(&self, name: &str) -> Error {
+        let ended = self
+            .entry(name)
+            .is_ok_and(|entry| entry.is_some_and(|entry| entry.keeper == KeeperState::Gone));
+        let (context, fix) = if ended {
+            (
+                format!("a sandbox {name:?} has ended and left its folder"),
+                format!("remove it with `sandbox rm {name}`, or choose another name"),
+            )
+        } else {
+            (
+                format!("a sandbox {name:?} exists"),
+                format!("choose another name, or end it with `sandbox rm {name}`"),
+            )
+        };
+        Error::new(ErrorKind::AlreadyExists, "create sandbox", context)
+            .on(&self.tier)
+            .with_fix(fix)
+    }
+}
+
+/// A file's name, as the keeper calls it.
+pub(crate) fn name_of(name: &std::ffi::CStr) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))
+}
+
+/// The lock of a sandbox. The keeper has made it.
+pub(crate) fn open_lock(folder: &Path) -> std::io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(folder.join(name_of(files::LOCK)))
+}
+
+/// Reads a file of a folder that nobody else may enter.
+pub(crate) fn read_private(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)?;
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// How long ago anything was made in, or removed from, a folder; `None` where its clock is ahead, or it is gone.
+fn age(folder: &Path) -> Option<Duration> {
+    let metadata = std::fs::symlink_metadata(folder).ok()?;
+    let changed = SystemTime::UNIX_EPOCH
+        + Duration::from_secs(u64::try_from(metadata.ctime().max(0)).unwrap_or(0));
+    SystemTime::now().duration_since(changed).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{AtFlags, CWD, Timestamps, utimensat};
+
+    use super::*;
+
+    #[test]
+    fn what_there_is_is_told_by_its_lock() {
+        let state = tempfile::tempdir().expect("a folder");
+        let sandboxes = Sandboxes::new("local", state.path());
+        assert!(sandboxes.entries().expect("readable").is_empty());
+        sandboxes.prepare().expect("made");
+        sandboxes.prepare().expect("found");
+        assert!(sandboxes.entry("one").expect("readable").is_none());
+        let folder = sandboxes.folder_of("one");
+        std::fs::create_dir(&folder).expect("made");
+        let state_of = || {
+            sandboxes
+                .entry("one")
+                .expect("readable")
+                .expect("there")
+                .keeper
+        };
+        assert_eq!(state_of(), KeeperState::Newborn);
+        let lock = File::create(folder.join("lock")).expect("made");
+        assert_eq!(state_of(), KeeperState::Newborn);
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("locked");
+        assert_eq!(state_of(), KeeperState::Alive);
+        drop(lock);
+        std::fs::write(folder.join("sandbox.json"), "{").expect("written");
+        let entry = sandboxes.entry("one").expect("readable").expect("there");
+        assert_eq!(entry.keeper, KeeperState::Gone);
+        let error = entry.record.expect("there").expect_err("not JSON");
+        assert!(error.context().contains("sandbox.json"), "{error}");
+        assert!(
+            sandboxes
+                .name_is_taken("one")
+                .to_string()
+                .contains("rm one")
+        );
+        std::fs::create_dir(sandboxes.folder_of(".hidden")).expect("made");
+        assert_eq!(sandboxes.entries().expect("readable").len(), 1);
+    }
+
+    #[test]
+    fn a_folder_from_the_future_is_not_newborn() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now = Timestamps {
+            last_access: rustix::fs::Timespec {
+                tv_sec: 0,
+                tv_nsec: rustix::fs::UTIME_NOW,
+            },
+            last_modification: rustix::fs::Timespec {
+                tv_sec: 0,
+                tv_nsec: rustix::fs::UTIME_NOW,
+            },
+        };
+        utimensat(CWD, folder.path(), &now, AtFlags::empty()).expect("touched");
+        assert!(age(folder.path()).is_some_and(|age| age < NEWBORN));
+        assert_eq!(age(&folder.path().join("none")), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Ending what a keeper could not: it was killed, or the machine started anew.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
+use sandbox_agent::protocol::keep::files;
+
+use super::record::Record;
+use super::sandboxes::{Entry, name_of, open_lock};
+use crate::cgroup::Group;
+use crate::process::Era;
+use crate::remains::{kill_group, kill_tree};
+
+/// How long processes may take to be gone after they were killed.
+const END: Duration = Duration::from_secs(5);
+
+/// Ends and removes everything of a sandbox that has no keeper. Harmless where somebody else is about it.
+///
+/// # Errors
+///
+/// With what is left.
+pub(super) fn end(entry: &Entry) -> Result<(), String> {
+    let lock = match open_lock(&entry.folder) {
+        Ok(lock) => Some(lock),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
+        Err(cause) => return Err(shown(&entry.folder, &cause)),
+    };
+    if let Some(lock) = &lock {
+        match flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            // A keeper, or somebody who removes it as we would.
+            Err(Errno::WOULDBLOCK) => return Ok(()),
+            Err(errno) => return Err(shown(&entry.folder, &errno.into())),
+        }
+    }
+    if let Some(Ok(record)) = &entry.record
+        && record.era == Era::current()
+    {
+        end_processes(record)?;
+    }
+    remove_folder(&entry.folder)
+}
+
+fn end_processes(record: &Record) -> Result<(), String> {
+    let group = Group::of_others(&record.groups, None);
+    // Whoever has its number now may be anybody: it is the agent only if it started when the agent did.
+    if let Some(agent) = record.agent.open() {
+        if !record.own_processes {
+            kill_tree(record.agent.pid, &agent, Some(&group));
+        }
+        // It may have ended by itself.
+        let _ = pidfd_send_signal(&agent, Signal::KILL);
+        if !wait(&agent, END) {
+            return Err(format!("processes did not end within {END:?} of SIGKILL"));
+        }
+    }
+    if !record.own_processes {
+        kill_group(&group);
+    }
+    group.take_over();
+    group.remove().map_err(|cause| cause.to_string())
+}
+
+/// Waits for the end of a process, whoever its parent is.
+pub(super) fn wait(process: &OwnedFd, longest: Duration) -> bool {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: longest.as_secs().cast_signed(),
+        tv_nsec: longest.subsec_nanos().into(),
+    };
+    matches!(poll(&mut polled, Some(&timeout)), Ok(1..))
+}
+
+/// The record goes first, so that nobody takes a half-removed sandbox for one.
+fn remove_folder(folder: &Path) -> Result<(), String> {
+    let record = folder.join(name_of(files::RECORD));
+    for removed in [
+        std::fs::remove_file(&record),
+        std::fs::remove_dir_all(folder),
+    ] {
+        match removed {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                return Err(shown(folder, &cause));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn shown(path: &Path, cause: &std::io::Error) -> String {
+    format!("{}: {cause}", path.display())
+}
