@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
-use sandbox_agent::protocol::keep::{Answer, Charge, Keep, files, next_message};
+use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, files, next_message};
 use sandbox_core::plan::defaults;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::{AgentInstance, Sandbox, failure_error};
@@ -266,15 +266,21 @@ impl Started {
             record: record.encode()?,
         };
         let control = self.isolator.take_control();
-        let kept = tokio::time::timeout(TAKE_OVER, commit(tier, control, &keep)).await;
-        kept.map_err(|_| refused(tier, format!("no answer within {TAKE_OVER:?}")))??;
+        let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
+        let ready = tokio::time::timeout(TAKE_OVER, write_down(tier, control, &keep)).await;
+        let control =
+            ready.map_err(|_| refused(tier, format!("no answer within {TAKE_OVER:?}")))??;
         self.isolator.learn(record.clone());
+        drop(first);
+        let instance = super::attach(&self.sandboxes, record, self.isolator).await?;
+        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        (&control)
+            .write_all(&GO)
+            .map_err(|cause| refused(tier, cause.to_string()))?;
         if let Some(group) = &self.group {
             group.give_away();
         }
-        // From here on the sandbox lives whatever becomes of us.
-        drop(first);
-        super::attach(&self.sandboxes, record, self.isolator).await
+        Ok(instance)
     }
 }
 
@@ -283,10 +289,9 @@ fn refused(tier: &str, why: String) -> Error {
     Error::new(ErrorKind::SetupFailed, "create sandbox", context).on(tier)
 }
 
-/// Says that the sandbox works, and waits for the answer. The stream is closed in the end.
-async fn commit(tier: &str, control: Option<StdUnixStream>, keep: &Keep) -> Result<()> {
+/// Says that the sandbox works, and waits for the answer; gives the stream back, whose end is still the end of the sandbox.
+async fn write_down(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdUnixStream> {
     let broken = |cause: std::io::Error| refused(tier, cause.to_string());
-    let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
     control.set_nonblocking(true).map_err(broken)?;
     let mut control = UnixStream::from_std(control).map_err(broken)?;
     control.write_all(&keep.encode()).await.map_err(broken)?;
@@ -295,7 +300,7 @@ async fn commit(tier: &str, control: Option<StdUnixStream>, keep: &Keep) -> Resu
         let next = next_message(&bytes).map_err(|error| refused(tier, error.to_string()))?;
         if let Some((message, _)) = next {
             return match Answer::decode(message) {
-                Ok(Answer::Kept) => Ok(()),
+                Ok(Answer::Ready) => control.into_std().map_err(broken),
                 Ok(Answer::Refused(failure)) => Err(failure_error(tier, &failure)),
                 Err(error) => Err(refused(tier, error.to_string())),
             };
