@@ -223,7 +223,7 @@ async fn a_killed_keeper_takes_the_sandbox_along_and_what_is_left_can_be_removed
         let living = unique("living");
         let alive = client.create(&spec(&living)).await.expect("created");
         match way {
-            "prune" => assert_eq!(client.prune().await.expect("pruned"), [name.clone()]),
+            "prune" => assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]),
             _ => client.remove(&name).await.expect("removed"),
         }
         assert!(!runs(parts.keeper) && parts.groups.iter().all(|group| !group.exists()));
@@ -273,7 +273,7 @@ async fn a_foreign_process_with_a_noted_number_is_left_alone() {
             json["era"]["boot"] = "another".into();
         }
         std::fs::write(&parts.record, json.to_string()).expect("written");
-        assert_eq!(client.prune().await.expect("pruned"), [name.clone()]);
+        assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);
         assert!(left(state.path()).is_empty());
         assert!(matches!(foreign.try_wait(), Ok(None)), "it was killed");
         for group in parts.groups {
@@ -302,7 +302,7 @@ async fn twenty_at_once_want_one_name_and_one_gets_it() {
         }
     }
     assert_eq!(won.len(), 1);
-    assert_eq!(left(state.path()), [name.clone()]);
+    assert_eq!(left(state.path()), [name.as_str()]);
     assert!(won[0].exec(&sh("true")).await.expect("it runs").ok());
     let parts = parts(state.path(), &name);
     won[0].kill().await.expect("ended");
