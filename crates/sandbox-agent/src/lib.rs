@@ -8,12 +8,15 @@
 //! ```text
 //! sandbox-agent serve --fd N [--setup]    serve the host at the other end of the socket N
 //! sandbox-agent serve --stdio             read the host from descriptor 0, write to it on 1
+//!     --listen-fd N                       and later clients that the listening socket N accepts
+//!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
+//! sandbox-agent connect NAME              carry bytes between such a socket and descriptors 0 and 1
 //! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
 //! sandbox-agent --version
 //! ```
 //!
-//! It exits with 0 when the host asked it to or its owner's stream ended, 64 for a wrong command line, 69 when its lease
-//! was over, 70 when the host broke the protocol and 71 when the sandbox could not be set up.
+//! It exits with 0 when a client asked it to or its owner's stream ended, 64 for a wrong command line, 68 when nobody
+//! listens there, 69 when its lease was over, 70 when the host broke the protocol and 71 when the sandbox could not be set up.
 #![no_std]
 
 extern crate alloc;

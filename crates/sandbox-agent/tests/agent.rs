@@ -215,6 +215,8 @@ fn leaks_no_descriptor() {
     client.send(other, Kind::StdinEnd, &[]);
     assert_eq!(client.finish(other).kind(), ExitKind::Exited(0));
     // The agent itself keeps nothing of an execution. Only root can look.
+    // An answer comes after the next execution has been prepared.
+    client.ping();
     let agent = client.agent.id();
     let open = || fs::read_dir(format!("/proc/{agent}/fd")).map(Iterator::count);
     let Ok(before) = open() else { return };
@@ -222,6 +224,7 @@ fn leaks_no_descriptor() {
         client.run(&command(&["true"]));
         client.run(&command(&["no-such-program"]));
     }
+    client.ping();
     assert_eq!(open().unwrap(), before);
 }
 

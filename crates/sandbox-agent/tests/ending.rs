@@ -2,45 +2,16 @@
 
 mod common;
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use common::{Client, command, script, settings};
+use common::{
+    Client, command,
+    processes::{alive, mark, wait_until},
+    script, settings,
+};
 use sandbox_agent::protocol::{
     ExecRequest, ExitKind, FailStep, Failure, Kind, encode_frame, encode_message,
 };
-
-/// A number that marks the processes of one test.
-fn mark(number: u32) -> String {
-    format!(
-        "{}",
-        1_000_000 + std::process::id() * 100 % 1_000_000 + number
-    )
-}
-
-/// How many processes have the mark as an argument of `sleep`.
-fn alive(mark: &str) -> usize {
-    let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter(|line| line.starts_with("sleep") && line.contains(mark))
-        .count()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "not in 10 s: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 #[test]
 fn a_timeout_keeps_earlier_output() {

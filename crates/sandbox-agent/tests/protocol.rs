@@ -2,10 +2,10 @@
 
 use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
-    Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure,
-    FrameBuffer, HEADER_LEN, Header, Key, Kind, LandlockPath, LandlockRules, Limit, MAX_MESSAGE,
-    MAX_PAYLOAD, MessageAssembler, Mount, Program, ProtocolError, Settings, Setup, Welcome,
-    encode_frame, encode_message,
+    Attach, Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure,
+    FrameBuffer, HEADER_LEN, Header, Key, Kind, LandlockPath, LandlockRules, Limit, LogRequest,
+    MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler, Mount, Program, ProtocolError, Settings, Setup,
+    Welcome, encode_frame, encode_message,
 };
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -170,11 +170,11 @@ fn report() -> impl Strategy<Value = ExitReport> {
         Just(ExitKind::Killed),
         Just(ExitKind::Lost),
     ];
-    (kind, any::<[u64; 5]>(), any::<[u32; 2]>(), any::<bool>()).prop_map(
+    (kind, any::<[u64; 5]>(), any::<[u32; 4]>(), any::<bool>()).prop_map(
         |(
             kind,
             [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
-            [stragglers, survivors],
+            [stragglers, survivors, refused_programs, refused_processes],
             drain_cut,
         )| {
             ExitReport {
@@ -187,13 +187,15 @@ fn report() -> impl Strategy<Value = ExitReport> {
                 cpu_us,
                 max_rss_kib,
                 wall_us,
+                refused_programs,
+                refused_processes,
             }
         },
     )
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (any::<i32>(), ".{0,50}", 0usize..12).prop_map(|(errno, detail, step)| {
+    (any::<i32>(), ".{0,50}", 0usize..13).prop_map(|(errno, detail, step)| {
         let step = [
             FailStep::Setup,
             FailStep::Identity,
@@ -207,6 +209,7 @@ fn failure() -> impl Strategy<Value = Failure> {
             FailStep::Request,
             FailStep::File,
             FailStep::Protocol,
+            FailStep::Attach,
         ][step];
         Failure {
             step,
@@ -225,6 +228,8 @@ fn decode_all(bytes: &[u8]) {
     let _ = ExitReport::decode(bytes);
     let _ = Failure::decode(bytes);
     let _ = Channel::read_credit(bytes);
+    let _ = Attach::decode(bytes);
+    let _ = LogRequest::decode(bytes);
 }
 
 /// A message that is written is read again, every shorter one is refused, and a longer one too.
@@ -286,6 +291,24 @@ proptest! {
     }
 
     #[test]
+    fn attachments(key in any::<[u8; 32]>()) {
+        prop_assert_eq!(Attach { key: Key::new(key) }.encode().len(), Attach::LEN);
+        check!(Attach { key: Key::new(key) }, Attach);
+    }
+
+    #[test]
+    fn keys_are_equal_when_their_bytes_are(one in any::<[u8; 32]>(), at in 0usize..32, byte in any::<u8>()) {
+        let mut other = one;
+        other[at] = byte;
+        prop_assert_eq!(Key::new(one) == Key::new(other), one == other);
+    }
+
+    #[test]
+    fn log_requests(tail in any::<u32>(), follow in any::<bool>()) {
+        check!(LogRequest { tail, follow }, LogRequest);
+    }
+
+    #[test]
     fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
         decode_all(&bytes);
         for piece in [1, 7, 300] {
@@ -298,9 +321,19 @@ proptest! {
         request in request(),
         setup in setup(),
         settings in settings(),
+        key in any::<[u8; 32]>(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        for mut message in [request.encode(), setup.encode(), settings.encode()] {
+        let attach = Attach { key: Key::new(key) };
+        let logs = LogRequest { tail: 7, follow: true };
+        let messages = [
+            request.encode(),
+            setup.encode(),
+            settings.encode(),
+            attach.encode(),
+            logs.encode(),
+        ];
+        for mut message in messages {
             for (at, byte) in &changes {
                 let at = at.index(message.len());
                 message[at] = *byte;
@@ -447,4 +480,6 @@ fn another_version_is_named() {
     .encode();
     message[0] = 9;
     assert_eq!(Welcome::decode(&message), Err(ProtocolError::Version(9)));
+    // However long the other version's message is.
+    assert_eq!(Attach::decode(&[9, 0]), Err(ProtocolError::Version(9)));
 }

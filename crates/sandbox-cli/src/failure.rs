@@ -5,10 +5,10 @@ use std::fmt;
 use sandbox::{Enforcement, Error, Unmet};
 use serde::Serialize;
 
-use crate::escape::escape;
 use crate::exit::Exit;
 use crate::output::{self, Format};
 use crate::say;
+use sandbox::escape;
 
 /// What a subcommand ends with.
 pub type Outcome = Result<Exit, Failure>;

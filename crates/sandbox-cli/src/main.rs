@@ -2,7 +2,6 @@
 
 mod arguments;
 mod commands;
-mod escape;
 mod exit;
 mod failure;
 #[cfg(test)]

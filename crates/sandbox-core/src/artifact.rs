@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ByteSize;
+use crate::{ByteSize, Denials};
 
 /// A file produced in a sandbox and exported to the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,15 @@ pub enum SkipReason {
     LimitReached,
     /// The name cannot be written below the output folder.
     BadName,
+    /// Something of another kind stands in the output folder where a folder of this name would.
+    NameTaken,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// This many more entries were left out; 1,000 of them are named.
+    AndMore {
+        /// How many.
+        count: u64,
+    },
     /// The code in the sandbox may not read it, or it changed while it was read.
     Unreadable {
         /// What the sandbox said.
@@ -120,4 +129,7 @@ pub struct Export {
     pub artifacts: Vec<Artifact>,
     /// What did not, and why.
     pub skipped: Vec<SkippedArtifact>,
+    /// What of that was denied by a rule.
+    #[serde(default)]
+    pub denials: Denials,
 }

@@ -1,8 +1,6 @@
 //! Bounded capture of output.
 
-use async_trait::async_trait;
-
-use crate::spi::{Flow, OutputSink, OutputStream};
+use crate::spi::{Flow, OutputStream};
 use crate::{ByteSize, Captured};
 
 /// A program that goes on writing after its output is no longer kept is read on and counted, so that it can finish; when it
@@ -12,11 +10,21 @@ pub(crate) const DRAIN_FACTOR: u64 = 4;
 /// The least that is read on before a program is killed for its output: 64 MiB.
 pub(crate) const DRAIN_FLOOR: ByteSize = ByteSize::mib(64);
 
+/// What was written beyond the cap of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// It was counted and dropped.
+    Cut,
+    /// It was so much that the program was killed.
+    Killed,
+}
+
 /// Keeps the first bytes of each stream and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Capture {
     stdout: Stream,
     stderr: Stream,
+    keeps: bool,
 }
 
 #[derive(Debug)]
@@ -27,14 +35,14 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(cap: ByteSize) -> Self {
+    fn new(cap: ByteSize, keeps: bool) -> Self {
         let ceiling = cap
             .as_u64()
             .saturating_mul(DRAIN_FACTOR)
             .max(DRAIN_FLOOR.as_u64());
         Self {
             kept: Captured::default(),
-            cap: cap.as_usize(),
+            cap: if keeps { cap.as_usize() } else { 0 },
             ceiling,
         }
     }
@@ -45,21 +53,50 @@ impl Stream {
             .bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.kept.total = self.kept.total.saturating_add(bytes.len() as u64);
-        if self.kept.total > self.ceiling {
+        if self.is_far_beyond() {
             Flow::Stop
         } else {
             Flow::Continue
         }
+    }
+
+    fn is_far_beyond(&self) -> bool {
+        self.kept.total > self.ceiling
     }
 }
 
 impl Capture {
     /// Keeps this much of each stream.
     pub(crate) fn new(stdout: ByteSize, stderr: ByteSize) -> Self {
+        Self::with(stdout, stderr, true)
+    }
+
+    /// Keeps nothing, and ends a program for its output where [`Capture::new`] would.
+    pub(crate) fn counting(stdout: ByteSize, stderr: ByteSize) -> Self {
+        Self::with(stdout, stderr, false)
+    }
+
+    fn with(stdout: ByteSize, stderr: ByteSize, keeps: bool) -> Self {
         Self {
-            stdout: Stream::new(stdout),
-            stderr: Stream::new(stderr),
+            stdout: Stream::new(stdout, keeps),
+            stderr: Stream::new(stderr, keeps),
+            keeps,
         }
+    }
+
+    /// What was written beyond the caps.
+    pub(crate) fn excess(&self) -> Vec<(OutputStream, Excess)> {
+        let of = |stream: &Stream| match stream {
+            stream if stream.is_far_beyond() => Some(Excess::Killed),
+            stream if self.keeps && stream.kept.truncated() => Some(Excess::Cut),
+            _ => None,
+        };
+        let streams = [
+            (OutputStream::Stdout, of(&self.stdout)),
+            (OutputStream::Stderr, of(&self.stderr)),
+        ];
+        let beyond = |(stream, excess): (_, Option<_>)| excess.map(|excess| (stream, excess));
+        streams.into_iter().filter_map(beyond).collect()
     }
 
     /// What was kept.
@@ -76,13 +113,6 @@ impl Capture {
     }
 }
 
-#[async_trait]
-impl OutputSink for Capture {
-    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        self.take(stream, bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +123,14 @@ mod tests {
         assert_eq!(capture.take(OutputStream::Stdout, b"abc"), Flow::Continue);
         assert_eq!(capture.take(OutputStream::Stdout, b"def"), Flow::Continue);
         assert_eq!(capture.take(OutputStream::Stderr, b"x"), Flow::Continue);
+        let excess = capture.excess();
+        assert_eq!(
+            excess,
+            [
+                (OutputStream::Stdout, Excess::Cut),
+                (OutputStream::Stderr, Excess::Cut)
+            ]
+        );
         let (stdout, stderr) = capture.finish();
         assert_eq!(
             (stdout.bytes.as_slice(), stdout.total, stdout.truncated()),
@@ -111,5 +149,15 @@ mod tests {
         let pieces =
             (0..).take_while(|_| capture.take(OutputStream::Stdout, &piece) == Flow::Continue);
         assert_eq!(pieces.count() as u64, DRAIN_FLOOR.as_u64() / (1 << 20));
+        assert_eq!(capture.excess(), [(OutputStream::Stdout, Excess::Killed)]);
+    }
+
+    #[test]
+    fn who_keeps_nothing_counts_and_cuts_nothing() {
+        let mut capture = Capture::counting(ByteSize::bytes(1), ByteSize::bytes(1));
+        assert_eq!(capture.take(OutputStream::Stderr, b"abc"), Flow::Continue);
+        assert_eq!(capture.excess(), []);
+        let (_, stderr) = capture.finish();
+        assert_eq!((stderr.bytes.len(), stderr.total), (0, 3));
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::Unmet;
+use crate::{Denial, Unmet};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -44,6 +44,18 @@ pub enum ErrorKind {
     InvalidRequest,
     /// A step of building the sandbox failed.
     SetupFailed,
+    /// The registry has no package of this name, or none of this version, for the sandbox's Python.
+    PackageNotFound,
+    /// The package is there as source alone, and would have to be built.
+    PackageNeedsBuild,
+    /// The registry of packages cannot be reached, or refused to answer.
+    RegistryUnreachable,
+    /// Installing packages took longer than it may.
+    InstallTimedOut,
+    /// Packages are larger than they may be, or the host's disk is full.
+    StorageFull,
+    /// Packages could not be installed for another reason: they contradict each other, or there is no installer.
+    InstallFailed,
     /// The other side of the stream broke the protocol or vanished.
     Protocol,
     /// The backend does not do this.
@@ -73,6 +85,12 @@ impl ErrorKind {
             Self::Path => "path",
             Self::InvalidRequest => "invalid_request",
             Self::SetupFailed => "setup_failed",
+            Self::PackageNotFound => "package_not_found",
+            Self::PackageNeedsBuild => "package_needs_build",
+            Self::RegistryUnreachable => "registry_unreachable",
+            Self::InstallTimedOut => "install_timed_out",
+            Self::StorageFull => "storage_full",
+            Self::InstallFailed => "install_failed",
             Self::Protocol => "protocol",
             Self::Unsupported => "unsupported",
             Self::Io => "io",
@@ -96,6 +114,8 @@ struct Inner {
     context: String,
     fix: Option<String>,
     unmet: Vec<Unmet>,
+    denials: Vec<Denial>,
+    os_error: Option<i32>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -110,6 +130,8 @@ impl Error {
                 context: context.into(),
                 fix: None,
                 unmet: Vec::new(),
+                denials: Vec::new(),
+                os_error: None,
                 source: None,
             }),
         }
@@ -138,8 +160,23 @@ impl Error {
             .collect::<Vec<_>>()
             .join("; ");
         let mut error = Self::new(ErrorKind::NotEnforceable, "create sandbox", context).on(backend);
+        error.inner.denials = unmet.iter().map(crate::denial::of_unmet).collect();
         error.inner.unmet = unmet;
         error
+    }
+
+    /// The same error for somebody else who asks: its cause has become text.
+    pub(crate) fn again(&self) -> Self {
+        let mut again = Self::new(self.kind(), self.operation(), self.context());
+        if let Some(source) = &self.inner.source {
+            again.inner.context += &format!(": {source}");
+        }
+        again.inner.backend.clone_from(&self.inner.backend);
+        again.inner.fix.clone_from(&self.inner.fix);
+        again.inner.unmet.clone_from(&self.inner.unmet);
+        again.inner.denials.clone_from(&self.inner.denials);
+        again.inner.os_error = self.inner.os_error;
+        again
     }
 
     /// Names the backend.
@@ -160,6 +197,18 @@ impl Error {
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(source.into());
+        self
+    }
+
+    /// Keeps the operating system's error number.
+    #[must_use]
+    pub fn with_os_error(mut self, number: i32) -> Self {
+        self.inner.os_error = Some(number);
+        self
+    }
+
+    pub(crate) fn with_denial(mut self, denial: Denial) -> Self {
+        self.inner.denials.push(denial);
         self
     }
 
@@ -197,6 +246,19 @@ impl Error {
     #[must_use]
     pub fn unmet(&self) -> &[Unmet] {
         &self.inner.unmet
+    }
+
+    /// What was denied by a rule, where that is why it failed: for [`ErrorKind::PolicyExceeded`],
+    /// [`ErrorKind::NotEnforceable`], and files that may not be read or written.
+    #[must_use]
+    pub fn denials(&self) -> &[Denial] {
+        &self.inner.denials
+    }
+
+    /// The operating system's error number, where one was the cause: of the host, or of the sandbox for files in it.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        self.inner.os_error
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, Outcome, Result};
+use crate::{Denials, Error, ErrorKind, Outcome, Refusal, Result};
 
 /// One execution in a sandbox: a program and its arguments, never a shell string.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +123,8 @@ pub struct ExecEnd {
     pub cpu_time: Option<Duration>,
     /// Largest resident memory of one of its processes in bytes, where the backend knows it.
     pub max_rss: Option<u64>,
+    /// What it was refused, and how often, as far as the backend knows.
+    pub refused: Vec<(Refusal, u64)>,
 }
 
 impl ExecEnd {
@@ -135,6 +137,7 @@ impl ExecEnd {
             stragglers: 0,
             cpu_time: None,
             max_rss: None,
+            refused: Vec::new(),
         }
     }
 }
@@ -179,7 +182,7 @@ pub struct ExecResult {
     pub stdout: Captured,
     /// Standard error.
     pub stderr: Captured,
-    /// From the request to the end.
+    /// From the request to the end, the time that a receiver of the output took included.
     pub duration: Duration,
     /// Some output may be missing although no cap was reached, and why.
     pub incomplete: Option<String>,
@@ -189,6 +192,8 @@ pub struct ExecResult {
     pub cpu_time: Option<Duration>,
     /// Largest resident memory of one of its processes in bytes, where the backend knows it.
     pub max_rss: Option<u64>,
+    /// What was denied, as far as that can be known: see [`crate::Denial`].
+    pub denials: Denials,
 }
 
 impl ExecResult {
@@ -197,6 +202,7 @@ impl ExecResult {
         stdout: Captured,
         stderr: Captured,
         duration: Duration,
+        denials: Denials,
     ) -> Self {
         Self {
             outcome: end.outcome,
@@ -207,6 +213,7 @@ impl ExecResult {
             stragglers: end.stragglers,
             cpu_time: end.cpu_time,
             max_rss: end.max_rss,
+            denials,
         }
     }
 

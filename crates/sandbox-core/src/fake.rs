@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::spi::{Backend, Finding, Found, Instance, OutputSink, OutputStream, Source};
+use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     Outcome, Plan, Result, SandboxInfo, SandboxState,
@@ -207,7 +207,7 @@ impl Instance for FakeInstance {
     async fn exec(
         &self,
         request: &ExecRequest,
-        _stdin: Option<Source>,
+        _input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         self.seen

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 use crate::capture::Capture;
+use crate::denial;
+use crate::running::Running;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, ExecResult,
-    Export, Outcome, Plan, Result,
+    ArtifactLimits, Copied, DenialKind, Denials, EnforcementReport, Error, ErrorKind, ExecRequest,
+    ExecResult, Execution, Export, Plan, Result, Stdin,
 };
-
-/// How long a backend may take beyond an execution's time limit before the sandbox is destroyed: the agent's bound for
-/// killing a tree is 2 s.
-const OVERTIME: Duration = Duration::from_secs(4);
 
 /// How long [`SandboxHandle::stop`] lets programs end by themselves.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -22,16 +22,16 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// runs.
 pub struct SandboxHandle {
     name: String,
-    tier: String,
-    plan: Arc<Plan>,
-    instance: Box<dyn Instance>,
+    running: Arc<Running>,
+    /// Tells executions of its drop.
+    open: watch::Sender<()>,
 }
 
 impl std::fmt::Debug for SandboxHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SandboxHandle")
             .field("name", &self.name)
-            .field("tier", &self.tier)
+            .field("tier", &self.running.tier)
             .finish_non_exhaustive()
     }
 }
@@ -40,9 +40,8 @@ impl SandboxHandle {
     pub(crate) fn new(tier: String, plan: Arc<Plan>, instance: Box<dyn Instance>) -> Self {
         Self {
             name: plan.name.clone(),
-            tier,
-            plan,
-            instance,
+            running: Arc::new(Running::new(tier, plan, instance)),
+            open: watch::Sender::new(()),
         }
     }
 
@@ -55,25 +54,25 @@ impl SandboxHandle {
     /// The tier that it runs on.
     #[must_use]
     pub fn tier(&self) -> &str {
-        &self.tier
+        &self.running.tier
     }
 
     /// What is enforced in this sandbox.
     #[must_use]
     pub fn enforcement(&self) -> &EnforcementReport {
-        self.instance.enforcement()
+        self.running.instance.enforcement()
     }
 
     /// What was asked of the backend.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.running.plan
     }
 
     /// The sandbox's folder for temporary files, inside of the sandbox.
     #[must_use]
     pub fn temporary_folder(&self) -> &str {
-        self.instance.temporary_folder()
+        self.running.instance.temporary_folder()
     }
 
     /// Runs a program and keeps its output, up to the policy's caps.
@@ -106,31 +105,57 @@ impl SandboxHandle {
         stdin: Option<Source>,
         live: Option<&mut dyn OutputSink>,
     ) -> Result<ExecResult> {
-        request.validate()?;
-        let mut request = request.clone();
-        let timeout = request
-            .timeout
-            .map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
-        request.timeout = Some(timeout);
-        let mut sink = Tee {
-            capture: Capture::new(self.plan.stdout_max, self.plan.stderr_max),
-            live,
-        };
-        let start = Instant::now();
-        let run = self.instance.exec(&request, stdin, &mut sink);
-        let end = match tokio::time::timeout(timeout.saturating_add(OVERTIME), run).await {
-            Ok(end) => end?,
-            Err(_) => {
-                self.instance.kill().await?;
-                let mut end = ExecEnd::new(Outcome::TimedOut);
-                end.incomplete = Some(
-                    "the execution could not be ended alone: the sandbox was destroyed".into(),
-                );
-                end
+        let plan = &self.running.plan;
+        let capture = Capture::new(plan.stdout_max, plan.stderr_max);
+        self.running.run(request, stdin.into(), capture, live).await
+    }
+
+    /// As [`SandboxHandle::exec`], with standard input out of `stdin`, and every piece of output given to `on_output` as it
+    /// comes (whether or not it is kept). While the function runs, the program waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::exec`].
+    pub async fn exec_live(
+        &self,
+        request: &ExecRequest,
+        stdin: Option<Source>,
+        on_output: impl FnMut(OutputStream, &[u8]) + Send,
+    ) -> Result<ExecResult> {
+        let mut callback = Callback(on_output);
+        self.exec_with(request, stdin, Some(&mut callback)).await
+    }
+
+    /// Starts a program and leaves it to itself: its events, its standard input and its end belong to the [`Execution`]. Returns
+    /// once the program runs. Needs a tokio runtime, and goes on for as long as that.
+    ///
+    /// # Errors
+    ///
+    /// When the sandbox failed, or there is no such program.
+    pub async fn start(&self, request: &ExecRequest, stdin: Stdin) -> Result<Execution> {
+        let running = Arc::clone(&self.running);
+        Execution::start(running, self.open.subscribe(), request, stdin).await
+    }
+
+    /// Everything that was denied in this sandbox so far, to executions that have ended and to the operations of this handle: see
+    /// [`crate::Denial`].
+    #[must_use]
+    pub fn denials(&self) -> Denials {
+        self.running.denials.snapshot()
+    }
+
+    /// Adds to a failed file operation what was denied.
+    fn denied_file(&self, error: Error, kind: DenialKind, path: &str) -> Error {
+        let plan = &self.running.plan;
+        let number = error.os_error().filter(|_| error.kind() == ErrorKind::Path);
+        let denial = number.and_then(|number| denial::of_file_error(kind, path, number, plan));
+        match denial {
+            Some(denial) => {
+                self.running.denials.push(denial.clone());
+                error.with_denial(denial)
             }
-        };
-        let (stdout, stderr) = sink.capture.finish();
-        Ok(ExecResult::new(end, stdout, stderr, start.elapsed()))
+            None => error,
+        }
     }
 
     /// Writes a file inside of the sandbox, with these permission bits; missing parents are made.
@@ -140,7 +165,8 @@ impl SandboxHandle {
     /// [`ErrorKind::Path`] where the code in the sandbox may not write it.
     pub async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
         absolute(path)?;
-        self.instance.put(path, mode, content).await
+        let put = self.running.instance.put(path, mode, content).await;
+        put.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
     }
 
     /// Reads a regular file inside of the sandbox, of at most `limit` bytes.
@@ -154,7 +180,8 @@ impl SandboxHandle {
             bytes: Vec::new(),
             limit,
         };
-        self.instance.fetch(path, &mut sink).await?;
+        let fetched = self.running.instance.fetch(path, &mut sink).await;
+        fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))?;
         if sink.bytes.len() > limit {
             return Err(Error::new(
                 ErrorKind::Path,
@@ -173,7 +200,7 @@ impl SandboxHandle {
     /// of a folder without harm to the rest stands in [`Copied::skipped`].
     pub async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
         absolute(target)?;
-        self.instance.copy_in(source, target).await
+        self.running.instance.copy_in(source, target).await
     }
 
     /// Copies a file, or a folder with everything below it, out of the sandbox, as [`Instance::copy_out`] says.
@@ -188,7 +215,7 @@ impl SandboxHandle {
         limits: ArtifactLimits,
     ) -> Result<Copied> {
         absolute(source)?;
-        self.instance.copy_out(source, target, limits).await
+        self.running.instance.copy_out(source, target, limits).await
     }
 
     /// Copies what the policy's `artifact_export_paths` name into `folder` of the host.
@@ -197,12 +224,21 @@ impl SandboxHandle {
     ///
     /// When the sandbox or the folder failed. What could not be exported stands in [`Export::skipped`].
     pub async fn export(&self, folder: &Path, limits: ArtifactLimits) -> Result<Export> {
-        if self.plan.export_paths.is_empty() {
+        if self.running.plan.export_paths.is_empty() {
             return Ok(Export::default());
         }
-        self.instance
-            .export(&self.plan.export_paths, folder, limits)
-            .await
+        let plan = &self.running.plan;
+        let exporting = self
+            .running
+            .instance
+            .export(&plan.export_paths, folder, limits);
+        let mut export = exporting.await?;
+        let skipped = export.skipped.iter();
+        export.denials = skipped
+            .filter_map(|skipped| denial::of_artifact(skipped, limits, plan))
+            .collect();
+        self.running.denials.extend(&export.denials);
+        Ok(export)
     }
 
     /// The last `tail` bytes of what executions wrote.
@@ -211,7 +247,7 @@ impl SandboxHandle {
     ///
     /// When the sandbox has ended and kept no log.
     pub async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
-        self.instance.logs(tail).await
+        self.running.instance.logs(tail).await
     }
 
     /// As [`SandboxHandle::logs`], then what is written from now on, until `sink` says stop or the sandbox is stopped.
@@ -220,7 +256,7 @@ impl SandboxHandle {
     ///
     /// As [`Instance::follow_logs`].
     pub async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
-        self.instance.follow_logs(tail, sink).await
+        self.running.instance.follow_logs(tail, sink).await
     }
 
     /// Ends every program with SIGTERM, after [`STOP_GRACE`] with SIGKILL, then the sandbox.
@@ -229,7 +265,7 @@ impl SandboxHandle {
     ///
     /// When something could not be ended or removed; the error says what is left.
     pub async fn stop(&self) -> Result<()> {
-        self.instance.stop(STOP_GRACE).await
+        self.running.instance.stop(STOP_GRACE).await
     }
 
     /// Ends the sandbox at once, with every process.
@@ -238,7 +274,7 @@ impl SandboxHandle {
     ///
     /// When something could not be ended or removed; the error says what is left.
     pub async fn kill(&self) -> Result<()> {
-        self.instance.kill().await
+        self.running.instance.kill().await
     }
 }
 
@@ -253,20 +289,14 @@ fn absolute(path: &str) -> Result<()> {
     ))
 }
 
-struct Tee<'a> {
-    capture: Capture,
-    live: Option<&'a mut dyn OutputSink>,
-}
+/// Hands every piece of output to a function.
+struct Callback<F>(F);
 
 #[async_trait::async_trait]
-impl OutputSink for Tee<'_> {
+impl<F: FnMut(OutputStream, &[u8]) + Send> OutputSink for Callback<F> {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        let kept = self.capture.take(stream, bytes);
-        let live = match &mut self.live {
-            Some(live) => live.write(stream, bytes).await,
-            None => Flow::Continue,
-        };
-        if kept == Flow::Stop { kept } else { live }
+        (self.0)(stream, bytes);
+        Flow::Continue
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{CapabilityPolicy, NetworkPolicy};
+use crate::denial;
+use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
 
 /// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
@@ -60,12 +61,24 @@ pub struct Plan {
     pub disk: ByteSize,
     /// Open descriptors.
     pub open_files: u32,
-    /// Packages.
-    pub packages: Vec<String>,
+    /// Packages that are there before code runs, sorted by name.
+    pub packages: Vec<Requirement>,
+    /// Folders of the host that a backend adds by itself, read-only: what it installed. [`Plan::resolve`] adds none.
+    pub provided: Vec<Provided>,
     /// Secrets.
     pub secrets: Vec<String>,
     /// What must or should hold.
     pub demands: Vec<Demand>,
+}
+
+/// A folder of the host that a backend shows to the code beside the policy's roots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provided {
+    /// Where it is on the host: absolute, without links.
+    pub source: PathBuf,
+    /// Where it appears in the sandbox, where that has a root of its own.
+    pub target: PathBuf,
 }
 
 /// Whether a demand can stop a sandbox from being created.
@@ -148,20 +161,18 @@ impl Plan {
     pub fn resolve(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Self> {
         spec.validate()?;
         policy.validate()?;
-        let memory = ceiling("memory", spec.memory, policy.memory)?;
-        let cpus = ceiling("cpus", spec.cpus, policy.cpus)?;
+        let memory = ceiling(Capability::Memory, spec.memory, policy.memory)?;
+        let cpus = ceiling(Capability::Cpus, spec.cpus, policy.cpus)?;
         if policy.env_var_access == Some(false) && !spec.env.is_empty() {
             let names = spec.env.keys().cloned().collect::<Vec<_>>().join(", ");
-            return Err(exceeded(format!(
-                "env: asked for {names}, the policy has env_var_access = false"
-            )));
+            let context = format!("env: asked for {names}, the policy has env_var_access = false");
+            return Err(exceeded(Capability::EnvVarAccess, &names, "false", context));
         }
         for secret in &spec.secrets {
             if !policy.secrets.contains(secret) {
-                return Err(exceeded(format!(
-                    "secrets: asked for {secret:?}, the policy allows {:?}",
-                    policy.secrets
-                )));
+                let allowed = format!("{:?}", policy.secrets);
+                let context = format!("secrets: asked for {secret:?}, the policy allows {allowed}");
+                return Err(exceeded(Capability::Secrets, secret, &allowed, context));
             }
         }
         let network = network(spec, policy)?;
@@ -190,7 +201,8 @@ impl Plan {
             pids: policy.pids.unwrap_or(defaults::PIDS),
             disk: policy.disk.unwrap_or(defaults::DISK),
             open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
-            packages: policy.packages.clone(),
+            packages: policy.requirements()?,
+            provided: Vec::new(),
             secrets: spec.secrets.clone(),
             demands: Vec::new(),
         };
@@ -220,20 +232,23 @@ impl Plan {
     }
 }
 
-fn exceeded(context: String) -> Error {
+fn exceeded(capability: Capability, asked: &str, allowed: &str, context: String) -> Error {
     Error::new(ErrorKind::PolicyExceeded, "create sandbox", context)
-        .with_fix("ask for less, or have the operator raise the policy")
+        .with_fix(denial::SPECIFICATION_ADVICE)
+        .with_denial(denial::of_specification(capability, asked, allowed))
 }
 
 fn ceiling<T: PartialOrd + Copy + fmt::Display>(
-    field: &str,
+    capability: Capability,
     asked: Option<T>,
     allowed: Option<T>,
 ) -> Result<Option<T>> {
     match (asked, allowed) {
-        (Some(asked), Some(allowed)) if asked > allowed => Err(exceeded(format!(
-            "{field}: asked for {asked}, the policy allows {allowed}"
-        ))),
+        (Some(asked), Some(allowed)) if asked > allowed => {
+            let context = format!("{capability}: asked for {asked}, the policy allows {allowed}");
+            let (asked, allowed) = (asked.to_string(), allowed.to_string());
+            Err(exceeded(capability, &asked, &allowed, context))
+        }
         (asked, allowed) => Ok(asked.or(allowed)),
     }
 }
@@ -249,18 +264,31 @@ fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolic
         .map(|rule| rule.parse())
         .collect::<Result<Vec<_>>>()?;
     match allowed {
-        NetworkPolicy::None => Err(exceeded(format!(
-            "egress: asked for {:?}, the policy has no network",
-            spec.egress
-        ))),
+        NetworkPolicy::None => Err(exceeded(
+            Capability::NetworkAccess,
+            &spec.egress.join(", "),
+            "none",
+            format!(
+                "egress: asked for {:?}, the policy has no network",
+                spec.egress
+            ),
+        )),
         NetworkPolicy::Allow(rules) => match asked.iter().find(|rule| !rules.contains(rule)) {
-            Some(rule) => Err(exceeded(format!(
-                "egress: asked for {rule}, which no rule of the policy names"
-            ))),
+            Some(rule) => Err(exceeded(
+                Capability::Egress,
+                &rule.to_string(),
+                &shown(&rules),
+                format!("egress: asked for {rule}, which no rule of the policy names"),
+            )),
             None => Ok(NetworkPolicy::Allow(asked)),
         },
         NetworkPolicy::Full => Ok(NetworkPolicy::Allow(asked)),
     }
+}
+
+fn shown(rules: &[NetworkRule]) -> String {
+    let rules = rules.iter().map(ToString::to_string);
+    rules.collect::<Vec<_>>().join(", ")
 }
 
 fn parse_user(user: &str) -> (u32, u32) {
@@ -308,11 +336,7 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
     match &plan.network {
         NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
         NetworkPolicy::Allow(rules) => {
-            let rules = rules
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
+            let rules = shown(rules);
             push(Capability::NetworkAccess, true, rules.clone());
             push(Capability::Egress, true, rules);
         }
@@ -368,8 +392,20 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         );
     }
     if !plan.packages.is_empty() {
-        push(Capability::Packages, true, plan.packages.join(", "));
-        push(Capability::PackageInstallation, true, "packages".into());
+        let packages = plan.packages.iter().map(ToString::to_string);
+        push(
+            Capability::Packages,
+            true,
+            packages.collect::<Vec<_>>().join(", "),
+        );
+        // Nobody wrote how far the installation is held in: that is our own promise.
+        push(
+            Capability::PackageInstallation,
+            false,
+            "from the registry alone, before the code runs".into(),
+        );
+    } else if policy.package_installation == Some(false) {
+        push(Capability::PackageInstallation, true, "false".into());
     }
     if !plan.secrets.is_empty() {
         push(Capability::Secrets, true, plan.secrets.join(", "));

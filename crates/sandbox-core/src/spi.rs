@@ -12,6 +12,8 @@ use crate::{
     Plan, Result, SandboxInfo,
 };
 
+pub use crate::input::{Input, Order, Orders};
+
 /// A byte stream that a backend reads from: standard input, the content of a file.
 pub type Source = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -38,6 +40,10 @@ pub enum Flow {
 pub trait OutputSink: Send {
     /// Takes a piece of output.
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow;
+
+    /// The program runs. Comes before all output, and not at all where it could not be started or the backend does not
+    /// know; more than once only from a backend that lies.
+    async fn started(&mut self) {}
 }
 
 /// A thing that stands in a line of `sandbox doctor`.
@@ -167,6 +173,8 @@ pub trait Instance: Send + Sync {
     /// # Behavior
     ///
     /// - Output goes to `sink` as it comes, every byte once, each stream in its order, all of it before the end.
+    /// - Standard input and orders are taken from `input` whatever `sink` does: a receiver that takes its time delays neither.
+    /// - An order that comes after the end is dropped; [`Order::Kill`] ends as [`crate::Outcome::Signaled`] by SIGKILL.
     /// - The environment is the plan's and the request's, nothing else.
     /// - At `request.timeout` (never `None` here) the whole tree is killed: [`crate::Outcome::TimedOut`].
     /// - What outlives the program is killed; a process that holds its output open does not delay the end by more than a second.
@@ -176,7 +184,7 @@ pub trait Instance: Send + Sync {
     async fn exec(
         &self,
         request: &ExecRequest,
-        stdin: Option<Source>,
+        input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd>;
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_core::fake::{FakeAnswer, FakeBackend};
-use sandbox_core::spi::{Backend, Finding, Flow, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::spi::{
+    Backend, Finding, Flow, Input, Instance, OutputSink, OutputStream, Source,
+};
 use sandbox_core::{
     ArtifactLimits, ByteSize, Capability, CapabilityPolicy, Enforcement, EnforcementReport, Error,
     ErrorKind, ExecEnd, ExecRequest, Export, OneShot, Outcome, Plan, Result, SandboxClient,
@@ -110,7 +112,7 @@ impl Instance for FaultyInstance {
     async fn exec(
         &self,
         _request: &ExecRequest,
-        _stdin: Option<Source>,
+        _input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         sink.write(OutputStream::Stdout, b"first line\n").await;

@@ -305,6 +305,13 @@ impl Backend for DockerBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        if !plan.packages.is_empty() {
+            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+            return Err(
+                sandbox_core::spi::unsupported("install packages", self.tier())
+                    .with_fix("use an image that has them, or the tier local"),
+            );
+        }
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))

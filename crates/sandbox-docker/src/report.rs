@@ -3,6 +3,7 @@
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::confinement::{self, Kernel, Mode};
+use sandbox_lang::packages;
 
 use crate::engine::EngineFacts;
 use crate::lower::Storage;
@@ -69,6 +70,7 @@ fn entry(
         Capability::ArtifactExportPaths => Enforcement::enforced(
             "copied by the agent as the code's user, opened beneath the folder",
         ),
+        Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
         Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
             Enforcement::unenforced(NOT_BUILT)
         }

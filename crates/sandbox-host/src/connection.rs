@@ -4,7 +4,7 @@
 //! ends the connection. What waits to be written is bounded by requests and by the agent's credit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sandbox_agent::protocol::{
     Attach, Channel, ExitReport, Failure, Frame, FrameBuffer, Key, Kind, MAX_FRAME, MAX_STREAMS,
@@ -14,15 +14,22 @@ use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::failure::failure_error;
-use crate::inbox::{End, Inbox, Inboxes};
+use crate::inbox::{End, Inbox, Inboxes, OVERTIME};
 
 /// How long the agent may take to answer the first message.
 const WELCOME: Duration = Duration::from_secs(10);
 
+/// How often the host looks whether the agent does what it has to.
+const WATCH_EVERY: Duration = Duration::from_secs(5);
+
 /// How often the host pings, so that the agent's lease stays and a dead agent is noticed.
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// By how much a look may be late before it tells more of this process, stopped or starved, than of the agent.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How long the agent may leave a ping unanswered, or a write may make no progress.
 const STALL: Duration = Duration::from_secs(10);
@@ -172,7 +179,7 @@ impl Connection {
         let tasks = vec![
             tokio::spawn(read(Arc::clone(&shared), reader, buffer)),
             tokio::spawn(write(Arc::clone(&shared), writer, queue)),
-            tokio::spawn(ping(Arc::clone(&shared))),
+            tokio::spawn(watch(Arc::clone(&shared))),
         ];
         Ok((
             Self {
@@ -185,9 +192,15 @@ impl Connection {
         ))
     }
 
-    /// Opens a stream with this first message.
-    pub(crate) fn open_stream(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
-        let inbox = Arc::new(Inbox::new());
+    /// Opens a stream with this first message. An agent that does not end it within `limit`, and some overtime, loses the
+    /// sandbox.
+    pub(crate) fn open_stream(
+        &self,
+        kind: Kind,
+        message: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<OpenStream> {
+        let inbox = Arc::new(Inbox::new(limit));
         let id = {
             let mut streams = self.shared.streams();
             if let Some(Ended { reason, .. }) = self.ended() {
@@ -262,11 +275,30 @@ impl Shared {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn last_frame(&self) -> MutexGuard<'_, Instant> {
+        self.last_frame
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn control(&self, kind: Kind, message: &[u8]) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
         // A closed queue means that the connection has ended, which every stream is told on its own.
         let _ = self.outgoing.send(bytes);
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.streams()
+            .inboxes
+            .values()
+            .any(|inbox| inbox.is_overdue())
+    }
+
+    fn forgive(&self, time: Duration) {
+        for inbox in self.streams().inboxes.values() {
+            inbox.forgive(time);
+        }
     }
 
     fn end(&self, cause: Cause, reason: &str) {
@@ -305,10 +337,7 @@ impl Shared {
         frame: Frame<'_>,
         message: &mut MessageAssembler,
     ) -> Result<(), ProtocolError> {
-        *self
-            .last_frame
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_frame() = Instant::now();
         let stream = frame.header.stream;
         if stream == 0 {
             return match frame.header.kind {
@@ -361,7 +390,10 @@ impl Shared {
                     _ => return Err(ProtocolError::BadValue("channel of a credit")),
                 }
             }
-            Kind::Started => {}
+            Kind::Started => {
+                drop(streams);
+                inbox.started()?;
+            }
             Kind::Exited | Kind::Failed => {
                 let Some(whole) = message.push(frame.header, frame.payload)? else {
                     return Ok(());
@@ -426,18 +458,36 @@ async fn write<W: AsyncWrite + Unpin>(
     }
 }
 
-async fn ping(shared: Arc<Shared>) {
+/// Pings, and ends the connection to an agent that does not answer, or does not end what it has to.
+async fn watch(shared: Arc<Shared>) {
+    let mut asked = None;
+    let mut pinged = Instant::now();
     loop {
-        tokio::time::sleep(PING_EVERY).await;
-        let asked = Instant::now();
-        shared.control(Kind::Ping, b"");
-        tokio::time::sleep(STALL).await;
-        let last = *shared
-            .last_frame
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if last < asked {
-            return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
+        let begun = Instant::now();
+        tokio::time::sleep(WATCH_EVERY).await;
+        let now = Instant::now();
+        let late = (now - begun).saturating_sub(WATCH_EVERY);
+        if late > LATE {
+            // What the agent has answered meanwhile may not have been read yet.
+            asked = asked.map(|asked| asked + late);
+            shared.forgive(late);
+            continue;
+        }
+        if shared.is_overdue() {
+            let reason = format!("the agent did not end an execution within {OVERTIME:?}");
+            return shared.end(Cause::Violation, &reason);
+        }
+        match asked {
+            Some(at) if *shared.last_frame() >= at => asked = None,
+            Some(at) if now - at >= STALL => {
+                return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
+            }
+            _ => {}
+        }
+        if asked.is_none() && now - pinged >= PING_EVERY {
+            asked = Some(now);
+            pinged = now;
+            shared.control(Kind::Ping, b"");
         }
     }
 }
@@ -457,24 +507,21 @@ impl OpenStream {
         let _ = self.outgoing.send(bytes);
     }
 
-    /// Sends one frame.
+    /// Sends one frame. An order to kill must be answered in time.
     pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
+        if kind == Kind::Kill {
+            self.inbox.expect_end();
+        }
         let mut bytes = Vec::with_capacity(payload.len() + 8);
         encode_frame(&mut bytes, self.id, kind, false, payload);
         self.send(bytes);
     }
 
-    /// Grants the agent more output, after as much was taken.
+    /// Notes that output was taken, and grants the agent more in turn.
     pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
-        if bytes == 0 {
-            return;
+        if let Some(granted) = self.inbox.grant(channel, bytes as u64) {
+            self.frame(Kind::Credit, &channel.credit(granted));
         }
-        self.inbox.grant(channel, bytes as u64);
-        // What was taken is below the window, far below 4 GiB.
-        self.frame(
-            Kind::Credit,
-            &channel.credit(u32::try_from(bytes).unwrap_or(u32::MAX)),
-        );
     }
 
     /// The last frame was read: nothing is left to kill.
@@ -486,8 +533,12 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         if !self.done {
-            self.inbox.abandon();
             self.frame(Kind::Kill, b"");
+            for (channel, granted) in self.inbox.abandon() {
+                if granted > 0 {
+                    self.frame(Kind::Credit, &channel.credit(granted));
+                }
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::instance::AgentInstance;
 /// How large a list may become: enough for 100,000 entries with long names.
 const LIST_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How deep folders are listed.
-const DEPTH: u32 = 64;
+/// How deep folders are listed at most.
+pub(crate) const DEPTH: u32 = 64;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,17 @@ pub(crate) enum EntryType {
     Folder,
     Symlink,
     Other,
+    /// A folder that is too deep to be looked into.
+    TooDeep,
+    /// What cannot be looked at or into.
+    Unreadable,
+}
+
+impl EntryType {
+    /// Whether it stands for what may be in it.
+    pub(crate) fn is_place(self) -> bool {
+        matches!(self, Self::Folder | Self::TooDeep | Self::Unreadable)
+    }
 }
 
 /// One entry.
@@ -29,19 +40,22 @@ pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
     /// Permission bits.
     pub(crate) mode: u32,
+    /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
 }
 
-/// Lists `path` and everything below it, sorted by path; whether the list is whole.
-pub(crate) async fn list(instance: &AgentInstance, path: &str) -> Result<(Vec<Entry>, bool)> {
-    list_to(instance, path, DEPTH).await
-}
-
 /// The entry of one path, a link not followed; `None` where nothing is there.
 pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option<Entry>> {
-    match list_to(instance, path, 0).await {
-        Ok((entries, _)) => Ok(entries.into_iter().next()),
+    match list(instance, path, 0).await {
+        Ok((entries, _)) => Ok(entries.into_iter().next().map(|entry| Entry {
+            // Nobody has looked into it, and nobody was asked to.
+            entry_type: match entry.entry_type {
+                EntryType::TooDeep => EntryType::Folder,
+                other => other,
+            },
+            ..entry
+        })),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -52,7 +66,12 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     error.kind() == ErrorKind::Path && error.context().ends_with("No such file or directory")
 }
 
-async fn list_to(instance: &AgentInstance, path: &str, depth: u32) -> Result<(Vec<Entry>, bool)> {
+/// Lists `path` and what is below it, `depth` folders deep, sorted by path; whether the list is whole.
+pub(crate) async fn list(
+    instance: &AgentInstance,
+    path: &str,
+    depth: u32,
+) -> Result<(Vec<Entry>, bool)> {
     let mut records = Records(Vec::new());
     instance
         .builtin(
@@ -72,6 +91,7 @@ async fn list_to(instance: &AgentInstance, path: &str, depth: u32) -> Result<(Ve
             format!("{path}: {error}"),
         )
     })?;
+    // What cannot be read after the folder that it is.
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     Ok((entries, whole))
 }
@@ -98,6 +118,8 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
         b'd' => EntryType::Folder,
         b'l' => EntryType::Symlink,
         b'p' | b's' | b'b' | b'c' | b'?' => EntryType::Other,
+        b'>' => EntryType::TooDeep,
+        b'!' => EntryType::Unreadable,
         _ => return Err(ProtocolError::BadValue("type of an entry")),
     };
     let mode = reader.u32()?;

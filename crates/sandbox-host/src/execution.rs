@@ -1,7 +1,7 @@
 //! One execution: standard input in, output out, until its end.
 
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, Kind, MAX_PAYLOAD};
-use sandbox_core::spi::{Flow, OutputSink, OutputStream, Source};
+use sandbox_core::spi::{Flow, Input, Order, OutputSink, OutputStream, Source};
 use tokio::io::AsyncReadExt;
 
 use crate::connection::OpenStream;
@@ -14,74 +14,94 @@ pub(crate) enum Finish {
         report: ExitReport,
         /// The receiver of the output had enough.
         stopped: bool,
+        /// The caller ordered a kill.
+        killed: bool,
         /// Reading the host's own standard input failed.
         stdin_error: Option<std::io::Error>,
     },
     Failed(Failure),
-    Lost(String),
+    Lost {
+        reason: String,
+        /// The receiver of the output had enough before.
+        stopped: bool,
+    },
 }
 
-/// Follows a stream to its end.
-pub(crate) async fn follow(
-    stream: OpenStream,
-    stdin: Option<Source>,
-    sink: &mut dyn OutputSink,
-) -> Finish {
-    let mut stdin_error = None;
-    let mut stopped = false;
-    let end = {
-        let pump = async {
-            match stdin {
-                Some(source) => pump(&stream, source).await,
-                None => Ok(()),
-            }
-        };
-        tokio::pin!(pump);
-        let mut pumping = true;
+/// Follows a stream to its end. Input and orders go on while the receiver of the output takes its time.
+pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn OutputSink) -> Finish {
+    let Input {
+        stdin, mut orders, ..
+    } = input;
+    let (mut stdin_error, mut stopped, mut killed) = (None, false, false);
+    let send_input = async {
+        if let Some(source) = stdin {
+            stdin_error = pump(&stream, source).await.err();
+        }
+        std::future::pending().await
+    };
+    let send_orders = async {
         loop {
-            let arrived = tokio::select! {
-                biased;
-                arrived = stream.inbox.take() => arrived,
-                result = &mut pump, if pumping => {
-                    pumping = false;
-                    stdin_error = result.err();
-                    continue;
+            match orders.next().await {
+                Order::Signal(number) => {
+                    stream.frame(Kind::Signal, &u32::from(number).to_le_bytes());
                 }
-            };
-            let Arrived {
-                stdout,
-                stderr,
-                end,
-            } = arrived;
-            for (channel, output, bytes) in [
-                (Channel::Stdout, OutputStream::Stdout, &stdout),
-                (Channel::Stderr, OutputStream::Stderr, &stderr),
-            ] {
-                if bytes.is_empty() {
-                    continue;
-                }
-                if !stopped && sink.write(output, bytes).await == Flow::Stop {
-                    stopped = true;
+                Order::Kill => {
+                    killed = true;
                     stream.frame(Kind::Kill, b"");
                 }
-                if end.is_none() {
-                    stream.grant(channel, bytes.len());
-                }
-            }
-            if let Some(end) = end {
-                break end;
+                _ => tracing::warn!("an order that is not known here is not obeyed"),
             }
         }
+    };
+    let end = tokio::select! {
+        biased;
+        end = receive(&stream, sink, &mut stopped) => end,
+        never = send_orders => never,
+        never = send_input => never,
     };
     stream.finish();
     match end {
         End::Exited(report) => Finish::Exited {
             report,
             stopped,
+            killed,
             stdin_error,
         },
         End::Failed(failure) => Finish::Failed(failure),
-        End::Lost(reason) => Finish::Lost(reason),
+        End::Lost(reason) => Finish::Lost { reason, stopped },
+    }
+}
+
+/// Hands output to the receiver, and grants as much anew, until the end.
+async fn receive(stream: &OpenStream, sink: &mut dyn OutputSink, stopped: &mut bool) -> End {
+    loop {
+        let Arrived {
+            started,
+            stdout,
+            stderr,
+            end,
+        } = stream.inbox.take().await;
+        if started {
+            sink.started().await;
+        }
+        for (channel, output, bytes) in [
+            (Channel::Stdout, OutputStream::Stdout, &stdout),
+            (Channel::Stderr, OutputStream::Stderr, &stderr),
+        ] {
+            if bytes.is_empty() {
+                continue;
+            }
+            if !*stopped && sink.write(output, bytes).await == Flow::Stop {
+                *stopped = true;
+                stream.frame(Kind::Kill, b"");
+            }
+            if end.is_none() {
+                stream.grant(channel, bytes.len());
+            }
+        }
+        if let Some(end) = end {
+            return end;
+        }
     }
 }
 

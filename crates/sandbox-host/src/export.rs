@@ -20,6 +20,12 @@ use crate::output_folder::OutputFolder;
 /// How much of a file its content type is told from.
 const HEAD: usize = 8 * 1024;
 
+/// How many entries that were left out are named.
+const MOST_SKIPPED: usize = 1000;
+
+/// The longest path of the host.
+const LONGEST_PATH: usize = 4095;
+
 /// Copies what matches `paths` into `folder`.
 pub(crate) async fn export(
     instance: &AgentInstance,
@@ -27,7 +33,7 @@ pub(crate) async fn export(
     folder: &Path,
     limits: ArtifactLimits,
 ) -> Result<Export> {
-    let output = OutputFolder::open(folder).map_err(|error| {
+    let output = OutputFolder::open(folder, instance.writable()).map_err(|error| {
         Error::new(
             ErrorKind::Io,
             "open output folder",
@@ -41,11 +47,12 @@ pub(crate) async fn export(
         seen: BTreeSet::new(),
         total: 0,
         export: Export::default(),
+        unnamed: 0,
     };
     for path in paths {
         run.pattern(path).await?;
     }
-    Ok(run.export)
+    Ok(run.finish(paths))
 }
 
 struct Run<'a> {
@@ -55,6 +62,8 @@ struct Run<'a> {
     seen: BTreeSet<Vec<u8>>,
     total: u64,
     export: Export,
+    /// How many entries were left out beyond those that are named.
+    unnamed: u64,
 }
 
 /// An export path: the folder or file to list, what must match, and what of a path becomes the name outside.
@@ -107,6 +116,31 @@ impl Pattern {
         })
     }
 
+    /// How many folders deep there is something to find: for a pattern without `**`, as deep as the pattern.
+    fn depth(&self) -> u32 {
+        match self.glob() {
+            Some(glob) if !glob.contains("**") => {
+                let below = parts(glob.as_bytes()).saturating_sub(parts(self.base.as_bytes()));
+                // From the root folder on, whose own name ends in the separator.
+                let below = below + usize::from(self.base == "/");
+                u32::try_from(below)
+                    .unwrap_or(entries::DEPTH)
+                    .min(entries::DEPTH)
+            }
+            _ => entries::DEPTH,
+        }
+    }
+
+    fn glob(&self) -> Option<&str> {
+        self.matcher.as_ref().map(|matcher| matcher.glob().glob())
+    }
+
+    /// Whether something in a folder could match.
+    fn leads_into(&self, entry: &Entry) -> bool {
+        self.glob()
+            .is_none_or(|glob| glob.contains("**") || parts(glob.as_bytes()) > parts(&entry.path))
+    }
+
     fn matches(&self, entry: &Entry) -> bool {
         use std::os::unix::ffi::OsStrExt;
         match &self.matcher {
@@ -116,32 +150,65 @@ impl Pattern {
     }
 }
 
+/// How many separators a path has.
+fn parts(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count()
+}
+
 impl Run<'_> {
     fn skip(&mut self, source: &[u8], reason: SkipReason) {
+        if self.export.skipped.len() >= MOST_SKIPPED {
+            self.unnamed += 1;
+            return;
+        }
         let source = String::from_utf8_lossy(source).into_owned();
         self.export.skipped.push(SkippedArtifact { source, reason });
     }
 
+    fn finish(mut self, paths: &[String]) -> Export {
+        if self.unnamed > 0 {
+            let count = self.unnamed;
+            self.export.skipped.push(SkippedArtifact {
+                source: paths.join(", "),
+                reason: SkipReason::AndMore { count },
+            });
+        }
+        self.export
+    }
+
     async fn pattern(&mut self, path: &str) -> Result<()> {
         let pattern = Pattern::parse(path)?;
-        let (entries, whole) = match entries::list(self.instance, &pattern.base).await {
-            Ok(listed) => listed,
-            Err(error) if error.kind() == ErrorKind::Path => {
-                let reason = if entries::is_missing(&error) {
-                    SkipReason::Missing
-                } else {
-                    SkipReason::Unreadable {
-                        detail: error.context().to_owned(),
-                    }
-                };
-                self.skip(path.as_bytes(), reason);
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
+        let (entries, whole) =
+            match entries::list(self.instance, &pattern.base, pattern.depth()).await {
+                Ok(listed) => listed,
+                Err(error) if error.kind() == ErrorKind::Path => {
+                    let reason = if entries::is_missing(&error) {
+                        SkipReason::Missing
+                    } else {
+                        SkipReason::Unreadable {
+                            detail: error.context().to_owned(),
+                        }
+                    };
+                    self.skip(path.as_bytes(), reason);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
         let mut found = false;
         for entry in &entries {
-            if !pattern.matches(entry) || entry.entry_type == EntryType::Folder {
+            if entry.entry_type == EntryType::Folder {
+                continue;
+            }
+            if entry.entry_type.is_place() {
+                // What is in it might have matched.
+                let concerns = pattern.leads_into(entry) || pattern.matches(entry);
+                if concerns && self.seen.insert(entry.path.clone()) {
+                    found = true;
+                    self.entry(entry, pattern.prefix).await?;
+                }
+                continue;
+            }
+            if !pattern.matches(entry) {
                 continue;
             }
             found = true;
@@ -168,6 +235,16 @@ impl Run<'_> {
                 self.skip(&entry.path, SkipReason::SpecialFile);
                 return Ok(());
             }
+            EntryType::TooDeep => {
+                self.skip(&entry.path, SkipReason::TooDeep);
+                return Ok(());
+            }
+            EntryType::Unreadable => {
+                let errno = i32::try_from(entry.size).unwrap_or(0);
+                let detail = crate::failure::reason(errno);
+                self.skip(&entry.path, SkipReason::Unreadable { detail });
+                return Ok(());
+            }
             EntryType::File => {}
         }
         if entry.size > self.limits.file_size.as_u64() {
@@ -190,7 +267,7 @@ impl Run<'_> {
             self.skip(&entry.path, SkipReason::BadName);
             return Ok(());
         };
-        if !OutputFolder::is_good_name(name) {
+        if !OutputFolder::is_good_name(name) || self.output.length() + name.len() > LONGEST_PATH {
             self.skip(&entry.path, SkipReason::BadName);
             return Ok(());
         }
@@ -202,7 +279,14 @@ impl Run<'_> {
             let name = String::from_utf8_lossy(name);
             Error::new(ErrorKind::Io, "write artifact", format!("{name}: {error}"))
         };
-        let new = self.output.create(name).map_err(output_error)?;
+        let new = match self.output.create(name) {
+            Ok(new) => new,
+            Err(error) if is_taken(&error) => {
+                self.skip(source.as_bytes(), SkipReason::NameTaken);
+                return Ok(());
+            }
+            Err(error) => return Err(output_error(error)),
+        };
         let path = new.path();
         let left = self.limits.total_size.as_u64() - self.total;
         let limit = ByteSize::bytes(left.min(self.limits.file_size.as_u64()));
@@ -254,6 +338,21 @@ impl Run<'_> {
         ));
         Ok(())
     }
+}
+
+/// Whether a file cannot be made since something else has its name, or its folder's.
+fn is_taken(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let taken = [
+        Errno::NOTDIR,
+        Errno::LOOP,
+        Errno::XDEV,
+        Errno::EXIST,
+        Errno::ISDIR,
+    ];
+    let found = error.raw_os_error().map(Errno::from_raw_os_error);
+    found.is_some_and(|errno| taken.contains(&errno))
+        || error.kind() == std::io::ErrorKind::AlreadyExists
 }
 
 struct Written {
@@ -344,6 +443,12 @@ mod tests {
         assert!(matches("/output/**/*.png", "/output/sub/a.png"));
         assert_eq!(Pattern::parse("/output/*.png").unwrap().base, "/output");
         assert_eq!(Pattern::parse("/*").unwrap().base, "/");
+        for (pattern, depth) in [("/output/*.png", 1), ("/o/*/x", 2), ("/*", 1), ("/*/x", 2)] {
+            assert_eq!(Pattern::parse(pattern).unwrap().depth(), depth, "{pattern}");
+        }
+        for deep in ["/output", "/output/**", "/*/**/x"] {
+            assert_eq!(Pattern::parse(deep).unwrap().depth(), entries::DEPTH);
+        }
     }
 
     #[test]

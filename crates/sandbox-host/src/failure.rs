@@ -1,7 +1,7 @@
 //! The agent's failures as errors.
 
 use sandbox_agent::protocol::{FailStep, Failure};
-use sandbox_core::{Error, ErrorKind};
+use sandbox_core::{Error, ErrorKind, escape};
 
 /// The error that a failure of the agent stands for. What the guest said is escaped.
 #[must_use]
@@ -29,24 +29,18 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         errno if subject.is_empty() => reason(errno),
         errno => format!("{subject}: {}", reason(errno)),
     };
-    Error::new(kind, operation, context).on(tier)
+    let error = Error::new(kind, operation, context).on(tier);
+    match failure.errno {
+        0 => error,
+        errno => error.with_os_error(errno),
+    }
 }
 
-fn reason(errno: i32) -> String {
+/// What an error's number means.
+pub(crate) fn reason(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.split_once(" (os error") {
         Some((text, _)) => text.to_owned(),
         None => text,
     }
-}
-
-/// Text of the guest for a terminal or log: control characters as escapes.
-pub(crate) fn escape(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
 }

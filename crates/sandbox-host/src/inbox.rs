@@ -2,9 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, ProtocolError, WINDOW};
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Output that was taken is granted anew in pieces of at least this many bytes: whoever sends single bytes does not make the
+/// host's queue grow by an answer to each.
+const GRANT: u64 = WINDOW as u64 / 4;
+
+/// How long after its time limit, or after an order to kill, an execution may go on before the sandbox is given up. The agent's
+/// own bounds for a kill sum up to 6 s.
+pub(crate) const OVERTIME: Duration = Duration::from_secs(10);
 
 /// How a stream ended.
 #[derive(Debug, Clone)]
@@ -18,6 +28,8 @@ pub(crate) enum End {
 /// What waits, or the end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
+    /// The program runs.
+    pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: Option<End>,
@@ -26,12 +38,80 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 struct State {
     arrived: Arrived,
-    /// Bytes the agent may still send.
-    stdout_credit: u64,
-    stderr_credit: u64,
+    /// The program was said to run.
+    started: bool,
+    stdout: Window,
+    stderr: Window,
     /// Bytes the host may still send.
     stdin_credit: u64,
+    /// Nobody reads standard input any more.
+    stdin_closed: bool,
     abandoned: bool,
+    clock: Clock,
+}
+
+/// What the agent may send on a channel.
+#[derive(Debug)]
+struct Window {
+    /// Bytes it may still send.
+    credit: u64,
+    /// Bytes that were taken, and are not granted anew yet.
+    owed: u64,
+}
+
+impl Window {
+    const fn new() -> Self {
+        Self {
+            credit: WINDOW as u64,
+            owed: 0,
+        }
+    }
+
+    fn receive(&mut self, bytes: u64) -> Result<(), ProtocolError> {
+        self.credit = self
+            .credit
+            .checked_sub(bytes)
+            .ok_or(ProtocolError::CreditExceeded)?;
+        Ok(())
+    }
+
+    /// Notes that bytes were taken; gives what is to be granted, if it is worth a frame.
+    fn take(&mut self, bytes: u64) -> Option<u32> {
+        self.owed += bytes;
+        (self.owed >= GRANT).then(|| self.grant_all())
+    }
+
+    fn grant_all(&mut self) -> u32 {
+        let granted = std::mem::take(&mut self.owed);
+        self.credit += granted;
+        // Never more than the window.
+        u32::try_from(granted).unwrap_or(WINDOW)
+    }
+}
+
+/// The time that the agent has had for an execution: not what the receiver of the output took for itself.
+#[derive(Debug)]
+struct Clock {
+    opened: Instant,
+    /// How long the receiver has kept the agent waiting.
+    held: Duration,
+    /// Since when the receiver has not come back.
+    taken: Option<Instant>,
+    /// How much time there is.
+    limit: Option<Duration>,
+}
+
+impl Clock {
+    fn used(&self, now: Instant) -> Duration {
+        let holding = self.taken.map_or(Duration::ZERO, |taken| now - taken);
+        (now - self.opened).saturating_sub(self.held + holding)
+    }
+
+    fn come_back(&mut self, now: Instant) {
+        if let Some(taken) = self.taken.take() {
+            self.held += now - taken;
+        }
+    }
 }
 
 /// The inbox of one stream.
@@ -46,14 +126,23 @@ pub(crate) struct Inbox {
 pub(crate) type Inboxes = HashMap<u32, Arc<Inbox>>;
 
 impl Inbox {
-    pub(crate) fn new() -> Self {
+    /// An inbox of a stream that must end after `limit`.
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
         let window = u64::from(WINDOW);
         let state = State {
             arrived: Arrived::default(),
-            stdout_credit: window,
-            stderr_credit: window,
+            started: false,
+            stdout: Window::new(),
+            stderr: Window::new(),
             stdin_credit: window,
+            stdin_closed: false,
             abandoned: false,
+            clock: Clock {
+                opened: Instant::now(),
+                held: Duration::ZERO,
+                taken: None,
+                limit: limit.map(|limit| limit.saturating_add(OVERTIME)),
+            },
         };
         Self {
             state: Mutex::new(state),
@@ -79,23 +168,32 @@ impl Inbox {
                 "output after the end of a stream",
             ));
         }
-        let (credit, buffer) = match channel {
-            Channel::Stdout => (&mut state.stdout_credit, &mut state.arrived.stdout),
-            Channel::Stderr => (&mut state.stderr_credit, &mut state.arrived.stderr),
+        let (window, buffer) = match channel {
+            Channel::Stdout => (&mut state.stdout, &mut state.arrived.stdout),
+            Channel::Stderr => (&mut state.stderr, &mut state.arrived.stderr),
             Channel::Stdin => return Err(ProtocolError::BadValue("channel")),
         };
         let length = bytes.len() as u64;
-        *credit = credit
-            .checked_sub(length)
-            .ok_or(ProtocolError::CreditExceeded)?;
+        window.receive(length)?;
         if state.abandoned {
-            *credit += length;
-            return Ok(u32::try_from(length).ok());
+            return Ok(window.take(length));
         }
         buffer.extend_from_slice(bytes);
         drop(guard);
         self.arrival.notify_one();
         Ok(None)
+    }
+
+    /// Notes that the program runs.
+    pub(crate) fn started(&self) -> Result<(), ProtocolError> {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.started, true) {
+            return Err(ProtocolError::Unexpected("second start of a program"));
+        }
+        state.arrived.started = !state.abandoned;
+        drop(state);
+        self.arrival.notify_one();
+        Ok(())
     }
 
     /// Ends the stream; the first end stays.
@@ -109,25 +207,67 @@ impl Inbox {
         self.stdin.notify_one();
     }
 
-    /// Nobody reads any more: what comes is dropped.
-    pub(crate) fn abandon(&self) {
-        let mut state = self.lock();
+    /// Nobody reads any more: what comes is dropped. Gives what is to be granted for what was here, so that an agent that
+    /// waited for it goes on to the end.
+    pub(crate) fn abandon(&self) -> [(Channel, u32); 2] {
+        let mut guard = self.lock();
+        let state = &mut *guard;
         state.abandoned = true;
+        state.clock.come_back(Instant::now());
         state.arrived = Arrived {
             end: state.arrived.end.take(),
             ..Arrived::default()
         };
+        for window in [&mut state.stdout, &mut state.stderr] {
+            // Whether it waits here, or the receiver had it in hand.
+            window.owed = u64::from(WINDOW) - window.credit;
+        }
+        [
+            (Channel::Stdout, state.stdout.grant_all()),
+            (Channel::Stderr, state.stderr.grant_all()),
+        ]
+    }
+
+    /// The agent was told to end the execution.
+    pub(crate) fn expect_end(&self) {
+        let mut state = self.lock();
+        let limit = state.clock.used(Instant::now()) + OVERTIME;
+        let earlier = state.clock.limit.is_none_or(|earlier| limit < earlier);
+        if earlier {
+            state.clock.limit = Some(limit);
+        }
+    }
+
+    /// Whether the agent has had more time than there was.
+    pub(crate) fn is_overdue(&self) -> bool {
+        let state = self.lock();
+        let clock = &state.clock;
+        let ended = state.arrived.end.is_some();
+        !ended
+            && clock
+                .limit
+                .is_some_and(|limit| clock.used(Instant::now()) > limit)
+    }
+
+    /// Leaves out time in which this process did not run.
+    pub(crate) fn forgive(&self, time: Duration) {
+        self.lock().clock.held += time;
     }
 
     /// Waits until something is there and takes it.
     pub(crate) async fn take(&self) -> Arrived {
         loop {
             {
-                let mut state = self.lock();
+                let mut guard = self.lock();
+                let state = &mut *guard;
+                let now = Instant::now();
+                state.clock.come_back(now);
                 let arrived = &mut state.arrived;
-                if !arrived.stdout.is_empty() || !arrived.stderr.is_empty() || arrived.end.is_some()
-                {
+                let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
+                if arrived.started || output || arrived.end.is_some() {
+                    state.clock.taken = Some(now);
                     return Arrived {
+                        started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
                         stderr: std::mem::take(&mut arrived.stderr),
                         end: arrived.end.clone(),
@@ -138,17 +278,17 @@ impl Inbox {
         }
     }
 
-    /// Notes that the agent is granted this many bytes more.
-    pub(crate) fn grant(&self, channel: Channel, bytes: u64) {
+    /// Notes that this much was taken; gives what is to be granted to the agent, if it is worth a frame.
+    pub(crate) fn grant(&self, channel: Channel, bytes: u64) -> Option<u32> {
         let mut state = self.lock();
         match channel {
-            Channel::Stdout => state.stdout_credit += bytes,
-            Channel::Stderr => state.stderr_credit += bytes,
-            Channel::Stdin => {}
+            Channel::Stdout => state.stdout.take(bytes),
+            Channel::Stderr => state.stderr.take(bytes),
+            Channel::Stdin => None,
         }
     }
 
-    /// The agent grants this many bytes of standard input more.
+    /// The agent grants this many bytes of standard input more; 0 says that nobody reads it any more.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         let credit = state.stdin_credit + u64::from(bytes);
@@ -156,17 +296,18 @@ impl Inbox {
             return Err(ProtocolError::BadValue("credit"));
         }
         state.stdin_credit = credit;
+        state.stdin_closed |= bytes == 0;
         drop(state);
         self.stdin.notify_one();
         Ok(())
     }
 
-    /// Waits until standard input may be sent and says how much; `None` when the stream has ended.
+    /// Waits until standard input may be sent and says how much; `None` when nobody reads it any more.
     pub(crate) async fn stdin_room(&self) -> Option<usize> {
         loop {
             {
                 let state = self.lock();
-                if state.arrived.end.is_some() {
+                if state.arrived.end.is_some() || state.stdin_closed {
                     return None;
                 }
                 if state.stdin_credit > 0 {
@@ -190,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn output_beyond_the_credit_is_an_error() {
-        let inbox = Inbox::new();
+        let inbox = Inbox::new(None);
         let window = vec![0; WINDOW as usize];
         inbox.output(Channel::Stdout, &window).unwrap();
         assert_eq!(
@@ -198,25 +339,76 @@ mod tests {
             Err(ProtocolError::CreditExceeded)
         );
         assert_eq!(inbox.take().await.stdout.len(), window.len());
-        inbox.grant(Channel::Stdout, 1);
+        // Too little for a frame of its own.
+        assert_eq!(inbox.grant(Channel::Stdout, 1), None);
+        assert!(inbox.output(Channel::Stdout, b"x").is_err());
+        let all = inbox.grant(Channel::Stdout, u64::from(WINDOW) - 1);
+        assert_eq!(all, Some(WINDOW));
         inbox.output(Channel::Stdout, b"x").unwrap();
     }
 
     #[tokio::test]
     async fn an_abandoned_stream_keeps_nothing_and_grants_what_comes() {
-        let inbox = Inbox::new();
-        inbox.abandon();
+        let inbox = Inbox::new(None);
+        // One part waits, the other was taken and not granted anew.
+        inbox.output(Channel::Stderr, &[0; 1000]).unwrap();
+        inbox.take().await;
+        inbox.output(Channel::Stderr, &[0; 500]).unwrap();
+        let granted = inbox.abandon();
+        assert_eq!(granted, [(Channel::Stdout, 0), (Channel::Stderr, 1500)]);
+        let mut credit = u64::from(WINDOW);
         for _ in 0..100 {
-            assert_eq!(
-                inbox.output(Channel::Stderr, &[0; 60_000]),
-                Ok(Some(60_000))
-            );
+            let granted = inbox.output(Channel::Stderr, &[0; 60_000]).unwrap();
+            credit = credit - 60_000 + granted.map_or(0, u64::from);
+            assert!(credit >= u64::from(WINDOW) - 60_000 - GRANT);
+        }
+        assert!(inbox.take_now().stderr.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_agents_time_does_not_run_while_the_receiver_is_busy() {
+        let inbox = Inbox::new(Some(Duration::from_secs(1)));
+        let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        inbox.output(Channel::Stdout, b"x").unwrap();
+        inbox.take().await;
+        pass(100).await;
+        assert!(!inbox.is_overdue());
+        inbox.output(Channel::Stdout, b"x").unwrap();
+        inbox.take().await;
+        inbox.abandon();
+        pass(10).await;
+        assert!(!inbox.is_overdue());
+        pass(2).await;
+        assert!(inbox.is_overdue());
+        inbox.forgive(Duration::from_secs(5));
+        assert!(!inbox.is_overdue());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kill_must_be_answered_in_time() {
+        let inbox = Inbox::new(None);
+        let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        pass(10_000).await;
+        assert!(!inbox.is_overdue());
+        inbox.expect_end();
+        pass(6).await;
+        // A second order gives no second term.
+        inbox.expect_end();
+        pass(5).await;
+        assert!(inbox.is_overdue());
+        inbox.end(End::Lost(String::new()));
+        assert!(!inbox.is_overdue());
+    }
+
+    impl Inbox {
+        fn take_now(&self) -> Arrived {
+            std::mem::take(&mut self.lock().arrived)
         }
     }
 
     #[tokio::test]
     async fn standard_input_never_gets_more_credit_than_the_window() {
-        let inbox = Inbox::new();
+        let inbox = Inbox::new(None);
         assert!(inbox.stdin_granted(1).is_err());
         let room = inbox.stdin_room().await.unwrap();
         assert_eq!(room, WINDOW as usize);

@@ -1,18 +1,18 @@
 //! A running sandbox behind its agent.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
     Builtin, ExecRequest as AgentRequest, ExitKind, ExitReport, Key, Kind, LogRequest, Program,
 };
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Result,
+    Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -20,13 +20,19 @@ use crate::connection::{Cause, Connection, Greeting, OpenStream};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::{Isolator, copy, export};
+use crate::{Counters, Isolator, copy, export};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// How long sending the log may take, without what the receiver takes for itself.
+const LOG_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long the agent may take beyond the grace to end everything when it was asked to stop.
 const STOP_OVERTIME: Duration = Duration::from_secs(4);
+
+/// What kills.
+const SIGKILL: i32 = 9;
 
 /// How much of a file operation's own messages is kept.
 const MESSAGE_LIMIT: usize = 4096;
@@ -39,6 +45,8 @@ pub struct AgentInstance {
     owned: bool,
     isolator: Arc<dyn Isolator>,
     oom_kills: AtomicU64,
+    /// As they were when an execution last ended.
+    counters: Mutex<Counters>,
 }
 
 impl std::fmt::Debug for AgentInstance {
@@ -87,8 +95,7 @@ impl AgentInstance {
             Ok((connection, _welcome)) => {
                 guard.0 = None;
                 let owned = !sandbox.detached;
-                let sandbox = AttachedSandbox::new(sandbox.env, sandbox.enforcement);
-                Ok(Self::over(connection, sandbox, owned, isolator))
+                Ok(Self::over(connection, sandbox.into(), owned, isolator))
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -154,7 +161,13 @@ impl AgentInstance {
             owned,
             isolator,
             oom_kills: AtomicU64::new(0),
+            counters: Mutex::default(),
         }
+    }
+
+    /// Folders of the host that the code can write to.
+    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
+        &self.sandbox.writable
     }
 
     fn request(
@@ -186,28 +199,48 @@ impl AgentInstance {
         }
     }
 
-    fn open(&self, kind: Kind, message: &[u8]) -> Result<OpenStream> {
+    fn open(&self, kind: Kind, message: &[u8], limit: Option<Duration>) -> Result<OpenStream> {
         self.connection
-            .open_stream(kind, message)
+            .open_stream(kind, message, limit)
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
-    /// Whether the kernel has killed for memory since this was last asked.
-    async fn new_oom_kill(&self) -> bool {
+    /// How often the kernel has killed for memory since this was last asked.
+    async fn new_oom_kills(&self) -> u64 {
         let Some(now) = self.isolator.oom_kills().await else {
-            return false;
+            return 0;
         };
-        self.oom_kills.fetch_max(now, Ordering::Relaxed) < now
+        now.saturating_sub(self.oom_kills.fetch_max(now, Ordering::Relaxed))
+    }
+
+    fn known_counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the kernel has refused since `before`. The counters are the sandbox's: of executions at the same time, each is told
+    /// of what was refused while it ran.
+    async fn refused_since(&self, before: Counters) -> impl Iterator<Item = (Refusal, u64)> {
+        let now = self.isolator.counters().await;
+        let mut known = self.known_counters();
+        *known = known.max(now);
+        let kinds = [Refusal::ProcessLimit, Refusal::Network];
+        kinds
+            .into_iter()
+            .zip(now.since(before))
+            .filter(|(_, times)| *times > 0)
     }
 
     async fn end(
         &self,
         report: &ExitReport,
         stopped: bool,
+        killed: bool,
         elapsed: Duration,
         timeout: Option<Duration>,
+        before: Counters,
     ) -> ExecEnd {
-        let oom = self.new_oom_kill().await;
+        let oom_kills = self.new_oom_kills().await;
+        let oom = oom_kills > 0;
         let unknown = |reason: &str| Outcome::Unknown {
             reason: reason.to_owned(),
         };
@@ -223,6 +256,7 @@ impl AgentInstance {
                 Outcome::TimedOut
             }
             ExitKind::TimedOut => unknown("the agent reported a time-out before its time"),
+            ExitKind::Killed if killed => Outcome::Signaled { signal: SIGKILL },
             ExitKind::Killed => unknown("the agent reported a kill that nobody asked for"),
             ExitKind::Lost if oom => Outcome::OutOfMemory,
             ExitKind::Lost => unknown("the supervisor of the program vanished"),
@@ -231,6 +265,10 @@ impl AgentInstance {
         end.stragglers = report.stragglers;
         end.cpu_time = Some(Duration::from_micros(report.cpu_us));
         end.max_rss = report.max_rss_kib.checked_mul(1024);
+        end.refused.extend(refused(report));
+        end.refused
+            .extend(oom.then_some((Refusal::Memory, oom_kills)));
+        end.refused.extend(self.refused_since(before).await);
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());
@@ -238,14 +276,20 @@ impl AgentInstance {
         end
     }
 
-    async fn lost(&self, reason: String) -> ExecEnd {
-        if self.new_oom_kill().await {
+    async fn lost(&self, reason: String, stopped: bool) -> ExecEnd {
+        if self.new_oom_kills().await > 0 {
             return ExecEnd::new(Outcome::OutOfMemory);
         }
         let known = self.isolator.post_mortem().await;
         let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
-        let mut end = ExecEnd::new(Outcome::Unknown { reason });
-        end.incomplete = Some("the sandbox ended during the execution".into());
+        let incomplete = format!("the sandbox ended during the execution: {reason}");
+        let mut end = ExecEnd::new(if stopped {
+            // That much the host has seen itself.
+            Outcome::OutputLimit
+        } else {
+            Outcome::Unknown { reason }
+        });
+        end.incomplete = Some(incomplete);
         end
     }
 
@@ -258,14 +302,14 @@ impl AgentInstance {
     ) -> Result<()> {
         let tier = self.isolator.tier();
         let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
-        let stream = self.open(Kind::Exec, &request.encode())?;
+        let stream = self.open(Kind::Exec, &request.encode(), Some(FILE_TIMEOUT))?;
         let mut messages = Messages {
             sink,
             stderr: Vec::new(),
         };
         let failed =
             |context: String| Err(Error::new(ErrorKind::Path, "access file", context).on(tier));
-        match follow(stream, stdin, &mut messages).await {
+        match follow(stream, stdin.into(), &mut messages).await {
             Finish::Exited {
                 stdin_error: Some(error),
                 ..
@@ -281,11 +325,11 @@ impl AgentInstance {
                 ExitKind::Exited(0) => Ok(()),
                 kind => failed(format!(
                     "the agent's file operation ended with {kind:?} {}",
-                    crate::failure::escape(&String::from_utf8_lossy(&messages.stderr))
+                    sandbox_core::escape(&String::from_utf8_lossy(&messages.stderr))
                 )),
             },
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
     }
 
@@ -299,11 +343,12 @@ impl AgentInstance {
             tail: tail.unwrap_or(u32::MAX),
             follow: follow_on,
         };
-        let stream = self.open(Kind::Logs, &request.encode())?;
-        match follow(stream, None, sink).await {
+        let limit = (!follow_on).then_some(LOG_TIMEOUT);
+        let stream = self.open(Kind::Logs, &request.encode(), limit)?;
+        match follow(stream, None.into(), sink).await {
             Finish::Exited { .. } => Ok(()),
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Err(self.ended_error(reason)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
     }
 
@@ -316,6 +361,16 @@ impl AgentInstance {
         self.connection.close(reason);
         destroyed
     }
+}
+
+/// What the agent says that it refused. A lie here misleads, and frees nobody.
+fn refused(report: &ExitReport) -> impl Iterator<Item = (Refusal, u64)> {
+    let counts = [
+        (Refusal::Program, report.refused_programs),
+        (Refusal::Process, report.refused_processes),
+    ];
+    let some = counts.into_iter().filter(|(_, times)| *times > 0);
+    some.map(|(refusal, times)| (refusal, times.into()))
 }
 
 struct Messages<'a> {
@@ -379,19 +434,21 @@ impl Instance for AgentInstance {
     async fn exec(
         &self,
         request: &ExecRequest,
-        stdin: Option<Source>,
+        input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         let program = Program::Command {
             argv: request.argv.clone(),
         };
-        let message = self.request(program, Some(request), stdin.is_some());
+        let message = self.request(program, Some(request), input.stdin.is_some());
         let start = Instant::now();
-        let stream = self.open(Kind::Exec, &message.encode())?;
-        match follow(stream, stdin, sink).await {
+        let before = *self.known_counters();
+        let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
+        match follow(stream, input, sink).await {
             Finish::Exited {
                 report,
                 stopped,
+                killed,
                 stdin_error,
             } => {
                 if report.survivors > 0 {
@@ -399,7 +456,14 @@ impl Instance for AgentInstance {
                         .await?;
                 }
                 let mut end = self
-                    .end(&report, stopped, start.elapsed(), request.timeout)
+                    .end(
+                        &report,
+                        stopped,
+                        killed,
+                        start.elapsed(),
+                        request.timeout,
+                        before,
+                    )
                     .await;
                 if let Some(error) = stdin_error {
                     end.incomplete = Some(format!(
@@ -409,7 +473,7 @@ impl Instance for AgentInstance {
                 Ok(end)
             }
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost(reason) => Ok(self.lost(reason).await),
+            Finish::Lost { reason, stopped } => Ok(self.lost(reason, stopped).await),
         }
     }
 

@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use sandbox_core::Result;
 
+use crate::Counters;
+
 /// The isolated place around an agent, once it runs. [`crate::AgentInstance`] does the rest over the agent's stream.
 #[async_trait]
 pub trait Isolator: Send + Sync + 'static {
@@ -26,6 +28,11 @@ pub trait Isolator: Send + Sync + 'static {
 
     /// How many processes of the sandbox the kernel has killed for memory so far; `None` where that is not known.
     async fn oom_kills(&self) -> Option<u64>;
+
+    /// What the kernel has refused the sandbox's code so far.
+    async fn counters(&self) -> Counters {
+        Counters::default()
+    }
 
     /// Why the stream ended, where the isolator knows more ("the container was killed for memory").
     async fn post_mortem(&self) -> Option<String>;

@@ -8,6 +8,7 @@
 pub mod confinement;
 mod connection;
 mod copy;
+mod counters;
 mod entries;
 mod execution;
 mod export;
@@ -16,9 +17,11 @@ mod inbox;
 mod instance;
 mod isolator;
 mod output_folder;
+mod output_path;
 mod sandbox;
 pub mod seccomp;
 
+pub use counters::{Counters, refused_processes, unreachable_destinations};
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;

@@ -8,7 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2, renameat, unlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
+
+use crate::output_path::open_or_make;
+
+/// The longest name of a file, in bytes.
+const LONGEST_NAME: usize = 255;
 
 /// How many numbered names are tried when a name is taken.
 const NAMES: u32 = 1000;
@@ -21,15 +26,16 @@ pub(crate) struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Opens the folder, making it and its parents where they are missing.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
-        let path = path.canonicalize()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self {
-            folder: open(&path, flags, Mode::empty())?,
-            path,
-        })
+    /// Opens the folder, making it and its parents where they are missing. No link in the folders `writable`, which the code
+    /// can write to, is followed.
+    pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> io::Result<Self> {
+        let (folder, path) = open_or_make(path, writable)?;
+        Ok(Self { path, folder })
+    }
+
+    /// Length of its path and a separator, in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.path.as_os_str().len() + 1
     }
 
     /// Whether every part of a relative name can stand below the folder.
@@ -39,7 +45,7 @@ impl OutputFolder {
                 !part.is_empty()
                     && part != b"."
                     && part != b".."
-                    && part.len() <= 255
+                    && part.len() <= LONGEST_NAME
                     && !part.contains(&0)
             })
     }
@@ -182,13 +188,24 @@ fn numbered(name: &[u8], number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
     }
-    let mut file = path.file_stem().unwrap_or_default().to_owned();
-    file.push(format!("-{number}"));
-    if let Some(extension) = path.extension() {
-        file.push(".");
-        file.push(extension);
+    let suffix = match path.extension() {
+        Some(extension) => [
+            b"-",
+            number.to_string().as_bytes(),
+            b".",
+            extension.as_bytes(),
+        ]
+        .concat(),
+        None => format!("-{number}").into_bytes(),
+    };
+    let stem = path.file_stem().unwrap_or_default().as_bytes();
+    // What is too long loses the end of its stem.
+    let mut end = stem.len().min(LONGEST_NAME.saturating_sub(suffix.len()));
+    while end > 0 && std::str::from_utf8(stem).is_ok_and(|stem| !stem.is_char_boundary(end)) {
+        end -= 1;
     }
-    path.with_file_name(file)
+    let file = [&stem[..end], &suffix[..]].concat();
+    path.with_file_name(OsStr::from_bytes(&file))
 }
 
 /// A file that was just made.
@@ -243,7 +260,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("sub")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("target"), folder.path().join("file"))
             .unwrap();
-        let output = OutputFolder::open(folder.path()).unwrap();
+        let output = OutputFolder::open(folder.path(), &[]).unwrap();
         assert!(output.create(b"sub/x").is_err());
         assert_eq!(
             output.create(b"file").unwrap().path(),
@@ -255,7 +272,7 @@ mod tests {
     #[test]
     fn nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let output = OutputFolder::open(folder.path()).unwrap();
+        let output = OutputFolder::open(folder.path(), &[]).unwrap();
         let names = (0..3)
             .map(|_| output.create(b"a/b.tar.gz").unwrap().path())
             .collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! What the client of an agent needs to know of a sandbox.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use sandbox_agent::protocol::{Confinement, Key, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
@@ -32,6 +33,8 @@ pub struct Sandbox {
     pub env: BTreeMap<String, String>,
     /// What is enforced.
     pub enforcement: EnforcementReport,
+    /// Folders of the host that the code can write to: whatever is in them may be the code's trap.
+    pub writable: Vec<PathBuf>,
     /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
     pub detached: bool,
 }
@@ -44,13 +47,31 @@ pub struct AttachedSandbox {
     pub env: BTreeMap<String, String>,
     /// What is enforced.
     pub enforcement: EnforcementReport,
+    /// Folders of the host that the code can write to: see [`Sandbox::writable`].
+    pub writable: Vec<PathBuf>,
 }
 
 impl AttachedSandbox {
-    /// A sandbox as its creator has described it: [`Sandbox::env`] and [`Sandbox::enforcement`] as they were in the end.
+    /// A sandbox as its creator has described it: its plan, and [`Sandbox::env`] and [`Sandbox::enforcement`] as they were in
+    /// the end.
     #[must_use]
-    pub fn new(env: BTreeMap<String, String>, enforcement: EnforcementReport) -> Self {
-        Self { env, enforcement }
+    pub fn new(plan: &Plan, env: BTreeMap<String, String>, enforcement: EnforcementReport) -> Self {
+        Self {
+            env,
+            enforcement,
+            writable: writable(plan),
+        }
+    }
+}
+
+impl From<Sandbox> for AttachedSandbox {
+    /// The same sandbox, without what its agent was told once.
+    fn from(sandbox: Sandbox) -> Self {
+        Self {
+            env: sandbox.env,
+            enforcement: sandbox.enforcement,
+            writable: sandbox.writable,
+        }
     }
 }
 
@@ -102,6 +123,7 @@ impl Sandbox {
             env,
             enforcement,
             detached: false,
+            writable: writable(plan),
         })
     }
 
@@ -115,4 +137,14 @@ impl Sandbox {
         self.settings.lease_ms = 0;
         self
     }
+}
+
+/// The folders of the host that a plan lets code write to.
+fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = plan
+        .workspace
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.clone());
+    plan.write_roots.iter().cloned().chain(workspace).collect()
 }

@@ -38,7 +38,7 @@ async fn what_cannot_start_is_a_typed_error() {
         ),
     ] {
         let error = instance
-            .exec(&request, None, &mut Kept::default())
+            .exec(&request, None.into(), &mut Kept::default())
             .await
             .unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
@@ -199,7 +199,7 @@ async fn a_dropped_execution_is_killed_and_others_go_on() {
     let script = format!("sleep 1; echo late >{mark}");
     let mut kept = Kept::default();
     let request = shell(&script);
-    let dropped = instance.exec(&request, None, &mut kept);
+    let dropped = instance.exec(&request, None.into(), &mut kept);
     assert!(
         tokio::time::timeout(Duration::from_millis(300), dropped)
             .await
@@ -253,7 +253,7 @@ async fn stop_lets_programs_end_and_then_nothing_runs() {
     let instance = instance().await;
     let request = shell("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
     let mut kept = Kept::default();
-    let program = instance.exec(&request, None, &mut kept);
+    let program = instance.exec(&request, None.into(), &mut kept);
     let stop = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         instance.stop(Duration::from_secs(2)).await
@@ -264,7 +264,7 @@ async fn stop_lets_programs_end_and_then_nothing_runs() {
     assert_eq!(String::from_utf8_lossy(&kept.stdout), "ready\nbye\n");
     assert_eq!(end.outcome, Outcome::Exited { code: 3 });
     let error = instance
-        .exec(&shell("true"), None, &mut Kept::default())
+        .exec(&shell("true"), None.into(), &mut Kept::default())
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SandboxEnded);

@@ -48,7 +48,7 @@ async fn stop_ends_the_sandbox_for_all_clients() {
     let third = sandbox.stream().await;
     let request = shell("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
     let mut kept = Kept::default();
-    let program = first.exec(&request, None, &mut kept);
+    let program = first.exec(&request, None.into(), &mut kept);
     let stop = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         second.stop(Duration::from_secs(2)).await
@@ -59,7 +59,7 @@ async fn stop_ends_the_sandbox_for_all_clients() {
     assert_eq!(String::from_utf8_lossy(&kept.stdout), "ready\nbye\n");
     for instance in [&first, &second] {
         let error = instance
-            .exec(&shell("true"), None, &mut Kept::default())
+            .exec(&shell("true"), None.into(), &mut Kept::default())
             .await
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::SandboxEnded);

@@ -108,6 +108,8 @@ fn exited(kind: ExitKind) -> Vec<u8> {
         cpu_us: 0,
         max_rss_kib: 0,
         wall_us: 0,
+        refused_programs: 0,
+        refused_processes: 0,
     }
     .encode()
 }
@@ -147,7 +149,7 @@ fn request() -> ExecRequest {
 
 async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &AtomicUsize, said: &str) {
     let end = instance
-        .exec(&request(), None, &mut Count::default())
+        .exec(&request(), None.into(), &mut Count::default())
         .await
         .unwrap();
     let Outcome::Unknown { reason } = &end.outcome else {
@@ -160,7 +162,7 @@ async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &AtomicUsize
         "the sandbox must be destroyed"
     );
     let again = instance
-        .exec(&request(), None, &mut Count::default())
+        .exec(&request(), None.into(), &mut Count::default())
         .await
         .unwrap_err();
     assert_eq!(again.kind(), ErrorKind::SandboxEnded);
@@ -223,7 +225,7 @@ async fn a_second_end_of_a_stream_ends_the_sandbox() {
     })
     .await;
     let first = instance
-        .exec(&request(), None, &mut Count::default())
+        .exec(&request(), None.into(), &mut Count::default())
         .await
         .unwrap();
     assert!(first.outcome.ok());
@@ -242,7 +244,7 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
     .await;
     for _ in 0..3 {
         let end = instance
-            .exec(&request(), None, &mut Count::default())
+            .exec(&request(), None.into(), &mut Count::default())
             .await
             .unwrap();
         assert!(matches!(end.outcome, Outcome::Unknown { .. }), "{end:?}");
@@ -281,7 +283,10 @@ async fn a_flood_is_bounded_by_its_receiver() {
         stop_after: Some(1_000_000),
         ..Count::default()
     };
-    let end = instance.exec(&request(), None, &mut sink).await.unwrap();
+    let end = instance
+        .exec(&request(), None.into(), &mut sink)
+        .await
+        .unwrap();
     assert_eq!(end.outcome, Outcome::OutputLimit);
     assert!(
         sink.bytes < 1_000_000 + 2 * WINDOW as usize,
@@ -395,7 +400,7 @@ proptest! {
                 agent.wait_for(Kind::Exec).await;
                 let _ = agent.stream.write_all(&garbage).await;
             }).await;
-            let end = instance.exec(&request(), None, &mut Count::default()).await.unwrap();
+            let end = instance.exec(&request(), None.into(), &mut Count::default()).await.unwrap();
             assert!(matches!(end.outcome, Outcome::Unknown { .. }), "{end:?}");
         });
     }
@@ -418,7 +423,7 @@ proptest! {
                     }
                 }
             }).await;
-            let end = instance.exec(&request(), None, &mut Count::default()).await;
+            let end = instance.exec(&request(), None.into(), &mut Count::default()).await;
             if let Ok(end) = end {
                 assert!(!end.outcome.ok() || end.incomplete.is_none());
             }

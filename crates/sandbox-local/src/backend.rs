@@ -13,7 +13,7 @@ use crate::detached;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
-use crate::state;
+use crate::{packages, state};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
@@ -60,6 +60,8 @@ impl LocalBackend {
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
             && !matches!(plan.network, NetworkPolicy::Full);
+        // The first look at the host is a look at these too.
+        let host = Host::detect(&self.config);
         let platform = platform_roots();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*last
@@ -69,7 +71,7 @@ impl LocalBackend {
         {
             return Ok(Arc::clone(&known.lowered));
         }
-        let lowered = Arc::new(self.lower_anew(&plan)?);
+        let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
             platform,
@@ -78,16 +80,16 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    fn lower_anew(&self, plan: &Plan) -> Result<LocalPlan> {
-        let host = Host::detect(&self.config);
-        let isolation = isolation(&host)?;
-        let material = Material::of(TIER, plan)?;
-        let state = self.state_folder(&host);
+    fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
+        let isolation = isolation(host)?;
+        let mut material = Material::of(TIER, plan)?;
+        material.cache = self.packages_in_reach(plan);
+        let state = self.state_folder(host);
         lower(
             plan,
             &Site {
                 tier: TIER,
-                host: &host,
+                host,
                 isolation,
                 material: &material,
                 state: &state,
@@ -96,6 +98,16 @@ impl LocalBackend {
                 user_tasks: 0,
             },
         )
+    }
+
+    /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might
+    /// lie.
+    fn packages_in_reach(&self, plan: &Plan) -> Option<PathBuf> {
+        if plan.write_roots.is_empty() && plan.workspace.is_none() {
+            return None;
+        }
+        // Where the environment names none, there is none.
+        self.config.packages.folder().ok()?.canonicalize().ok()
     }
 
     /// The state folder, where there is one: without it there are no detached sandboxes.
@@ -145,6 +157,14 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let provided;
+        let plan = match plan.packages.is_empty() {
+            true => plan,
+            false => {
+                provided = packages::provide(self, &self.config, plan).await?;
+                &provided
+            }
+        };
         let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use sandbox_lang::packages::PackageSettings;
+
 /// Settings of the local backend; [`LocalConfig::default`] is what the registered tiers use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -10,6 +12,8 @@ pub struct LocalConfig {
     /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
     /// No sandbox sees it.
     pub state_folder: Option<PathBuf>,
+    /// Where packages come from, where they are kept, and what their installation may take.
+    pub packages: PackageSettings,
     /// Behave as on a host that denies user namespaces. For tests.
     #[doc(hidden)]
     pub without_user_namespaces: bool,
@@ -29,6 +33,13 @@ impl LocalConfig {
     #[must_use]
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
+        self
+    }
+
+    /// Sets where packages come from, where they are kept, and what their installation may take.
+    #[must_use]
+    pub fn packages(mut self, settings: PackageSettings) -> Self {
+        self.packages = settings;
         self
     }
 

@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use sandbox_core::{Result, unique_name};
+use sandbox_core::Result;
 
 use crate::error;
 use crate::lower::{Entry, Etc};
+use crate::owned_folder;
 
 /// Makes sure that it is there.
 pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
@@ -18,8 +19,8 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let unfinished = state.join(unique_name("etc"));
-    let built = build(&unfinished, etc).and_then(|()| {
+    let built = owned_folder::make(state).and_then(|unfinished| {
+        build(&unfinished, etc)?;
         make_folder(&state.join("etc"), 0o700)?;
         match std::fs::rename(&unfinished, &folder) {
             // Somebody else was faster.
@@ -31,12 +32,7 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
 }
 
 fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        // A name that a killed process of the same number left.
-        _ => {}
-    }
-    make_folder(folder, 0o755)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
     for (path, entry) in &etc.entries {
         let below = path.strip_prefix("/etc").map_err(io::Error::other)?;
         let target = folder.join(below);

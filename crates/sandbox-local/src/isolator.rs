@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_core::Result;
-use sandbox_host::Isolator;
+use sandbox_host::{Counters, Isolator, unreachable_destinations};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -29,6 +29,8 @@ struct Inner {
     agent: Agent,
     group: Option<Arc<Group>>,
     watch: Option<Arc<Watch>>,
+    /// Whether the network namespace is the sandbox's own.
+    own_network: bool,
     reason: Mutex<Option<String>>,
     remains: tokio::sync::Mutex<Remains>,
 }
@@ -43,6 +45,7 @@ impl LocalIsolator {
         tier: &str,
         remains: Remains,
         watch: Option<Arc<Watch>>,
+        own_network: bool,
         lifetime: Option<Duration>,
     ) -> Self {
         let agent = remains.agent().expect("the agent was started").clone();
@@ -51,6 +54,7 @@ impl LocalIsolator {
             agent,
             group: remains.shared_group(),
             watch,
+            own_network,
             reason: Mutex::new(None),
             remains: tokio::sync::Mutex::new(remains),
         });
@@ -132,6 +136,17 @@ impl Isolator for LocalIsolator {
             return Some(watch.kills());
         }
         self.inner.group.as_ref()?.oom_kills()
+    }
+
+    async fn counters(&self) -> Counters {
+        let inner = &self.inner;
+        let refused = inner
+            .group
+            .as_ref()
+            .and_then(|group| group.refused_processes());
+        // The agent is not reaped while it is ours, so the number is its own.
+        let agent = inner.own_network.then_some(inner.agent.pid.0);
+        Counters::new(refused, agent.and_then(unreachable_destinations))
     }
 
     async fn post_mortem(&self) -> Option<String> {

@@ -9,6 +9,7 @@
 //!
 //! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
 //! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
+//! - `packages`: the folder of a plan's packages, by a sandbox of this backend.
 //! - `isolator`, `remains`: its end, after which nothing is left.
 //! - `detached`: sandboxes that outlive the process that made them, each with a keeper.
 
@@ -21,11 +22,15 @@ mod etc_folder;
 mod host;
 mod isolator;
 mod lower;
+mod owned_folder;
+mod owned_name;
+mod packages;
 mod process;
 mod remains;
 mod sampler;
 mod setup;
 mod spawn;
+mod stale;
 mod start;
 mod state;
 mod subordinate;
@@ -39,6 +44,7 @@ use sandbox_core::spi::Backend;
 
 pub use backend::LocalBackend;
 pub use config::LocalConfig;
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 pub use unsafe_tier::UnsafeLocalBackend;
 
 fn open() -> Result<Arc<dyn Backend>> {

@@ -23,7 +23,9 @@ impl ProcessId {
 
     /// A descriptor of the process, if it still is there and was noted on this start of the machine.
     pub(crate) fn open(self) -> Option<OwnedFd> {
-        let pidfd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // What stands in a file may be any number.
+        let pid = (self.pid > 0).then(|| Pid::from_raw(self.pid)).flatten()?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // Looked at with the descriptor open: whoever has the number and that start is who it was opened for.
         (Self::of(self.pid) == Some(self)).then_some(pidfd)
     }

@@ -3,27 +3,31 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use sandbox_core::{Error, Plan, Result, unique_name};
+use sandbox_core::{Error, Plan, Result};
 use sandbox_freestanding::Pid;
+use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::{Group, remove_stale};
+use crate::cgroup::Group;
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Cgroups, Host, Isolation, Material, user_tasks};
+use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::owned_folder;
+use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
+use crate::spawn::MAPPING;
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
+use crate::stale::sweep_once;
 use crate::subordinate::Range;
 
 /// What is to be built.
@@ -54,7 +58,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     if let Some(etc) = &lowered.etc {
         etc_folder::prepare(tier, state, etc)?;
     }
-    sweep_once(&host.cgroups);
+    sweep_once(&host.cgroups, state);
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
@@ -90,7 +94,9 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         setup: own_root,
         listen: None,
     };
-    let remains = launch_agent(tier, launch, remains).await?;
+    let remains = launch_agent(tier, launch, remains)
+        .await
+        .map_err(|error| explain(error, &lowered.mapped))?;
     tracing::trace!("agent executes");
     let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
     let mut stream = UnixStream::from_std(stream)
@@ -100,10 +106,11 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
     tracing::trace!("set up");
-    let sandbox = match &private {
+    let mut sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
         Some(private) => in_host_namespaces(order, private, agent)?,
     };
+    packages::environment(plan, &mut sandbox.env, own_root);
     let watch = match lowered.sampled_memory {
         None => None,
         Some(limit) => {
@@ -111,11 +118,15 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             Some(watch.map_err(|cause| error::setup(tier, "sampler of memory", cause))?)
         }
     };
-    let isolator = LocalIsolator::new(tier, remains, watch, plan.lifetime);
+    let own_network = lowered.network || lowered.namespaces & CLONE_NEWNET != 0;
+    let isolator = LocalIsolator::new(tier, remains, watch, own_network, plan.lifetime);
     let instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
     tracing::trace!("agent answers");
     instance
 }
+
+const ENOENT: i32 = 2;
+const ENODEV: i32 = 19;
 
 /// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
 pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
@@ -139,7 +150,15 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     tracing::trace!("start asked for");
     let started = begin(tier, launch, remains)?;
     // Without an await in between: the process waits.
-    group.create().map_err(failed)?;
+    if let Err(cause) = group.create() {
+        drop(opener);
+        let is_gone = matches!(cause.raw_os_error(), Some(ENOENT | ENODEV));
+        // They were removed under our hands where the process has failed before it came to them: it knows why.
+        return match started.wait().await {
+            Err(first) if is_gone => Err(not_started(tier, first)),
+            _ => Err(failed(cause)),
+        };
+    }
     opener.open();
     tracing::trace!("control groups made");
     started
@@ -150,6 +169,25 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
 
 fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
     crate::spawn::begin(launch, remains).map_err(|cause| not_started(tier, cause))
+}
+
+/// Says which file systems were to be mapped, where that may be why the agent did not start.
+fn explain(error: Error, mapped: &[Mapped]) -> Error {
+    let said = std::error::Error::source(&error).map(ToString::to_string);
+    let is_mapping = said.is_some_and(|said| said.contains(MAPPING));
+    // Without a table there is nothing more to say.
+    let (true, Ok(table)) = (is_mapping, mount_table()) else {
+        return error;
+    };
+    let mounts = mapped
+        .iter()
+        .flat_map(|one| mounts_of(&table, &one.path))
+        .map(|mount| format!("{} on {}", mount.kind, mount.at.display()))
+        .collect::<Vec<_>>();
+    error.with_fix(format!(
+        "it is {}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
+        mounts.join(", ")
+    ))
 }
 
 fn not_started(tier: &str, cause: std::io::Error) -> Error {
@@ -267,31 +305,8 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
 
 /// A folder of the sandbox's own, which goes with it.
 fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
-    let folder = state.join(unique_name("private"));
-    // A name that a killed process of the same number left is taken over: only this user can write there.
-    let made = match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-            std::fs::remove_dir_all(&folder)
-                .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&folder))
-        }
-        made => made,
-    };
-    made.map_err(|cause| error::setup(tier, folder.display().to_string(), cause))?;
+    let folder = owned_folder::make(state)
+        .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;
     remains.set_folder(folder.clone());
     Ok(folder)
-}
-
-/// Removes, once per process and in the background, what killed processes left.
-pub(crate) fn sweep_once(cgroups: &Cgroups) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        let cgroups = cgroups.clone();
-        let sweep = move || remove_stale(&cgroups);
-        if let Err(cause) = std::thread::Builder::new()
-            .name("sandbox-sweep".into())
-            .spawn(sweep)
-        {
-            tracing::debug!(%cause, "stale control groups stay");
-        }
-    });
 }

@@ -88,7 +88,7 @@ impl Backend for UnsafeLocalBackend {
         if plan.workdir.is_none() {
             sandbox.settings.workdir = work_folder(plan)?;
         }
-        let isolator = LocalIsolator::new(TIER, remains, None, plan.lifetime);
+        let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))
@@ -120,6 +120,15 @@ fn check(plan: &Plan) -> Result<()> {
             "image: the local backend has no images",
             "leave the image out, or use a container backend",
         ));
+    }
+    if !plan.packages.is_empty() {
+        return Err(sandbox_core::Error::new(
+            sandbox_core::ErrorKind::Unsupported,
+            "create sandbox",
+            "packages: this tier installs none",
+        )
+        .on(TIER)
+        .with_fix("use the tier local, or install them on the host"));
     }
     if plan.user.is_some() {
         return Err(error::invalid_spec(

@@ -11,7 +11,7 @@ use super::{
     connection::{Arrival, Chunk, Connection},
     door::{self, Door, refuse, too_many},
     ending::Ending,
-    exec::{Execution, Sweep, drain},
+    exec::{Execution, Spare, Sweep, drain},
     failing::{failure, refusal},
     log::Log,
     polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
@@ -149,6 +149,7 @@ impl Agent {
                 }
             }
             self.clients.retain(|client| !client.is_over());
+            self.common.reserve.tick(&self.common.sandbox);
             self.collect(&mut set);
             let until = self.next_moment();
             set.wait(until)
@@ -200,6 +201,7 @@ impl Agent {
             .chain(stopping)
             .chain(self.lease.map(|_| self.lease_end))
             .chain(self.door.as_ref().and_then(Door::next_moment))
+            .chain(self.common.reserve.next_moment())
             .min()
     }
 
@@ -336,10 +338,21 @@ impl Agent {
         self.sweep();
         self.begin_stop(now);
         let log_ends = self.stopping.is_some() && !self.clients.iter().any(Client::has_executions);
+        let mut code_ended = false;
         for client in &mut self.clients {
-            client.advance(&mut self.common, log_ends);
+            code_ended |= client.advance(&mut self.common, log_ends);
+        }
+        if code_ended {
+            self.plan_spare();
         }
         self.advance_stop(now)
+    }
+
+    fn plan_spare(&mut self) {
+        let code_runs = self.clients.iter().any(Client::runs_code);
+        if !code_runs && self.stopping.is_none() && self.sweep.is_none() {
+            self.common.reserve.plan();
+        }
     }
 
     fn sweep(&mut self) {
@@ -347,7 +360,9 @@ impl Agent {
             self.sweep = Some(Sweep::new());
         }
         let Some(sweep) = &mut self.sweep else { return };
-        let supervisors: BTreeSet<Pid> = self.common.supervisors.keys().copied().collect();
+        let spare = self.common.reserve.spare().map(Spare::supervisor);
+        let supervisors = self.common.supervisors.keys().copied();
+        let supervisors: BTreeSet<Pid> = supervisors.chain(spare).collect();
         if let Some(swept) = sweep.round(self.common.sandbox.files.as_ref(), &supervisors) {
             self.sweep = None;
             for execution in self.clients.iter_mut().flat_map(Client::executions) {
@@ -363,6 +378,7 @@ impl Agent {
         if self.stopping.is_some() {
             return;
         }
+        self.common.reserve.end();
         for execution in self.clients.iter_mut().flat_map(Client::executions) {
             execution.terminate();
         }
@@ -444,6 +460,7 @@ impl Agent {
         for client in &mut self.clients {
             client.drop_executions();
         }
+        self.common.reserve.end();
         let end = after(now(), END_BOUND);
         let mut set = PollSet::new();
         set.add(self.common.sandbox.child_ended.raw(), POLLIN, ());

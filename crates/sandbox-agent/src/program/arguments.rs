@@ -8,9 +8,11 @@ use super::connection::Ends;
 
 /// What the agent is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum Task<'a> {
     /// Serve the host at the other end of a stream.
-    Serve(Service),
+    Serve(Service<'a>),
+    /// Carry bytes to and from the agent that listens there.
+    Connect(&'a CStr),
     /// Keep the detached sandbox that the descriptors belong to.
     Keep,
     /// Print the version.
@@ -19,24 +21,34 @@ pub(super) enum Task {
 
 /// Whom to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Service {
+pub(super) struct Service<'a> {
     /// The stream of the first client.
     pub(super) ends: Ends,
     /// Whether the host first says how to build the sandbox.
     pub(super) setup: bool,
-    /// A listening socket for later clients.
-    pub(super) listener: Option<RawFd>,
+    /// Where later clients come in.
+    pub(super) listener: Option<Listener<'a>>,
+}
+
+/// Where later clients come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listener<'a> {
+    /// A socket that listens already.
+    Descriptor(RawFd),
+    /// A name to listen on.
+    Name(&'a CStr),
 }
 
 /// How to call the agent.
 pub(super) const USAGE: &str = "\
-usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N]
+usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
+       sandbox-agent connect NAME
        sandbox-agent keep NAME
        sandbox-agent --version
 ";
 
 /// Reads the arguments behind the program's name.
-pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task> {
+pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task<'a>> {
     match arguments.next()?.to_str().ok()? {
         // The sandbox's name, for whoever looks at a list of processes.
         "keep" => {
@@ -44,12 +56,16 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
             (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
         }
         "--version" => arguments.next().is_none().then_some(Task::Version),
+        "connect" => {
+            let name = arguments.next()?;
+            arguments.next().is_none().then_some(Task::Connect(name))
+        }
         "serve" => parse_service(arguments).map(Task::Serve),
         _ => None,
     }
 }
 
-fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service> {
+fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service<'a>> {
     let (mut ends, mut setup, mut listener) = (None, false, None);
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
@@ -67,7 +83,10 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
                 });
             }
             "--listen-fd" if listener.is_none() => {
-                listener = Some(descriptor(arguments.next()?)?);
+                listener = Some(Listener::Descriptor(descriptor(arguments.next()?)?));
+            }
+            "--listen" if listener.is_none() => {
+                listener = Some(Listener::Name(arguments.next()?));
             }
             "--setup" if !setup => setup = true,
             _ => return None,
@@ -75,7 +94,10 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
     }
     let ends = ends?;
     // Two owners of one descriptor would close it twice.
-    let apart = listener.is_none_or(|raw| raw > 2 && raw != ends.input);
+    let apart = match listener {
+        Some(Listener::Descriptor(raw)) => raw > 2 && raw != ends.input,
+        _ => true,
+    };
     apart.then_some(Service {
         ends,
         setup,
@@ -113,7 +135,7 @@ mod tests {
             Some(Task::Serve(Service {
                 ends: socket,
                 setup: false,
-                listener: Some(5)
+                listener: Some(Listener::Descriptor(5))
             }))
         );
         assert_eq!(
@@ -127,9 +149,31 @@ mod tests {
                 listener: None
             }))
         );
+        assert_eq!(
+            parsed(&[c"serve", c"--fd", c"7", c"--listen", c"@name"]),
+            Some(Task::Serve(Service {
+                ends: socket,
+                setup: false,
+                listener: Some(Listener::Name(c"@name"))
+            }))
+        );
+        assert_eq!(
+            parsed(&[c"connect", c"/path"]),
+            Some(Task::Connect(c"/path"))
+        );
         for wrong in [
             &[][..],
+            &[c"connect"],
+            &[c"connect", c"/path", c"more"],
             &[c"serve"],
+            &[
+                c"serve",
+                c"--stdio",
+                c"--listen",
+                c"@x",
+                c"--listen-fd",
+                c"5",
+            ],
             &[c"serve", c"--fd"],
             &[c"serve", c"--fd", c"-1"],
             &[c"serve", c"--fd", c"x"],

@@ -53,7 +53,12 @@ impl Client {
         self.executions.len() + self.replays.len()
     }
 
-    /// How many executions have not ended.
+    /// Whether any of its executions is code.
+    pub(super) fn runs_code(&self) -> bool {
+        !self.executions.values().all(Execution::is_routine)
+    }
+
+    /// Whether any execution has not ended.
     pub(super) fn has_executions(&self) -> bool {
         !self.executions.is_empty()
     }
@@ -134,7 +139,7 @@ impl Client {
             }
             (stream, Kind::Exec) => {
                 let request = ExecRequest::decode(message)?;
-                match self.start(stream, &request, common) {
+                match self.start(stream, &request, message, common) {
                     Ok(()) => {}
                     Err(failure) => self.fail(stream, &failure),
                 }
@@ -179,11 +184,13 @@ impl Client {
         &mut self,
         stream: u32,
         request: &ExecRequest,
+        message: &[u8],
         common: &mut Common,
     ) -> Result<(), Failure> {
         common.check_running()?;
         common.open_stream()?;
-        let execution = Execution::start(stream, &common.sandbox, request)
+        let spare = common.reserve.take(request, message);
+        let execution = Execution::start(stream, &common.sandbox, request, message, spare)
             .inspect_err(|_| common.close_streams(1))?;
         let name = StreamName {
             client: self.number,
@@ -232,11 +239,16 @@ impl Client {
     }
 
     /// Ends what has come to its end, and sends on what can be sent. Nothing more is written to the log with `log_ends`.
-    pub(super) fn advance(&mut self, common: &mut Common, log_ends: bool) {
+    /// Says whether code has ended.
+    pub(super) fn advance(&mut self, common: &mut Common, log_ends: bool) -> bool {
         let before = self.streams();
         let outgoing = &mut self.connection.outgoing;
-        self.executions
-            .retain(|_, execution| !execution.finish(outgoing));
+        let mut code_ended = false;
+        self.executions.retain(|_, execution| {
+            let finished = execution.finish(outgoing);
+            code_ended |= finished && !execution.is_routine();
+            !finished
+        });
         let log = &common.log;
         self.replays.retain(|stream, replay| {
             if log_ends {
@@ -245,6 +257,7 @@ impl Client {
             !replay.advance(*stream, log, outgoing)
         });
         common.close_streams(before - self.streams());
+        code_ended
     }
 
     /// Tells the client why, if it takes a word at once; then the stream ends, and with it all that it had opened.

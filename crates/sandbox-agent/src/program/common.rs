@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, string::ToString};
 
 use sandbox_freestanding::Pid;
 
-use super::{failing::refusal, log::Log, sandbox::Sandbox};
+use super::{failing::refusal, log::Log, reserve::Reserve, sandbox::Sandbox};
 use crate::protocol::{FailStep, Failure, MAX_STREAMS};
 
 /// A stream of any client.
@@ -23,6 +23,8 @@ pub(super) struct Common {
     pub(super) log: Log,
     /// Supervisors that have not been reaped, with their streams.
     pub(super) supervisors: BTreeMap<Pid, StreamName>,
+    /// The next execution, while no client's code runs.
+    pub(super) reserve: Reserve,
     /// How many streams are open.
     streams: usize,
     /// The grace of the first request to stop, in milliseconds.
@@ -35,6 +37,7 @@ impl Common {
             sandbox,
             log,
             supervisors: BTreeMap::new(),
+            reserve: Reserve::new(),
             streams: 0,
             stop: None,
         }

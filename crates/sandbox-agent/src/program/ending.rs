@@ -5,6 +5,9 @@ use crate::protocol::{FailStep, Failure, ProtocolError};
 /// The command line is wrong.
 pub(super) const EXIT_USAGE: i32 = 64;
 
+/// Nobody listens where a client was to be connected.
+pub(super) const EXIT_UNREACHABLE: i32 = 68;
+
 /// Why the agent ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {

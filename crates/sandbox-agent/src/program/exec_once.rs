@@ -1,4 +1,6 @@
-//! One program an execution: the kernel asks about every `execve`, the first may go on, every later one is refused.
+//! One program and one process an execution: the kernel asks about every `execve` and every new process. The first program may go
+//! on; everything after that is refused, and counted. (Threads are not asked about. `clone3`, whose flags no filter sees,
+//! is the business of the sandbox's own filter, whose `ENOSYS` lets programs use `clone`.)
 
 use sandbox_freestanding::{
     Descriptor, Errno, Fd, RawFd, Result, net,
@@ -17,18 +19,48 @@ const BPF_JUMP_GREATER_EQUAL: u16 = 0x35;
 /// Where x86_64 has its second table of calls, with an `execve` of its own. Elsewhere no number is that large.
 const X32: u32 = 0x4000_0000;
 
+/// Operation: jump when the word and `k` have a bit in common.
+const BPF_JUMP_SET: u16 = 0x45;
+
+/// `clone` for a thread.
+const CLONE_THREAD: u32 = 0x0001_0000;
+
+/// Where the low word of a call's first argument is, on the little-endian machines that the agent is for.
+const FIRST_ARGUMENT: u32 = 16;
+
 #[expect(
     clippy::cast_possible_truncation,
     reason = "numbers of system calls are small"
 )]
-const PROGRAM: [SockFilter; 9] = [
+const EXECUTIONS: [u32; 2] = [nr::EXECVE as u32, nr::EXECVEAT as u32];
+
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of system calls are small"
+)]
+const FORKS: [u32; 2] = [nr::FORK as u32, nr::VFORK as u32];
+/// Elsewhere the calls do not exist: asked about twice is asked about once.
+#[cfg(not(target_arch = "x86_64"))]
+const FORKS: [u32; 2] = EXECUTIONS;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers of system calls are small"
+)]
+const PROGRAM: [SockFilter; 14] = [
     // The architecture: calls of another one have other numbers, and are refused altogether.
     instruction(BPF_LOAD, 4, 0, 0),
-    instruction(BPF_JUMP_EQUAL, AUDIT_ARCH, 0, 6),
+    instruction(BPF_JUMP_EQUAL, AUDIT_ARCH, 0, 11),
     instruction(BPF_LOAD, 0, 0, 0),
-    instruction(BPF_JUMP_GREATER_EQUAL, X32, 4, 0),
-    instruction(BPF_JUMP_EQUAL, nr::EXECVE as u32, 2, 0),
-    instruction(BPF_JUMP_EQUAL, nr::EXECVEAT as u32, 1, 0),
+    instruction(BPF_JUMP_GREATER_EQUAL, X32, 9, 0),
+    instruction(BPF_JUMP_EQUAL, EXECUTIONS[0], 7, 0),
+    instruction(BPF_JUMP_EQUAL, EXECUTIONS[1], 6, 0),
+    instruction(BPF_JUMP_EQUAL, FORKS[0], 5, 0),
+    instruction(BPF_JUMP_EQUAL, FORKS[1], 4, 0),
+    instruction(BPF_JUMP_EQUAL, nr::CLONE as u32, 0, 2),
+    instruction(BPF_LOAD, FIRST_ARGUMENT, 0, 0),
+    instruction(BPF_JUMP_SET, CLONE_THREAD, 0, 1),
     instruction(BPF_RETURN, SECCOMP_RET_ALLOW, 0, 0),
     instruction(BPF_RETURN, SECCOMP_RET_USER_NOTIF, 0, 0),
     instruction(
@@ -58,6 +90,15 @@ pub(super) fn install(notify: &Fd) -> Result<()> {
     net::send_descriptor(notify, &listener)
 }
 
+/// How often an execution was refused what it may have only one of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// Programs after the first.
+    pub(super) programs: u32,
+    /// Processes.
+    pub(super) processes: u32,
+}
+
 /// The side that answers.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -76,8 +117,8 @@ impl Gate {
         }
     }
 
-    /// Answers one question, or takes the listener; false when no question can come any more.
-    pub(super) fn serve(&mut self) -> bool {
+    /// Answers one question, or takes the listener; false when no question can come any more. Counts what it refuses.
+    pub(super) fn serve(&mut self, refused: &mut Refused) -> bool {
         let Some(listener) = &self.listener else {
             return match net::receive_descriptor(&self.socket) {
                 Ok(Some(listener)) => {
@@ -95,8 +136,16 @@ impl Gate {
             // The process that asked was killed.
             return true;
         };
-        let refusal = self.used.then_some(Errno::EPERM);
-        self.used = true;
+        let is_program = EXECUTIONS.contains(&question.number.cast_unsigned());
+        let may_go_on = is_program && !core::mem::replace(&mut self.used, true);
+        // A call that a signal interrupts is made, and counted, again.
+        let count = match is_program {
+            _ if may_go_on => &mut 0,
+            true => &mut refused.programs,
+            false => &mut refused.processes,
+        };
+        *count = count.saturating_add(1);
+        let refusal = (!may_go_on).then_some(Errno::EPERM);
         // An answer that finds nobody is no loss. Should the kernel not know how to let a call go on (before 5.5), the
         // call fails when the listener closes.
         let answered = answer(listener, question.id, refusal);

@@ -4,11 +4,13 @@
 //! the supervisor adopts every orphan below it, so that it can kill the whole tree. Nothing waits for a program or for the
 //! host: a pipe is read only while the host has granted credit for its bytes, and the stream is written as it takes them.
 
+mod address;
 mod agent;
 mod arguments;
 mod builtin;
 mod client;
 mod common;
+mod connect;
 mod connection;
 mod descriptors;
 mod door;
@@ -28,6 +30,7 @@ mod process_files;
 mod reaping;
 mod region;
 mod replay;
+mod reserve;
 mod sandbox;
 mod serve;
 mod setup;
@@ -42,6 +45,7 @@ use arguments::Task;
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(Task::Serve(service)) => serve::serve(&service),
+        Some(Task::Connect(name)) => connect::connect(name),
         Some(Task::Keep) => keep::keep(),
         Some(Task::Version) => {
             let mut stdout = Writer::new(1);

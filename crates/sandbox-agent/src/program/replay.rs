@@ -149,6 +149,8 @@ impl Replay {
             cpu_us: 0,
             max_rss_kib: 0,
             wall_us: 0,
+            refused_programs: 0,
+            refused_processes: 0,
         }
     }
 }

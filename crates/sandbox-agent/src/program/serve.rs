@@ -8,8 +8,9 @@ use sandbox_freestanding::{
 };
 
 use super::{
+    address,
     agent::Agent,
-    arguments::Service,
+    arguments::{Listener, Service},
     connection::{Chunk, Connection},
     descriptors::close_all_but,
     ending::Ending,
@@ -26,17 +27,18 @@ use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
 const LAST_WORDS: u64 = 1000;
 
 /// Serves the host; gives the exit code.
-pub(super) fn serve(service: &Service) -> i32 {
+pub(super) fn serve(service: &Service<'_>) -> i32 {
     let ends = service.ends;
     let mut keep = Vec::from([0, 1, 2, ends.input, ends.output]);
-    keep.extend(service.listener);
+    if let Some(Listener::Descriptor(raw)) = service.listener {
+        keep.push(raw);
+    }
     close_all_but(&mut keep, None);
-    let listener = service.listener.map(Fd::from_raw);
     let mut connection = match Connection::new(ends) {
         Ok(connection) => connection,
         Err(errno) => return broken("stream", errno).exit_code(),
     };
-    let ending = match establish(&mut connection, service.setup, listener) {
+    let ending = match establish(&mut connection, service) {
         Ok(agent) => return agent.run(connection).exit_code(),
         Err(ending) => ending,
     };
@@ -53,20 +55,24 @@ fn broken(what: &'static str, errno: Errno) -> Ending {
     Ending::Broken(failure(FailStep::Settings, errno, what))
 }
 
-fn establish(
-    connection: &mut Connection,
-    with_setup: bool,
-    listener: Option<Fd>,
-) -> Result<Agent, Ending> {
+fn establish(connection: &mut Connection, service: &Service<'_>) -> Result<Agent, Ending> {
     let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
     occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
+    // Behind the standard streams, so that it does not become one.
+    let listener = match service.listener {
+        None => None,
+        Some(Listener::Descriptor(raw)) => Some(Fd::from_raw(raw)),
+        Some(Listener::Name(name)) => {
+            Some(address::listen(name).map_err(|errno| broken("listening socket", errno))?)
+        }
+    };
     default_signals().map_err(|errno| broken("signals", errno))?;
     fs::set_umask(0);
     // Before a change of identity takes the file out of reach. Without a procfs, agent and code are equal victims.
     let oom = OomScore::open().ok();
     let mut files = None;
     let mut die_with_parent = false;
-    if with_setup {
+    if service.setup {
         let message = expect(connection, &mut chunk, Kind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;

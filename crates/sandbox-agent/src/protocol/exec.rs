@@ -27,6 +27,9 @@ pub enum Builtin {
     /// in no particular order, links not followed. A record: `u8` type (`f`, `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32`
     /// mode, `u64` size, `u64` allocated bytes, `i64` modification time in nanoseconds as `u64`, then the path as length
     /// and bytes, as [`super::Writer`] writes them.
+    ///
+    /// A folder below which `depth` ends has the type `>`. An entry that cannot be looked at, or a folder that cannot be
+    /// read, has a record of type `!` (a folder's comes after its own): the size is the error's number.
     List {
         /// Where to start.
         path: Vec<u8>,
@@ -113,6 +116,10 @@ pub struct ExitReport {
     pub max_rss_kib: u64,
     /// From start to end of the main process, microseconds.
     pub wall_us: u64,
+    /// How often another program was refused, where an execution may run one only.
+    pub refused_programs: u32,
+    /// How often another process was refused, where an execution may be one only.
+    pub refused_processes: u32,
 }
 
 /// The step at which something could not be done. The numbers are part of the protocol.
@@ -238,7 +245,9 @@ impl ExitReport {
         message
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
-            .u64(self.wall_us);
+            .u64(self.wall_us)
+            .u32(self.refused_programs)
+            .u32(self.refused_processes);
         message.finish()
     }
 
@@ -267,6 +276,8 @@ impl ExitReport {
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
             wall_us: reader.u64()?,
+            refused_programs: reader.u32()?,
+            refused_processes: reader.u32()?,
         };
         reader.end()?;
         Ok(report)

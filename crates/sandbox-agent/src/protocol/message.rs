@@ -35,7 +35,8 @@ pub enum Kind {
     /// Host, a new stream: send what [`super::LogRequest`] asks for as [`Kind::Stdout`], then [`Kind::Exited`]. Where bytes
     /// were overwritten before they could be sent, a line on [`Kind::Stderr`] says how many.
     Logs = 0x15,
-    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`).
+    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`). Of the agent, 0 bytes for standard input:
+    /// nobody reads it any more.
     Credit = 0x16,
     /// Agent, stream 0: the agent sits in its user namespace and waits for [`Kind::Mapped`].
     NeedMaps = 0x81,

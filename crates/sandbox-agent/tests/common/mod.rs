@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{ErrorKind, Read, Write},
+    ops::{Deref, DerefMut},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{net::UnixStream, process::CommandExt},
@@ -14,9 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub mod processes;
+pub mod several;
+
 use sandbox_agent::protocol::{
-    Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer, Header,
-    Key, Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
+    Attach, Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer,
+    Header, Key, Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
 };
 
 /// How long a test waits for anything.
@@ -69,14 +73,36 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
-/// The host's end.
-pub struct Client {
+/// A host's end of a stream.
+pub struct Wire {
     pub socket: UnixStream,
-    pub agent: Child,
     buffer: FrameBuffer,
     assembler: MessageAssembler,
     next_stream: u32,
     waiting: HashMap<u32, Vec<Message>>,
+    ended: bool,
+}
+
+/// The host that has started the agent.
+pub struct Client {
+    wire: Wire,
+    pub agent: Child,
+    /// Whether the agent ends with the stream.
+    owned: bool,
+}
+
+impl Deref for Client {
+    type Target = Wire;
+
+    fn deref(&self) -> &Wire {
+        &self.wire
+    }
+}
+
+impl DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
 }
 
 /// How an execution ended, and all it wrote.
@@ -182,17 +208,10 @@ impl Client {
 
     /// Speaks to an agent that runs already.
     pub fn over(socket: UnixStream, agent: Child) -> Client {
-        socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
         Client {
-            socket,
+            wire: Wire::over(socket),
             agent,
-            buffer: FrameBuffer::new(),
-            assembler: MessageAssembler::new(),
-            next_stream: 1,
-            waiting: HashMap::new(),
+            owned: true,
         }
     }
 
@@ -204,14 +223,59 @@ impl Client {
         client
     }
 
+    /// Says whether the agent ends with this stream, which it does unless its settings say otherwise.
+    pub fn set_owned(&mut self, owned: bool) {
+        self.owned = owned;
+    }
+
+    /// Waits for the agent's own end.
+    #[track_caller]
+    pub fn agent_end(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.agent.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < end, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Wire {
+    /// Speaks over a socket.
+    pub fn over(socket: UnixStream) -> Wire {
+        socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        Wire {
+            socket,
+            buffer: FrameBuffer::new(),
+            assembler: MessageAssembler::new(),
+            next_stream: 1,
+            waiting: HashMap::new(),
+            ended: false,
+        }
+    }
+
+    /// Shows the key.
+    pub fn attach(&mut self, key: &Key) -> Result<Welcome, Failure> {
+        self.greet(Kind::Attach, &Attach { key: key.clone() }.encode())
+    }
+
     /// Sends the settings.
     pub fn hello(&mut self, settings: &Settings) -> Result<Welcome, Failure> {
-        self.send(0, Kind::Hello, &settings.encode());
+        self.greet(Kind::Hello, &settings.encode())
+    }
+
+    fn greet(&mut self, kind: Kind, message: &[u8]) -> Result<Welcome, Failure> {
+        self.send(0, kind, message);
         let answer = self.wait(0);
         match answer.kind {
             Kind::Welcome => Ok(Welcome::decode(&answer.bytes).unwrap()),
             Kind::Failed => Err(Failure::decode(&answer.bytes).unwrap()),
-            other => panic!("{other:?} is no answer to a hello"),
+            other => panic!("{other:?} is no answer to a greeting"),
         }
     }
 
@@ -255,7 +319,10 @@ impl Client {
                 }
             }
             match self.socket.read(&mut chunk) {
-                Ok(0) => return None,
+                Ok(0) => {
+                    self.ended = true;
+                    return None;
+                }
                 Ok(count) => self.buffer.extend(&chunk[..count]),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
@@ -264,10 +331,18 @@ impl Client {
                         return None;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    self.ended = true;
+                    return None;
+                }
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Whether the agent's end of the stream was seen.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// The next message of a stream; others are kept.
@@ -292,11 +367,11 @@ impl Client {
 
     /// Grants credit.
     pub fn grant(&mut self, stream: u32, channel: Channel, bytes: usize) {
-        self.send(
-            stream,
-            Kind::Credit,
-            &channel.credit(u32::try_from(bytes).unwrap()),
-        );
+        let credit = channel.credit(u32::try_from(bytes).unwrap());
+        let mut frame = Vec::new();
+        encode_message(&mut frame, stream, Kind::Credit, &credit);
+        // What came may have been the agent's last word.
+        let _ = self.socket.write_all(&frame);
     }
 
     /// Follows a stream to its end, granting credit for all that comes.
@@ -372,19 +447,6 @@ impl Client {
         assert_eq!((answer.kind, &answer.bytes[..]), (Kind::Pong, &payload[..]));
         start.elapsed()
     }
-
-    /// Waits for the agent's own end.
-    #[track_caller]
-    pub fn agent_end(&mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.agent.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < end, "the agent does not end");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
 }
 
 /// A seccomp program that refuses system calls of these numbers with an error.
@@ -424,6 +486,10 @@ fn install(program: &[u8]) -> bool {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        if !self.owned {
+            // It may have ended.
+            let _ = self.agent.kill();
+        }
         // The end of the stream ends the agent; if not, this does.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let end = Instant::now() + Duration::from_secs(5);

@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::kept::{FormatOption, TierOption};
 use super::run::signals::Signals;
 use super::run::summary::skip_reason;
-use crate::escape::escape;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{bytes, text};
 use crate::output::{Format, print_json};
 use crate::say;
+use sandbox::escape;
 
 /// How many files and folders are copied out at most.
 const ENTRIES: usize = 100_000;

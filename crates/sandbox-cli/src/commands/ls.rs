@@ -9,11 +9,11 @@ use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxSt
 use serde::Serialize;
 
 use super::kept::FormatOption;
-use crate::escape::escape;
 use crate::exit::Exit;
 use crate::failure::{ErrorObject, Failure, Outcome};
 use crate::output::{Format, print, print_json};
 use crate::table::table;
+use sandbox::escape;
 
 /// The options of `ls`.
 #[derive(Debug, Args)]

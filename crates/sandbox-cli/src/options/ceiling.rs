@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbox::policy::PolicyFile;
+use sandbox::policy::{PolicyFile, Requirement};
 use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, Workspace};
 
 use super::paths::beneath;
@@ -157,6 +157,26 @@ impl Ceiling {
             return Err(exceeded(path, format!("--artifact {more}"), list(allowed)));
         }
         self.policy.artifact_export_paths = asked;
+        Ok(())
+    }
+
+    /// Sets or narrows which packages are there.
+    pub fn packages(&mut self, asked: &[Requirement]) -> Result<(), Failure> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let Some((path, file)) = &self.file {
+            let allowed = self.policy.requirements()?;
+            let may_install = self.policy.package_installation != Some(false);
+            let is_set = file.packages.is_some() || !allowed.is_empty();
+            let more = asked
+                .iter()
+                .find(|asked| !may_install || (is_set && !allowed.contains(asked)));
+            if let Some(more) = more {
+                return Err(exceeded(path, format!("--package {more}"), list(&allowed)));
+            }
+        }
+        self.policy.packages = asked.iter().map(ToString::to_string).collect();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use sandbox::policy::Preset;
+use sandbox::policy::{Preset, Requirement};
 use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, SandboxSpec, Workspace, unique_name};
 
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use ceiling::Ceiling;
 pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
 pub use values::{bytes, duration, text, variable};
-use values::{capability, cpus, preset};
+use values::{capability, cpus, package, preset};
 
 /// Which tier, and what the code may do there.
 ///
@@ -64,6 +64,10 @@ pub struct PolicyOptions {
     /// Image, on tiers that have images
     #[arg(long, value_name = "IMAGE", help_heading = "Policy")]
     image: Option<String>,
+
+    /// Python package that is there before the code runs, out of the registry, wheels alone (repeatable)
+    #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
+    package: Vec<Requirement>,
 
     /// Memory of the whole sandbox, like 512MiB
     #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Limits")]
@@ -147,6 +151,7 @@ impl PolicyOptions {
                 .map(|path| text("--artifact", path))
                 .collect::<Result<_, _>>()?,
         )?;
+        ceiling.packages(&self.package)?;
         ceiling.limit("--memory", self.memory, |policy| &mut policy.memory)?;
         ceiling.limit("--cpus", self.cpus, |policy| &mut policy.cpus)?;
         ceiling.limit("--pids", self.pids, |policy| &mut policy.pids)?;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use sandbox::policy::Preset;
+use sandbox::policy::{Preset, Requirement};
 use sandbox::{ByteSize, Capability, Cpus};
 
 use crate::failure::Failure;
@@ -19,6 +19,11 @@ pub fn cpus(text: &str) -> Result<Cpus, String> {
 }
 
 pub fn capability(text: &str) -> Result<Capability, String> {
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
+}
+
+pub fn package(text: &str) -> Result<Requirement, String> {
     text.parse()
         .map_err(|error: sandbox::Error| error.context().to_owned())
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::spi::{Backend, Finding, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
 };
@@ -102,7 +102,7 @@ impl Instance for OpenInstance {
     async fn exec(
         &self,
         request: &ExecRequest,
-        stdin: Option<Source>,
+        input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         let failed = |error: &std::io::Error| failed("execute", error);
@@ -121,7 +121,7 @@ impl Instance for OpenInstance {
             command.current_dir(workdir);
         }
         let mut child = spawn(&mut command).await.map_err(|error| failed(&error))?;
-        if let (Some(mut input), Some(mut source)) = (child.stdin.take(), stdin) {
+        if let (Some(mut input), Some(mut source)) = (child.stdin.take(), input.stdin) {
             // The program may end without reading all of it.
             tokio::spawn(async move { tokio::io::copy(&mut source, &mut input).await });
         }

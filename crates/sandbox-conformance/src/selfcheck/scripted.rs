@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Instance, OutputSink, Source, unsupported};
+use sandbox_core::spi::{Backend, Finding, Input, Instance, OutputSink, Source, unsupported};
 use sandbox_core::{
     ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     Outcome, Plan, Result,
@@ -94,12 +94,7 @@ impl Instance for ScriptedInstance {
         &self.claims
     }
 
-    async fn exec(
-        &self,
-        _: &ExecRequest,
-        _: Option<Source>,
-        _: &mut dyn OutputSink,
-    ) -> Result<ExecEnd> {
+    async fn exec(&self, _: &ExecRequest, _: Input, _: &mut dyn OutputSink) -> Result<ExecEnd> {
         self.answer(ExecEnd::new(Outcome::Exited { code: 0 }))
     }
 

@@ -3,10 +3,12 @@
 mod file;
 mod network;
 mod preset;
+mod requirement;
 
 pub use file::{PolicyFile, json_schema};
 pub use network::{NetworkPolicy, NetworkRule};
 pub use preset::Preset;
+pub use requirement::Requirement;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +30,7 @@ pub struct CapabilityPolicy {
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
     /// The network. Unset: none.
     pub network: Option<NetworkPolicy>,
-    /// Whether packages may be installed. Unset: no.
+    /// Whether packages may be installed. Unset: those of `packages`, and no others.
     pub package_installation: Option<bool>,
     /// Whether the code may start other processes and programs. Unset: yes (they are confined like their parent).
     pub subprocess_execution: Option<bool>,
@@ -42,7 +44,8 @@ pub struct CapabilityPolicy {
     pub stderr_max_bytes: Option<ByteSize>,
     /// What may be exported: absolute paths inside of the sandbox; `*`, `?`, `[…]` and `**` match names.
     pub artifact_export_paths: Vec<String>,
-    /// Python packages that are installed before code runs.
+    /// Python packages that are there before code runs, each a [`Requirement`]. A sandbox of their own installs them, from
+    /// wheels alone: code of a package runs nowhere but in the sandbox that it is for.
     pub packages: Vec<String>,
     /// Memory of a sandbox. Unset: 512 MiB.
     pub memory: Option<ByteSize>,
@@ -124,6 +127,7 @@ impl CapabilityPolicy {
                 self.packages
             ));
         }
+        self.requirements()?;
         for capability in &self.allow_unenforced {
             if matches!(
                 capability,
@@ -135,5 +139,44 @@ impl CapabilityPolicy {
             }
         }
         Ok(())
+    }
+
+    /// The packages, sorted by name, each once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] for what is no [`Requirement`], for one name with several versions, and for more than 256.
+    pub fn requirements(&self) -> Result<Vec<Requirement>> {
+        const MOST: usize = 256;
+        let bad = |context: String| Error::new(ErrorKind::InvalidPolicy, "read policy", context);
+        if self.packages.len() > MOST {
+            return Err(bad(format!(
+                "packages: {} of them, at most {MOST}",
+                self.packages.len()
+            )));
+        }
+        let mut requirements = Vec::new();
+        for package in &self.packages {
+            let requirement = package.parse::<Requirement>().map_err(|error| {
+                let said = bad(format!("packages: {}", error.context()));
+                match error.fix() {
+                    Some(fix) => said.with_fix(fix),
+                    None => said,
+                }
+            })?;
+            requirements.push(requirement);
+        }
+        requirements.sort();
+        requirements.dedup();
+        match requirements
+            .windows(2)
+            .find(|pair| pair[0].name() == pair[1].name())
+        {
+            Some(pair) => Err(bad(format!(
+                "packages: {} and {} are the same package",
+                pair[0], pair[1]
+            ))),
+            None => Ok(requirements),
+        }
     }
 }

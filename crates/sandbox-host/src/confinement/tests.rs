@@ -88,11 +88,24 @@ fn rules_of_each_profile() {
                 Isolation::Container,
             ),
             ("host_shared", &open, Mode::Shared, Isolation::Host),
-            ("single_process", &single, SPLIT, Isolation::Namespaces),
         ] {
             let filter = filter(plan, &kernel, mode, &profile(plan, isolation));
             insta::assert_snapshot!(format!("rules_{name}_{arch}"), filter);
         }
+        // Where the agent's gate is asked, it refuses processes; else the filter does.
+        let filter = |plan, kernel: &Kernel| {
+            filter(plan, kernel, SPLIT, &profile(plan, Isolation::Namespaces))
+        };
+        let (asked, all) = (filter(&single, &kernel), filter(&open, &kernel));
+        assert_eq!(asked.to_string(), all.to_string());
+        let kernel = Kernel {
+            seccomp_notify: false,
+            ..kernel
+        };
+        insta::assert_snapshot!(
+            format!("rules_single_process_{arch}"),
+            filter(&single, &kernel)
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 //! everything is bounded.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Builtin;
@@ -14,6 +14,9 @@ use super::{FOLDER, LINK, MODE, SPECIAL, on_host, refused, skip, split_source};
 use crate::entries::{self, Entry, EntryType};
 use crate::instance::AgentInstance;
 use crate::output_folder::OutputFolder;
+
+/// Why a path cannot be copied that cannot be looked at.
+const UNREADABLE: &str = "it cannot be read";
 
 const OPERATION: &str = "copy out of sandbox";
 
@@ -35,8 +38,11 @@ pub(crate) async fn copy_out(
         EntryType::File => return Err(refused(OPERATION, path.as_bytes(), "not a folder")),
         EntryType::Symlink => return Err(refused(OPERATION, path.as_bytes(), LINK)),
         EntryType::Other => return Err(refused(OPERATION, path.as_bytes(), SPECIAL)),
+        EntryType::TooDeep | EntryType::Unreadable => {
+            return Err(refused(OPERATION, path.as_bytes(), UNREADABLE));
+        }
     };
-    let place = Place::of(target, name, is_folder)?;
+    let place = Place::of(target, name, is_folder, instance.writable())?;
     let mut copy = Copy {
         instance,
         output: place.output,
@@ -47,7 +53,7 @@ pub(crate) async fn copy_out(
         copy.file(&top, &place.name, true).await?;
         return Ok(copy.copied);
     }
-    let (entries, whole) = entries::list(instance, &path).await?;
+    let (entries, whole) = entries::list(instance, &path, entries::DEPTH).await?;
     for entry in &entries {
         let below = below(&entry.path, path.as_bytes());
         copy.entry(entry, &place.name, below).await?;
@@ -74,14 +80,19 @@ struct Place {
 }
 
 impl Place {
-    fn of(target: &Path, name: Option<&[u8]>, is_folder: bool) -> Result<Self> {
+    fn of(
+        target: &Path,
+        name: Option<&[u8]>,
+        is_folder: bool,
+        writable: &[PathBuf],
+    ) -> Result<Self> {
         let shown = target.as_os_str().as_bytes();
         let failed = |cause: std::io::Error| on_host(OPERATION, shown, &cause);
         // The target's own links are the caller's.
         let into = shown.ends_with(b"/") || target.is_dir();
         if into || (is_folder && name.is_none()) {
             return Ok(Self {
-                output: OutputFolder::open(target).map_err(failed)?,
+                output: OutputFolder::open(target, writable).map_err(failed)?,
                 name: name.unwrap_or_default().to_vec(),
             });
         }
@@ -93,7 +104,7 @@ impl Place {
             _ => Path::new("."),
         };
         Ok(Self {
-            output: OutputFolder::open(parent).map_err(failed)?,
+            output: OutputFolder::open(parent, writable).map_err(failed)?,
             name: name.as_bytes().to_vec(),
         })
     }
@@ -134,6 +145,12 @@ impl Copy<'_> {
         match entry.entry_type {
             EntryType::Symlink => skip(&mut self.copied, &entry.path, SkipReason::Symlink),
             EntryType::Other => skip(&mut self.copied, &entry.path, SkipReason::SpecialFile),
+            EntryType::Unreadable => {
+                let detail = crate::failure::reason(i32::try_from(entry.size).unwrap_or(0));
+                let reason = SkipReason::Unreadable { detail };
+                skip(&mut self.copied, &entry.path, reason);
+            }
+            EntryType::TooDeep => skip(&mut self.copied, &entry.path, SkipReason::TooDeep),
             EntryType::File => self.file(entry, &name, false).await?,
             EntryType::Folder => {
                 let made = self.output.make_folder(&name, entry.mode & MODE | FOLDER);
@@ -251,7 +268,7 @@ mod tests {
     fn a_target_is_a_folder_or_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let place = |target: &str, name: Option<&[u8]>, is_folder| {
-            let place = Place::of(&folder.path().join(target), name, is_folder).unwrap();
+            let place = Place::of(&folder.path().join(target), name, is_folder, &[]).unwrap();
             String::from_utf8(place.name).unwrap()
         };
         assert_eq!(place("", Some(b"x"), false), "x");

@@ -154,7 +154,7 @@ impl Listening {
             .arg(program())
             .stderr(Stdio::from(OwnedFd::from(listener)));
         let key = sandbox.settings.key.clone();
-        let attached = AttachedSandbox::new(sandbox.env.clone(), sandbox.enforcement.clone());
+        let attached = AttachedSandbox::from(sandbox.clone());
         let (instance, process) = connect(command, sandbox).await;
         let listening = Self {
             process,
@@ -199,7 +199,10 @@ pub async fn run(
     stdin: Option<Source>,
 ) -> (ExecEnd, Kept) {
     let mut kept = Kept::default();
-    let end = instance.exec(request, stdin, &mut kept).await.unwrap();
+    let end = instance
+        .exec(request, stdin.into(), &mut kept)
+        .await
+        .unwrap();
     (end, kept)
 }
 

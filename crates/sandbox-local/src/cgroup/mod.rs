@@ -1,6 +1,5 @@
 //! The control groups of a sandbox.
 
-mod name;
 mod stale;
 mod v1;
 mod v2;
@@ -14,6 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+use sandbox_host::refused_processes;
 
 use crate::host::Cgroups;
 
@@ -138,6 +139,16 @@ impl Group {
         let mut text = [0; 512];
         let count = self.events.get()?.read_at(&mut text, 0).ok()?;
         oom_kills(std::str::from_utf8(&text[..count]).ok()?)
+    }
+
+    /// How many processes the limit of the group has refused; `None` where they are not limited.
+    pub(crate) fn refused_processes(&self) -> Option<u64> {
+        let limits = |part: &&Part| {
+            part.settings
+                .iter()
+                .any(|setting| setting.file == "pids.max")
+        };
+        refused_processes(&self.parts.iter().find(limits)?.folder)
     }
 
     /// Every process of the groups.

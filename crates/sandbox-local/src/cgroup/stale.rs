@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::name::Owner;
 use crate::host::Cgroups;
+use crate::owned_name::Owner;
 
 /// Removes empty groups whose owner is gone. One that still holds a process stays: its processes are about to end.
 pub(crate) fn remove_stale(cgroups: &Cgroups) {
@@ -38,7 +38,7 @@ fn sweep(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::name::fresh;
+    use crate::owned_name::fresh;
 
     #[test]
     fn only_what_a_dead_process_left_goes() {

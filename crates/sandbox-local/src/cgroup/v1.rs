@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{Limits, Part, Setting, name, setting};
+use super::{Limits, Part, Setting, setting};
 use crate::host::cgroup::V1;
+use crate::owned_name;
 
 /// The kernel's default period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
@@ -45,7 +46,7 @@ fn part<'a>(parts: &'a mut Vec<Part>, parent: &Path) -> &'a mut Part {
         .iter()
         .position(|part| part.folder.parent() == Some(parent));
     let index = known.unwrap_or_else(|| {
-        let folder = parent.join(name::fresh());
+        let folder = parent.join(owned_name::fresh());
         parts.push(Part {
             folder,
             settings: Vec::new(),

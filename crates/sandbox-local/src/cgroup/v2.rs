@@ -1,7 +1,8 @@
 //! Version 2: one folder.
 
-use super::{Limits, Part, Setting, name, setting};
+use super::{Limits, Part, Setting, setting};
 use crate::host::cgroup::V2;
+use crate::owned_name;
 
 /// The kernel's default period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
@@ -27,7 +28,7 @@ pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
         settings.push(setting("cpu.max", format!("{quota} {PERIOD}")));
     }
     settings.extend(pids.map(|pids| setting("pids.max", pids)));
-    let folder = groups.folder.join(name::fresh());
+    let folder = groups.folder.join(owned_name::fresh());
     vec![Part {
         folder,
         settings,

@@ -112,7 +112,7 @@ async fn attach(
     let stream = UnixStream::connect(short.join(name_of(files::SOCKET)))
         .await
         .map_err(failed)?;
-    let sandbox = AttachedSandbox::new(record.env, record.enforcement);
+    let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
     AgentInstance::attach(stream, &Key::new(key), sandbox, Box::new(isolator)).await
 }
 

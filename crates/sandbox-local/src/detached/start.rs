@@ -29,9 +29,8 @@ use crate::process::ProcessId;
 use crate::setup::{send_early, set_up};
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Keeping, Kept, Launch, Network, Refusal};
-use crate::start::{
-    Order, code_on_host, in_host_namespaces, mapped_mounts, scratch_mount, stream, sweep_once,
-};
+use crate::stale::sweep_once;
+use crate::start::{Order, code_on_host, in_host_namespaces, mapped_mounts, scratch_mount, stream};
 use crate::subordinate::Range;
 
 /// How long the keeper may take to write two small files.
@@ -59,7 +58,7 @@ pub(super) async fn start(order: &Order<'_>, sandboxes: &Sandboxes) -> Result<Ag
     if let Some(etc) = &lowered.etc {
         etc_folder::prepare(tier, state, etc)?;
     }
-    sweep_once(&host.cgroups);
+    sweep_once(&host.cgroups, state);
     let own_root = lowered.isolation != Isolation::Landlock;
     let range = match lowered.isolation {
         Isolation::Privileged => Some(Range::take(tier, state)?),

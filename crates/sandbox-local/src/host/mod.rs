@@ -5,6 +5,7 @@ pub(crate) mod cgroup;
 mod findings;
 mod landlock;
 mod material;
+mod mount_table;
 mod mounts;
 mod paths;
 mod profile;
@@ -16,10 +17,12 @@ mod user;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::LocalConfig;
+use crate::spawn;
 
 pub(crate) use cgroup::Cgroups;
 pub(crate) use findings::findings;
 pub(crate) use material::Material;
+pub(crate) use mount_table::{mount_table, mounts_of};
 pub(crate) use paths::platform_roots;
 use paths::resolve;
 pub(crate) use paths::{Kind, PathRole, Root, Stamp};
@@ -107,14 +110,26 @@ impl Host {
 
     fn look() -> Self {
         let user = User::current();
-        let trial = trial::run(&user);
+        let tried = user.clone();
+        let trial = spawn::ahead(move || trial::run(&tried));
+        // Meanwhile, what is read and not tried. The paths are asked for next.
+        platform_roots();
+        let mapped_mounts = mounts::mapped();
+        let cgroups = Cgroups::detect();
+        let landlock_abi = landlock::abi();
+        let seccomp = Seccomp::detect();
+        let trial = trial();
+        if let Some(child) = trial.child {
+            // Nobody needs to know when.
+            drop(spawn::ahead(move || trial::Trial::reap(child)));
+        }
         Self {
             namespaces: trial.namespaces,
             proc_mount: trial.proc_mount,
-            mapped_mounts: mounts::mapped(),
-            cgroups: Cgroups::detect(),
-            landlock_abi: landlock::abi(),
-            seccomp: Seccomp::detect(),
+            mapped_mounts,
+            cgroups,
+            landlock_abi,
+            seccomp,
             user,
         }
     }

@@ -1,7 +1,8 @@
 //! Paths of the host that a plan names: looked up once, link by link, so that what is mounted is what was checked.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -104,7 +105,7 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
             "name a folder in it",
         ));
     }
-    const OWN: [&str; 4] = ["dev", "proc", "tmp", "workspace"];
+    const OWN: [&str; 5] = ["dev", "packages", "proc", "tmp", "workspace"];
     let mut roots = Vec::new();
     for entry in std::fs::read_dir("/").map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -130,9 +131,11 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
         Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
         _ => {
             let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
+            let mut looks = Looks::default();
             let roots = paths
-                .filter_map(|path| look_up(Path::new(path)).ok())
-                .map(with_stamp);
+                .filter_map(|path| looks.up(Path::new(path)).ok())
+                .collect::<Vec<_>>();
+            let roots = roots.into_iter().map(|root| with_stamp(root, &mut looks));
             let roots = roots.collect::<Arc<[_]>>();
             *seen = Some((Instant::now(), Arc::clone(&roots)));
             roots
@@ -140,13 +143,13 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
     }
 }
 
-fn with_stamp(mut root: Root) -> Root {
+fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
     const SMALL: u64 = 128 * 1024;
     // What others may not read is not for code either.
     if root.kind == Kind::File
         && root.mode & 0o004 != 0
         && root.path.starts_with("/etc")
-        && let Ok(found) = std::fs::symlink_metadata(&root.path)
+        && let Ok(found) = looks.at(&root.path)
         && found.len() <= SMALL
     {
         root.stamp = Some(Stamp::of(&found));
@@ -155,54 +158,73 @@ fn with_stamp(mut root: Root) -> Root {
 }
 
 fn look_up(path: &Path) -> io::Result<Root> {
-    // As many as the kernel follows.
-    const MAX_LINKS: usize = 40;
-    let mut links = Vec::new();
-    let mut rest = parts(path)?;
-    let mut here = PathBuf::from("/");
-    let mut found = std::fs::symlink_metadata(&here)?;
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
-            here.pop();
-            continue;
+    Looks::default().up(path)
+}
+
+/// Looks at paths that share folders: each folder is looked at once.
+#[derive(Debug, Default)]
+struct Looks(HashMap<PathBuf, Metadata>);
+
+impl Looks {
+    fn at(&mut self, path: &Path) -> io::Result<Metadata> {
+        if let Some(found) = self.0.get(path) {
+            return Ok(found.clone());
         }
-        let next = here.join(&part);
-        found = std::fs::symlink_metadata(&next)?;
-        if !found.is_symlink() {
-            here = next;
-            continue;
-        }
-        if links.len() == MAX_LINKS {
-            return Err(io::Error::other("too many links"));
-        }
-        let target = std::fs::read_link(&next)?;
-        if target.is_absolute() {
-            here = PathBuf::from("/");
-        }
-        let mut target_parts = parts(&target)?;
-        target_parts.append(&mut rest);
-        rest = target_parts;
-        links.push((next, target));
+        let found = std::fs::symlink_metadata(path)?;
+        self.0.insert(path.to_owned(), found.clone());
+        Ok(found)
     }
-    if found.is_symlink() {
-        // The last part was a link and what it says ended in `..` or the root.
-        found = std::fs::symlink_metadata(&here)?;
+
+    fn up(&mut self, path: &Path) -> io::Result<Root> {
+        // As many as the kernel follows.
+        const MAX_LINKS: usize = 40;
+        let mut links = Vec::new();
+        let mut rest = parts(path)?;
+        let mut here = PathBuf::from("/");
+        let mut found = self.at(&here)?;
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                here.pop();
+                continue;
+            }
+            let next = here.join(&part);
+            found = self.at(&next)?;
+            if !found.is_symlink() {
+                here = next;
+                continue;
+            }
+            if links.len() == MAX_LINKS {
+                return Err(io::Error::other("too many links"));
+            }
+            let target = std::fs::read_link(&next)?;
+            if target.is_absolute() {
+                here = PathBuf::from("/");
+            }
+            let mut target_parts = parts(&target)?;
+            target_parts.append(&mut rest);
+            rest = target_parts;
+            links.push((next, target));
+        }
+        if found.is_symlink() {
+            // The last part was a link and what it says ended in `..` or the root.
+            found = self.at(&here)?;
+        }
+        let kind = match found.file_type() {
+            kind if kind.is_dir() => Kind::Folder,
+            kind if kind.is_file() => Kind::File,
+            _ => Kind::Other,
+        };
+        let owner = (found.uid(), found.gid());
+        Ok(Root {
+            links,
+            path: here,
+            kind,
+            owner,
+            mode: found.mode() & 0o7777,
+            named: true,
+            stamp: None,
+        })
     }
-    let kind = match found.file_type() {
-        kind if kind.is_dir() => Kind::Folder,
-        kind if kind.is_file() => Kind::File,
-        _ => Kind::Other,
-    };
-    let owner = (found.uid(), found.gid());
-    Ok(Root {
-        links,
-        path: here,
-        kind,
-        owner,
-        mode: found.mode() & 0o7777,
-        named: true,
-        stamp: None,
-    })
 }
 
 fn parts(path: &Path) -> io::Result<VecDeque<OsString>> {

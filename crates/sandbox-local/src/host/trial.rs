@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use sandbox_freestanding::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, MS_SLAVE, mount};
 use sandbox_freestanding::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare};
 use sandbox_freestanding::process::{exit, wait_for};
-use sandbox_freestanding::{Errno, Result};
+use sandbox_freestanding::{Errno, Pid, Result};
 
 use super::{Support, User};
 use crate::spawn::clone::{self, ChildFailure};
@@ -17,6 +17,8 @@ use crate::spawn::identity::IdentityMaps;
 pub(super) struct Trial {
     pub(super) namespaces: Support,
     pub(super) proc_mount: Support,
+    /// The child, which ends by itself and is still to be waited for: the end of its namespaces takes a while.
+    pub(super) child: Option<Pid>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,14 +53,14 @@ pub(super) fn run(user: &User) -> Trial {
         // SAFETY: `body` makes system calls and writes to its argument, which lives until it has ended.
         unsafe { clone::run(namespaces, None, &stack, body, argument) }
     });
-    let (step, errno) = match child {
-        Ok(child) => {
-            // Somebody else in this process may have taken the end; the child is gone either way.
-            let _ = wait_for(child.pid);
-            (attempt.failure.step, Errno(attempt.failure.errno))
-        }
-        Err(errno) => return Trial::missing(format!("clone: {errno}"), fix(errno)),
+    let child = match child {
+        // It shared our memory, and has given it back: so it has come to its end.
+        Ok(child) => child.pid,
+        Err(errno) => return Trial::missing(format!("clone: {errno}"), fix(errno), None),
     };
+    let child = Some(child);
+    let ChildFailure { step, errno } = attempt.failure;
+    let errno = Errno(errno);
     let failed = match step {
         Step::None => {
             let proc_mount = match attempt.proc_errno {
@@ -72,6 +74,7 @@ pub(super) fn run(user: &User) -> Trial {
             return Trial {
                 namespaces: Support::Present,
                 proc_mount,
+                child,
             };
         }
         Step::Identity => "write its id maps",
@@ -82,11 +85,18 @@ pub(super) fn run(user: &User) -> Trial {
     Trial::missing(
         format!("namespaces exist but are powerless: {failed}: {errno}"),
         fix(errno),
+        child,
     )
 }
 
 impl Trial {
-    fn missing(reason: String, fix: String) -> Self {
+    /// Waits for its process.
+    pub(super) fn reap(child: Pid) {
+        // Somebody else in this process may have taken the end; the child is gone either way.
+        let _ = wait_for(child);
+    }
+
+    fn missing(reason: String, fix: String, child: Option<Pid>) -> Self {
         let namespaces = Support::Missing {
             reason: reason.clone(),
             fix,
@@ -98,6 +108,7 @@ impl Trial {
         Self {
             namespaces,
             proc_mount,
+            child,
         }
     }
 }

@@ -27,7 +27,11 @@ pub(super) fn confinement(
     };
     let mut paths = Paths::of(plan, surroundings);
     match surroundings {
-        Surroundings::Host => paths.write.push(site.private.into()),
+        Surroundings::Host => {
+            paths.write.push(site.private.into());
+            let provided = plan.provided.iter().map(|one| one.source.clone());
+            paths.read.extend(provided);
+        }
         _ => own_paths(plan, roots, &mut paths),
     }
     let mut profile = Profile::new(surroundings, paths);
@@ -71,6 +75,7 @@ fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
     let read_only = roots.binds.iter().filter(|bind| bind.read_only);
     read.extend(read_only.map(|bind| bind.path.to_path_buf()));
+    read.extend(plan.provided.iter().map(|one| one.target.clone()));
     if plan
         .workspace
         .as_ref()

@@ -101,6 +101,10 @@ pub(super) fn is_in_etc(path: &Path) -> bool {
     is_within(path, Path::new(ETC))
 }
 
+/// Where there is no network, a name server that no route leads to: a lookup fails at once, and the kernel counts it as an
+/// attempt to leave. (Without any, lookups go to the loopback.) The address is one that nobody has (RFC 5737).
+const NO_NAMES: &[u8] = b"nameserver 192.0.2.1\n";
+
 fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
     let (uid, gid) = match mode {
         Mode::Split { uid, gid } => (uid, gid),
@@ -121,7 +125,7 @@ fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
     let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
     let (hosts, resolv) = match &material.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
-        None => (own_hosts.into_bytes(), Vec::new()),
+        None => (own_hosts.into_bytes(), NO_NAMES.to_vec()),
     };
     [
         ("/etc/group", group.into_bytes()),

@@ -114,6 +114,11 @@ pub(super) fn setup(
             .iter()
             .map(|one| bind(one.path, one.path, one.read_only)),
     );
+    mounts.extend(
+        plan.provided
+            .iter()
+            .map(|one| bind(&one.source, &one.target, true)),
+    );
     if site.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
             target: b"/proc".to_vec(),

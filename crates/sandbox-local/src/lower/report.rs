@@ -4,6 +4,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self as executions, Mode, export_folders};
+use sandbox_lang::packages;
 
 use super::Site;
 use super::confinement::kernel;
@@ -59,9 +60,10 @@ fn entry(
         Capability::Disk => disk(plan, site, roots),
         Capability::OpenFiles => Enforcement::enforced("RLIMIT_NOFILE"),
         Capability::ArtifactExportPaths => export_paths(plan, site, roots),
-        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
-            Enforcement::unenforced(NOT_BUILT)
-        }
+        Capability::Packages => packages::installed(),
+        Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
+        Capability::PackageInstallation => packages::provisioned(),
+        Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
         _ => Enforcement::unenforced("this backend does not know the capability"),
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, Plan, Result};
 use sandbox_host::WORK_FOLDER;
+use sandbox_lang::packages::TARGET;
 
 use super::Site;
 use crate::error;
@@ -19,7 +20,7 @@ pub(super) struct Roots<'a> {
     pub(super) copies: Vec<(&'a Path, Stamp)>,
     /// Links that lead to a bind: where each stands, and what it says.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
-    /// Paths in the sandbox under which the state folder would appear.
+    /// Paths in the sandbox under which the state folder would appear, and where installed packages could be changed.
     pub(super) masks: Vec<PathBuf>,
 }
 
@@ -92,8 +93,11 @@ impl<'a> Roots<'a> {
         if site.isolation != Isolation::Landlock && roots.access(site.state).is_some() {
             roots.masks.push(site.state.into());
         }
+        roots.protect_packages(plan, site)?;
+        roots.hide_processes(plan, site)?;
         if let Some(workspace) = &site.material.workspace {
             check_state(site, PathRole::Workspace, workspace)?;
+            check_own(site, PathRole::Workspace, workspace)?;
             if let Ok(below) = site.state.strip_prefix(&workspace.path)
                 && plan.workspace.is_some()
             {
@@ -101,6 +105,95 @@ impl<'a> Roots<'a> {
             }
         }
         Ok(roots)
+    }
+
+    /// Hides the host's processes where a file system of them is mounted in a root, as in the folder of a chroot.
+    fn hide_processes(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
+        let workspace = site.material.workspace.as_ref();
+        for place in &site.material.processes {
+            let inside = workspace
+                .and_then(|root| place.strip_prefix(&root.path).ok())
+                .filter(|_| plan.workspace.is_some());
+            let is_root = self.access(place).is_some();
+            if site.isolation == Isolation::Landlock {
+                let why = "the host's processes would be seen there";
+                let mut named = site.material.read.iter().chain(&site.material.write);
+                if let Some(root) = named.find(|root| place.starts_with(&root.path)) {
+                    return Err(refused(
+                        site,
+                        PathRole::Read,
+                        root,
+                        why,
+                        "unmount it, or name the folders beside it",
+                    ));
+                }
+                if let (Some(root), Some(_)) = (workspace, inside) {
+                    return Err(refused(
+                        site,
+                        PathRole::Workspace,
+                        root,
+                        why,
+                        "unmount it, or name another folder",
+                    ));
+                }
+                continue;
+            }
+            if is_root {
+                self.masks.push(place.clone());
+            }
+            if let Some(below) = inside {
+                self.masks.push(Path::new(WORK_FOLDER).join(below));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hides the folder of installed packages where code could write to it: what it left there would run in other sandboxes.
+    fn protect_packages(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
+        let Some(cache) = &site.material.cache else {
+            return Ok(());
+        };
+        let workspace = match &plan.workspace {
+            Some(workspace) if !workspace.read_only => site.material.workspace.as_ref(),
+            _ => None,
+        };
+        let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
+        if site.isolation == Isolation::Landlock {
+            let mut around = site.material.write.iter().chain(workspace);
+            let around = around.rfind(|root| cache.starts_with(&root.path));
+            return match around {
+                None => Ok(()),
+                Some(root) => {
+                    let role = match in_workspace {
+                        Some(_) => PathRole::Workspace,
+                        None => PathRole::Write,
+                    };
+                    let why = format!(
+                        "code could change the installed packages in {}",
+                        cache.display()
+                    );
+                    Err(refused(
+                        site,
+                        role,
+                        root,
+                        &why,
+                        "name another folder, or set another XDG_CACHE_HOME",
+                    ))
+                }
+            };
+        }
+        if site
+            .material
+            .write
+            .iter()
+            .any(|root| cache.starts_with(&root.path))
+        {
+            self.masks.push(cache.clone());
+        }
+        if let Some(below) = in_workspace {
+            self.masks.push(Path::new(WORK_FOLDER).join(below));
+        }
+        Ok(())
     }
 
     /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
@@ -153,19 +246,11 @@ fn is_own(path: &Path) -> bool {
 
 fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     check_state(site, role, root)?;
+    check_own(site, role, root)?;
     if site.isolation == Isolation::Landlock {
         return Ok(());
     }
     let path = &root.path;
-    if is_within(path, Path::new("/proc")) || is_within(path, Path::new("/dev")) {
-        return Err(refused(
-            site,
-            role,
-            root,
-            "a sandbox has its own /proc and /dev",
-            "leave it out",
-        ));
-    }
     if path.starts_with(WORK_FOLDER) {
         let why = "the sandbox's work folder is there";
         return Err(refused(
@@ -176,9 +261,30 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
             "pass the folder as the workspace",
         ));
     }
+    if is_within(path, Path::new(TARGET)) {
+        let why = "packages that a policy names are there";
+        return Err(refused(
+            site,
+            role,
+            root,
+            why,
+            "move it, or pass it as the workspace",
+        ));
+    }
     if path == Path::new("/tmp") && role == PathRole::Read {
         let why = "a sandbox has a /tmp of its own, which it may write to";
         return Err(refused(site, role, root, why, "name the folders in it"));
+    }
+    Ok(())
+}
+
+/// The host's processes and devices are no files to show.
+fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
+    let path = &root.path;
+    let devices = site.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
+    if devices || is_within(path, Path::new("/proc")) {
+        let why = "the host's processes and devices are not shown; a sandbox has a /proc and a /dev of its own";
+        return Err(refused(site, role, root, why, "leave it out"));
     }
     Ok(())
 }

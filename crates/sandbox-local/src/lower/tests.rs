@@ -168,6 +168,7 @@ fn paths_that_every_sandbox_has_of_its_own_are_refused() {
         ("/proc/sys", "/proc"),
         ("/dev", "/dev"),
         ("/workspace/a", "workspace"),
+        ("/packages", "packages"),
         ("/tmp", "/tmp"),
         ("/run/sandbox/uids", "state folder"),
     ] {
@@ -206,6 +207,84 @@ fn the_state_folder_is_hidden_or_refused() {
         .lower(&plan(&spec, &CapabilityPolicy::new()))
         .expect_err("cannot be hidden");
     assert!(error.to_string().contains("state folder"), "{error}");
+}
+
+#[test]
+fn installed_packages_cannot_be_written_through_a_root_around_them() {
+    let cache = "/home/me/.cache/sandbox/packages";
+    let mut sample = Sample::root();
+    sample.material.cache = Some(cache.into());
+    sample.material.write = vec![folder("/home/me")];
+    sample.material.workspace = Some(folder("/home/me/.cache"));
+    let spec = spec().workspace(Workspace::read_write("/home/me/.cache"));
+    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+    let text = render(&lowered.expect("lowered"));
+    assert!(text.contains(&format!("mask {cache}\n")), "{text}");
+    assert!(
+        text.contains("mask /workspace/sandbox/packages\n"),
+        "{text}"
+    );
+
+    let mut sample = Sample::landlock();
+    sample.material.cache = Some(cache.into());
+    sample.material.write = vec![folder("/home/me")];
+    let error = sample.lower(&plan(&self::spec(), &CapabilityPolicy::new()));
+    let error = error.expect_err("cannot be hidden");
+    assert!(error.to_string().contains("installed packages"), "{error}");
+    assert!(error.fix().is_some());
+    // An installation writes below it, and sees nothing of the rest.
+    sample.material.write = vec![folder("/home/me/.cache/sandbox/packages/staging/x/work")];
+    sample
+        .lower(&plan(&self::spec(), &CapabilityPolicy::new()))
+        .expect("lowered");
+}
+
+#[test]
+fn packages_are_mounted_read_only_at_a_place_of_their_own() {
+    let mut plan = plan(&spec(), &CapabilityPolicy::new());
+    plan.provided = vec![sandbox_core::Provided {
+        source: "/home/me/.cache/sandbox/packages/entries/1/base".into(),
+        target: "/packages".into(),
+    }];
+    for sample in [Sample::root(), Sample::user(), Sample::landlock()] {
+        let text = render(&sample.lower(&plan).expect("lowered"));
+        let wanted = match sample.isolation {
+            crate::host::Isolation::Landlock => {
+                "0x000d /home/me/.cache/sandbox/packages/entries/1/base"
+            }
+            _ => "ro /home/me/.cache/sandbox/packages/entries/1/base -> /packages",
+        };
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn the_hosts_processes_are_hidden_where_they_are_mounted_in_a_root() {
+    let mut sample = Sample::root();
+    sample.material.read = vec![folder("/srv")];
+    sample.material.workspace = Some(folder("/srv/chroot"));
+    sample.material.processes = vec!["/srv/chroot/proc".into()];
+    let spec = spec().workspace(Workspace::read_only("/srv/chroot"));
+    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+    let text = render(&lowered.expect("lowered"));
+    for mask in ["mask /srv/chroot/proc\n", "mask /workspace/proc\n"] {
+        assert!(text.contains(mask), "{text}");
+    }
+    let mut sample = Sample::landlock();
+    sample.material.read = vec![folder("/srv")];
+    sample.material.processes = vec!["/srv/chroot/proc".into()];
+    let error = sample.lower(&plan(&self::spec(), &CapabilityPolicy::new()));
+    let error = error.expect_err("cannot be hidden");
+    assert!(error.to_string().contains("host's processes"), "{error}");
+
+    for path in ["/proc", "/proc/1", "/dev"] {
+        let mut sample = Sample::user();
+        sample.material.workspace = Some(folder(path));
+        let spec = self::spec().workspace(Workspace::read_only(path));
+        let error = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+        let error = error.expect_err("no files to show");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    }
 }
 
 #[test]
@@ -287,14 +366,15 @@ fn every_demand_has_an_entry() {
                 demand.capability
             );
         }
-        for not_built in [
-            Capability::Egress,
-            Capability::Secrets,
-            Capability::Packages,
+        for (capability, status) in [
+            (Capability::Egress, "unenforced"),
+            (Capability::Secrets, "unenforced"),
+            (Capability::Packages, "enforced"),
+            (Capability::PackageInstallation, "partial"),
         ] {
             assert_eq!(
-                report.get(not_built).map(Enforcement::status),
-                Some("unenforced")
+                report.get(capability).map(Enforcement::status),
+                Some(status)
             );
         }
     }

@@ -143,7 +143,7 @@ impl Remains {
             left.extend(group.remove().err().map(|cause| cause.to_string()));
         }
         if let Some(folder) = self.folder.take()
-            && let Err(cause) = std::fs::remove_dir_all(&folder)
+            && let Err(cause) = crate::owned_folder::remove(&folder)
             && cause.kind() != std::io::ErrorKind::NotFound
         {
             left.push(format!("{}: {cause}", folder.display()));

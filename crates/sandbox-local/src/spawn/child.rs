@@ -62,10 +62,7 @@ impl Step {
             Self::GroupNamespace => "make a cgroup namespace",
             Self::Propagation => "make mounts private",
             Self::OpenMapped => "open a folder to be mounted with mapped identities",
-            Self::MapMount => {
-                "map the identities of a folder that code may write (its file system has to support that, as ext4, xfs, btrfs \
-                 and tmpfs do)"
-            }
+            Self::MapMount => MAPPING,
             Self::MoveMapped => "mount with mapped identities",
             Self::Scratch => "mount the sandbox's writable tmpfs",
             Self::ScratchFolder => "make the sandbox's writable folders",
@@ -74,6 +71,10 @@ impl Step {
         }
     }
 }
+
+/// What is said of a folder whose file system takes no part in mapping.
+pub(crate) const MAPPING: &str =
+    "map the identities of a folder that code may write, which its file system does not support";
 
 /// What the child reads, and where it writes how far it came.
 pub(super) struct Order<'a> {

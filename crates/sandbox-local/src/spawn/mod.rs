@@ -11,7 +11,8 @@ mod network;
 mod program;
 mod spawner;
 
+pub(crate) use child::MAPPING;
 pub(crate) use keeper::{Keeping, Kept, Refusal};
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;
-pub(crate) use spawner::{Started, begin};
+pub(crate) use spawner::{Started, ahead, begin};

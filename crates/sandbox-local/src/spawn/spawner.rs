@@ -11,10 +11,13 @@ use super::Launch;
 use super::launch::Tools;
 use crate::remains::Remains;
 
-struct Job {
-    launch: Launch,
-    remains: Remains,
-    answer: oneshot::Sender<io::Result<Remains>>,
+enum Job {
+    Start {
+        launch: Box<Launch>,
+        remains: Remains,
+        answer: oneshot::Sender<io::Result<Remains>>,
+    },
+    Errand(Box<dyn FnOnce() + Send>),
 }
 
 /// An agent that is being started.
@@ -25,12 +28,27 @@ pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
 /// removed, the process ended first.
 pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
     let (answer, started) = oneshot::channel();
-    send(Job {
-        launch,
+    send(Job::Start {
+        launch: Box::new(launch),
         remains,
         answer,
     })?;
     Ok(Started(started))
+}
+
+/// Does `work` on the thread that starts agents, which also makes what every start needs; the caller goes on meanwhile. Where
+/// there is no such thread, it is done at once.
+pub(crate) fn ahead<T: Send + 'static>(
+    work: impl FnOnce() -> T + Clone + Send + 'static,
+) -> impl FnOnce() -> T {
+    let (answer, done) = channel();
+    let errand = work.clone();
+    // The receiver says whether it was done.
+    let sent = send(Job::Errand(Box::new(move || drop(answer.send(errand())))));
+    move || match sent.ok().and_then(|()| done.recv().ok()) {
+        Some(result) => result,
+        None => work(),
+    }
 }
 
 impl Started {
@@ -65,18 +83,27 @@ fn send(job: Job) -> io::Result<()> {
 
 fn work(jobs: &Receiver<Job>) {
     let mut tools = None;
-    while let Ok(Job {
-        launch,
-        mut remains,
-        answer,
-    }) = jobs.recv()
-    {
-        let child = Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
-        let started = child.map(|child| {
-            remains.set_child(child);
-            remains
-        });
-        // Nobody waits any more: dropping what is in there ends and removes it.
-        drop(answer.send(started));
+    while let Ok(job) = jobs.recv() {
+        match job {
+            Job::Start {
+                launch,
+                mut remains,
+                answer,
+            } => {
+                let child =
+                    Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
+                let started = child.map(|child| {
+                    remains.set_child(child);
+                    remains
+                });
+                // Nobody waits any more: dropping what is in there ends and removes it.
+                drop(answer.send(started));
+            }
+            Job::Errand(work) => {
+                work();
+                // What fails here fails again, and is said, when something is started.
+                let _ = Tools::of(&mut tools);
+            }
+        }
     }
 }

@@ -4,14 +4,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
 
-use crate::support::{create, eventually, namespaces, policy, processes_with, run, sh};
-
-fn enforced(sandbox: &sandbox_core::SandboxHandle, capability: Capability) -> bool {
-    sandbox
-        .enforcement()
-        .get(capability)
-        .is_some_and(sandbox_core::Enforcement::is_enforced)
-}
+use crate::support::{create, enforced, eventually, namespaces, policy, processes_with, run, sh};
 
 #[tokio::test]
 async fn too_much_memory_is_an_outcome() {

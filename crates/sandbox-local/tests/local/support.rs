@@ -24,16 +24,26 @@ pub fn is_root() -> bool {
 
 pub fn backend() -> Arc<LocalBackend> {
     static BACKEND: OnceLock<Arc<LocalBackend>> = OnceLock::new();
-    let make = || {
-        let config = LocalConfig::new();
-        let config = if namespaces() {
-            config
-        } else {
-            config.without_user_namespaces()
-        };
-        Arc::new(LocalBackend::new(config))
-    };
-    Arc::clone(BACKEND.get_or_init(make))
+    Arc::clone(BACKEND.get_or_init(|| Arc::new(LocalBackend::new(config()))))
+}
+
+/// The settings of this run.
+pub fn config() -> LocalConfig {
+    match namespaces() {
+        true => LocalConfig::new(),
+        false => LocalConfig::new().without_user_namespaces(),
+    }
+}
+
+/// A backend with a state folder of its own.
+#[allow(dead_code, reason = "one of the two programs of tests needs it")]
+pub fn backend_in(state: &std::path::Path) -> Arc<LocalBackend> {
+    let config = LocalConfig::new().state_folder(state);
+    Arc::new(LocalBackend::new(if namespaces() {
+        config
+    } else {
+        config.without_user_namespaces()
+    }))
 }
 
 /// A policy that takes what the host has.
@@ -62,6 +72,14 @@ pub async fn create(policy: CapabilityPolicy) -> SandboxHandle {
 
 pub fn sh(script: &str) -> ExecRequest {
     ExecRequest::new("/bin/sh").arg("-c").arg(script)
+}
+
+/// Whether a capability holds without a gap.
+pub fn enforced(sandbox: &SandboxHandle, capability: Capability) -> bool {
+    sandbox
+        .enforcement()
+        .get(capability)
+        .is_some_and(sandbox_core::Enforcement::is_enforced)
 }
 
 /// One script in a sandbox of its own.

@@ -17,30 +17,28 @@ const CHUNK: usize = 64 * 1024;
 
 /// Writes a record for `path` and for what is below it, down to `depth`.
 ///
-/// A folder below that cannot be read does not end the listing: the rest follows, then the first such trouble is
-/// reported.
+/// A folder below that cannot be read does not end the listing: a record says so, and the rest follows.
 pub(super) fn list(path: &[u8], depth: u32) -> Result<(), Trouble> {
     let start = terminated(path).map_err(trouble(path))?;
     let facts = stat_at(fs::AT_FDCWD, &start, fs::AT_SYMLINK_NOFOLLOW).map_err(trouble(path))?;
     let mut listing = Listing {
         records: Vec::new(),
         path: path.to_vec(),
-        first_trouble: None,
     };
-    listing.record(&facts)?;
     if facts.is_directory() && depth > 0 {
+        listing.record(letter(&facts), &facts)?;
         let walk = Walk::new(fs::AT_FDCWD, &start).map_err(trouble(path))?;
         listing.walk(walk, depth as usize)?;
+    } else {
+        listing.record(letter_at_the_end(&facts), &facts)?;
     }
-    listing.flush()?;
-    listing.first_trouble.map_or(Ok(()), Err)
+    listing.flush()
 }
 
 struct Listing {
     records: Vec<u8>,
     /// The path of the entry at hand.
     path: Vec<u8>,
-    first_trouble: Option<Trouble>,
 }
 
 impl Listing {
@@ -54,20 +52,16 @@ impl Listing {
                 continue;
             };
             self.enter(&name);
-            let facts = match stat_at(walk.folder(), &name, fs::AT_SYMLINK_NOFOLLOW) {
-                Ok(facts) => facts,
-                Err(errno) => {
-                    self.note(errno);
-                    self.leave(&name);
-                    continue;
+            match stat_at(walk.folder(), &name, fs::AT_SYMLINK_NOFOLLOW) {
+                Ok(facts) if facts.is_directory() && walk.depth() + 1 < depth => {
+                    self.record(letter(&facts), &facts)?;
+                    match walk.descend(name.clone()) {
+                        Ok(()) => continue,
+                        Err(errno) => self.unreadable(errno)?,
+                    }
                 }
-            };
-            self.record(&facts)?;
-            if facts.is_directory() && walk.depth() + 1 < depth {
-                match walk.descend(name.clone()) {
-                    Ok(()) => continue,
-                    Err(errno) => self.note(errno),
-                }
+                Ok(facts) => self.record(letter_at_the_end(&facts), &facts)?,
+                Err(errno) => self.unreadable(errno)?,
             }
             self.leave(&name);
         }
@@ -87,16 +81,24 @@ impl Listing {
             .truncate(if length > 1 { length - 1 } else { length });
     }
 
-    /// Keeps the first trouble with an entry; one that is gone by now is none.
-    fn note(&mut self, errno: Errno) {
-        if errno != Errno::ENOENT && self.first_trouble.is_none() {
-            self.first_trouble = Some(trouble(&self.path)(errno));
+    /// Says that the entry cannot be read; one that is gone by now is none.
+    fn unreadable(&mut self, errno: Errno) -> Result<(), Trouble> {
+        if errno == Errno::ENOENT {
+            return Ok(());
         }
+        let mut record = Writer::new();
+        record
+            .u8(b'!')
+            .u32(0)
+            .u64(u64::from(errno.0.unsigned_abs()));
+        record.u64(0).u64(0).bytes(&self.path);
+        self.records.extend_from_slice(&record.finish());
+        Ok(())
     }
 
-    fn record(&mut self, facts: &Stat) -> Result<(), Trouble> {
+    fn record(&mut self, letter: u8, facts: &Stat) -> Result<(), Trouble> {
         let mut record = Writer::new();
-        record.u8(letter(facts)).u32(facts.mode & 0o7777);
+        record.u8(letter).u32(facts.mode & 0o7777);
         record
             .u64(facts.size.cast_unsigned())
             .u64(facts.blocks.cast_unsigned() * 512);
@@ -115,6 +117,14 @@ impl Listing {
         let written = io::write_all(1, &self.records).map_err(Trouble::Output);
         self.records.clear();
         written
+    }
+}
+
+/// The letter of an entry below which nothing is listed.
+fn letter_at_the_end(facts: &Stat) -> u8 {
+    match letter(facts) {
+        b'd' => b'>',
+        other => other,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The main process of an execution, from its first moment to the program's.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{ffi::CString, string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
 
 use sandbox_freestanding::{
@@ -19,19 +19,22 @@ use crate::{
         builtin,
         descriptors::close_all_but,
         exec_once,
-        failing::{failure, text},
+        failing::{failure, refusal, text},
         sandbox::Sandbox,
     },
-    protocol::{ExecRequest, FailStep, Failure, Program},
+    protocol::{ExecRequest, FailStep, Failure, MAX_MESSAGE, Program},
 };
 
 /// The exit code of a child that reported a failure. Nobody reads it.
 const FAILED: i32 = 127;
 
-/// Runs the request. `notify` takes the listener of an execution that may execute once.
+/// The largest request in bytes, as the protocol bounds it.
+const MAX_REQUEST: usize = MAX_MESSAGE;
+
+/// Runs the request, or the one that will come. `notify` takes the listener of an execution that may execute once.
 pub(super) fn run(
     sandbox: &Sandbox,
-    request: &ExecRequest,
+    request: Option<&ExecRequest>,
     ends: &ChildEnds,
     notify: Option<Fd>,
 ) -> ! {
@@ -48,7 +51,7 @@ pub(super) fn run(
 
 fn start(
     sandbox: &Sandbox,
-    request: &ExecRequest,
+    request: Option<&ExecRequest>,
     ends: &ChildEnds,
     notify: Option<Fd>,
 ) -> core::result::Result<i32, Failure> {
@@ -56,9 +59,6 @@ fn start(
     process::new_session().map_err(spawn("setsid"))?;
     let pid = process::current().0.to_le_bytes();
     io::write_all(&ends.progress, &pid).map_err(spawn("report of the process id"))?;
-    for (source, target) in [(&ends.stdin, 0), (&ends.stdout, 1), (&ends.stderr, 2)] {
-        io::duplicate_onto(source, target, 0).map_err(spawn("standard streams"))?;
-    }
     set_limits(sandbox)?;
     if let Some((user, group)) = sandbox.identity {
         become_identity(user, group).map_err(|errno| {
@@ -73,15 +73,16 @@ fn start(
     set_attribute(PR_SET_PDEATHSIG, SIGKILL.cast_unsigned() as usize, 0)
         .map_err(spawn("PR_SET_PDEATHSIG"))?;
     fs::set_umask(sandbox.umask);
+    let Some(request) = request else {
+        return wait_and_execute(sandbox, ends, notify);
+    };
+    take_streams(&ends.stdin, ends)?;
     change_folder(sandbox, request)?;
     match &request.program {
         Program::Command { argv } => {
-            let arguments = strings(argv)?;
-            let environment = strings(&request.env)?;
-            let path = lookup::resolve(&argv[0], &request.env)
-                .map_err(|(step, errno)| failure(step, errno, text(&argv[0])))?;
+            let prepared = Prepared::new(argv, request)?;
             confine(sandbox, notify)?;
-            execute(&path, &arguments, &environment)
+            prepared.execute()
         }
         Program::Builtin(routine) => {
             let mut keep = Vec::from([0, 1, 2, ends.progress.raw()]);
@@ -93,6 +94,63 @@ fn start(
             builtin::run(routine, ends.complete.as_ref().map(Fd::as_raw))
         }
     }
+}
+
+/// Confined already, waits for the request of a program.
+fn wait_and_execute(
+    sandbox: &Sandbox,
+    ends: &ChildEnds,
+    notify: Option<Fd>,
+) -> core::result::Result<i32, Failure> {
+    let Some(waiting) = &ends.waiting else {
+        return Err(refusal(
+            FailStep::Request,
+            "no request, and none to wait for",
+        ));
+    };
+    confine(sandbox, notify)?;
+    let message = read_request(&waiting.request)
+        .map_err(|errno| failure(FailStep::Request, errno, "the request's pipe"))?;
+    if message.is_empty() {
+        // There will be none.
+        exit(0);
+    }
+    let request = ExecRequest::decode(&message)
+        .map_err(|_| refusal(FailStep::Request, "the request came garbled"))?;
+    let stdin = if request.stdin {
+        &ends.stdin
+    } else {
+        &waiting.no_stdin
+    };
+    take_streams(stdin, ends)?;
+    change_folder(sandbox, &request)?;
+    match &request.program {
+        Program::Command { argv } => Prepared::new(argv, &request)?.execute(),
+        Program::Builtin(_) => Err(refusal(FailStep::Request, "a routine does not wait")),
+    }
+}
+
+fn read_request(pipe: &Fd) -> Result<Vec<u8>> {
+    let mut message = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let count = io::read(pipe, &mut chunk)?;
+        if count == 0 {
+            return Ok(message);
+        }
+        if message.len() + count > MAX_REQUEST {
+            return Err(Errno::E2BIG);
+        }
+        message.extend_from_slice(&chunk[..count]);
+    }
+}
+
+fn take_streams(stdin: &Fd, ends: &ChildEnds) -> core::result::Result<(), Failure> {
+    for (source, target) in [(stdin, 0), (&ends.stdout, 1), (&ends.stderr, 2)] {
+        io::duplicate_onto(source, target, 0)
+            .map_err(|errno| failure(FailStep::Spawn, errno, "standard streams"))?;
+    }
+    Ok(())
 }
 
 fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
@@ -162,7 +220,7 @@ fn unblock() -> core::result::Result<(), Failure> {
         .map_err(|errno| failure(FailStep::Spawn, errno, "rt_sigprocmask"))
 }
 
-fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<alloc::ffi::CString>, Failure> {
+fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<CString>, Failure> {
     items
         .iter()
         .map(|item| terminated(&item[..]))
@@ -170,17 +228,34 @@ fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<alloc::ffi::CString>, 
         .map_err(|errno| failure(FailStep::Request, errno, "a NUL byte in a string"))
 }
 
-fn execute(
-    path: &CStr,
-    arguments: &[alloc::ffi::CString],
-    environment: &[alloc::ffi::CString],
-) -> core::result::Result<i32, Failure> {
-    let arguments = pointers(arguments);
-    let environment = pointers(environment);
-    unblock()?;
-    // SAFETY: both lists point to terminated strings that live, and end with a null pointer.
-    let errno = unsafe { process::execute(path, arguments.as_ptr(), environment.as_ptr()) };
-    Err(refused(path, errno))
+/// A program, ready to be executed.
+struct Prepared {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Prepared {
+    fn new(argv: &[Vec<u8>], request: &ExecRequest) -> core::result::Result<Self, Failure> {
+        let name = argv.first().map_or(&[][..], Vec::as_slice);
+        let path = lookup::resolve(name, &request.env)
+            .map_err(|(step, errno)| failure(step, errno, text(name)))?;
+        Ok(Self {
+            path,
+            arguments: strings(argv)?,
+            environment: strings(&request.env)?,
+        })
+    }
+
+    fn execute(&self) -> core::result::Result<i32, Failure> {
+        let arguments = pointers(&self.arguments);
+        let environment = pointers(&self.environment);
+        unblock()?;
+        // SAFETY: both lists point to terminated strings that live, and end with a null pointer.
+        let errno =
+            unsafe { process::execute(&self.path, arguments.as_ptr(), environment.as_ptr()) };
+        Err(refused(&self.path, errno))
+    }
 }
 
 fn refused(path: &CStr, errno: Errno) -> Failure {
@@ -190,7 +265,7 @@ fn refused(path: &CStr, errno: Errno) -> Failure {
     failure(step, errno, detail)
 }
 
-fn pointers(strings: &[alloc::ffi::CString]) -> Vec<*const c_char> {
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings
         .iter()
         .map(|string| string.as_ptr())

@@ -11,6 +11,7 @@ use sandbox_freestanding::{
 use super::{
     output::Output,
     record::{MAX_PACKET, Order, Report},
+    spare::Spare,
     spawn::spawn,
     stdin::Stdin,
     sweep::Swept,
@@ -88,7 +89,7 @@ pub(in crate::program) struct Execution {
 }
 
 impl Execution {
-    /// Starts a request.
+    /// Starts a request, in `spare` where there is one that suits it; `message` are its bytes.
     ///
     /// # Errors
     ///
@@ -97,9 +98,14 @@ impl Execution {
         stream: u32,
         sandbox: &Sandbox,
         request: &ExecRequest,
+        message: &[u8],
+        spare: Option<Spare>,
     ) -> Result<Self, Failure> {
         let begun = now();
-        let spawned = spawn(sandbox, request)?;
+        let spawned = match spare.and_then(|spare| spare.give(request, message)) {
+            Some(spawned) => spawned,
+            None => spawn(sandbox, request)?,
+        };
         let deadline = (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
         Ok(Self {
             stream,
@@ -123,6 +129,11 @@ impl Execution {
             drain_until: None,
             drain_cut: false,
         })
+    }
+
+    /// Whether it is a routine of the agent, not code.
+    pub(in crate::program) fn is_routine(&self) -> bool {
+        self.routine
     }
 
     /// The supervisor's process.
@@ -415,6 +426,8 @@ impl Execution {
             cpu_us: 0,
             max_rss_kib: 0,
             wall_us: now().saturating_sub(self.begun),
+            refused_programs: 0,
+            refused_processes: 0,
         };
         match &self.end {
             End::Known(report) => {
@@ -429,7 +442,11 @@ impl Execution {
                 exit.survivors = report.survivors;
                 exit.cpu_us = report.cpu_us;
                 exit.max_rss_kib = report.max_rss_kib;
-                exit.wall_us = report.wall_us;
+                exit.refused_programs = report.refused.programs;
+                exit.refused_processes = report.refused.processes;
+                if report.end.is_some() {
+                    exit.wall_us = report.ended.saturating_sub(self.begun);
+                }
             }
             End::Swept(swept) => {
                 if let Some(reason) = self.killing {

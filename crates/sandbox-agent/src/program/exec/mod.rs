@@ -6,6 +6,7 @@ mod identity;
 mod lookup;
 mod output;
 mod record;
+mod spare;
 mod spawn;
 mod stdin;
 mod supervisor;
@@ -13,5 +14,6 @@ mod sweep;
 mod tree;
 
 pub(super) use execution::{Execution, Part};
+pub(super) use spare::Spare;
 pub(super) use supervisor::drain;
 pub(super) use sweep::Sweep;

@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use sandbox_freestanding::process::Wait;
 
-use crate::protocol::{ProtocolError, Reader, Writer};
+use crate::{
+    program::{exec_once::Refused, polling::Moment},
+    protocol::{ProtocolError, Reader, Writer},
+};
 
 /// The largest packet in bytes.
 pub(super) const MAX_PACKET: usize = 64;
@@ -56,8 +59,10 @@ pub(in crate::program) struct Report {
     pub(in crate::program) cpu_us: u64,
     /// Largest resident memory of a process, KiB.
     pub(in crate::program) max_rss_kib: u64,
-    /// From start to end of the main process, microseconds.
-    pub(in crate::program) wall_us: u64,
+    /// When the main process ended, as far as it did.
+    pub(in crate::program) ended: Moment,
+    /// What it may have only one of, and tried again.
+    pub(in crate::program) refused: Refused,
 }
 
 impl Report {
@@ -78,7 +83,9 @@ impl Report {
         packet
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
-            .u64(self.wall_us);
+            .u64(self.ended)
+            .u32(self.refused.programs)
+            .u32(self.refused.processes);
         packet.finish()
     }
 
@@ -101,7 +108,11 @@ impl Report {
             survivors: reader.u32()?,
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
-            wall_us: reader.u64()?,
+            ended: reader.u64()?,
+            refused: Refused {
+                programs: reader.u32()?,
+                processes: reader.u32()?,
+            },
         };
         reader.end()?;
         Ok(report)
@@ -132,7 +143,11 @@ mod tests {
             survivors: 2,
             cpu_us: u64::MAX,
             max_rss_kib: 4,
-            wall_us: 5,
+            ended: 5,
+            refused: Refused {
+                programs: u32::MAX,
+                processes: 7,
+            },
         };
         let packet = report.encode();
         assert!(packet.len() <= MAX_PACKET);

@@ -46,6 +46,17 @@ pub(super) struct ChildEnds {
     pub(super) stdout: Fd,
     pub(super) stderr: Fd,
     pub(super) complete: Option<Fd>,
+    /// Where the request comes from, when it is not known yet.
+    pub(super) waiting: Option<WaitingEnds>,
+}
+
+/// What a child needs besides that waits for its request.
+#[derive(Debug)]
+pub(super) struct WaitingEnds {
+    /// Ends after the request, or without one when there will be none.
+    pub(super) request: Fd,
+    /// Standard input of a request that has none.
+    pub(super) no_stdin: Fd,
 }
 
 /// Starts an execution.
@@ -60,6 +71,16 @@ pub(super) fn spawn(
     check(request)?;
     let (ours, theirs) = pipes(sandbox, request)
         .map_err(|errno| failure(FailStep::Spawn, errno, "pipes of the execution"))?;
+    supervise(sandbox, Some(request), ours, theirs)
+}
+
+/// Forks the supervisor of a request, or of one that is still to come.
+pub(super) fn supervise(
+    sandbox: &Sandbox,
+    request: Option<&ExecRequest>,
+    ours: Spawned,
+    theirs: ChildEnds,
+) -> core::result::Result<Spawned, Failure> {
     let make = || {
         // SAFETY: the agent has one thread.
         unsafe { fork() }
@@ -83,6 +104,9 @@ pub(super) fn spawn(
                 sandbox.child_ended.raw(),
             ];
             keep.extend(theirs.complete.iter().map(Fd::raw));
+            if let Some(waiting) = &theirs.waiting {
+                keep.extend([waiting.request.raw(), waiting.no_stdin.raw()]);
+            }
             keep.extend(sandbox.landlock.iter().map(Fd::raw));
             keep.extend(sandbox.files.iter().map(Descriptor::raw));
             close_all_but(&mut keep, sandbox.files.as_ref());
@@ -93,7 +117,8 @@ pub(super) fn spawn(
     }
 }
 
-fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
+/// Refuses what no program can be told.
+pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
     let nul = |bytes: &[u8]| bytes.contains(&0);
     let found = match &request.program {
         Program::Command { argv } if argv.iter().any(|argument| nul(argument)) => "an argument",
@@ -115,30 +140,29 @@ fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
 }
 
 fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds)> {
+    let (stdin, their_stdin) = if request.stdin {
+        let (ours, theirs) = input_pipe()?;
+        (Some(ours), theirs)
+    } else {
+        (None, no_stdin(sandbox)?)
+    };
+    let (mut ours, mut theirs) = both_ends(stdin, their_stdin)?;
+    if let Program::Builtin(Builtin::Put { .. }) = request.program {
+        let (their_complete, complete) = io::pipe(O_CLOEXEC | O_NONBLOCK)?;
+        ours.complete = Some(complete);
+        theirs.complete = Some(their_complete);
+    }
+    Ok((ours, theirs))
+}
+
+/// Everything between an agent and an execution, around these ends of its standard input.
+pub(super) fn both_ends(stdin: Option<Fd>, their_stdin: Fd) -> Result<(Spawned, ChildEnds)> {
     let (control, their_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
     io::set_nonblocking(&control, true)?;
     let (progress, their_progress) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&progress, true)?;
     let (stdout, their_stdout) = output_pipe()?;
     let (stderr, their_stderr) = output_pipe()?;
-    let (stdin, their_stdin) = if request.stdin {
-        let (theirs, ours) = io::pipe(O_CLOEXEC)?;
-        io::set_nonblocking(&ours, true)?;
-        enlarge(&ours)?;
-        (Some(ours), theirs)
-    } else if let Some(null) = &sandbox.null {
-        (None, io::duplicate(null)?)
-    } else {
-        // A sandbox without /dev/null: a pipe that has ended reads the same.
-        (None, io::pipe(O_CLOEXEC)?.0)
-    };
-    let (complete, their_complete) = match request.program {
-        Program::Builtin(Builtin::Put { .. }) => {
-            let (theirs, ours) = io::pipe(O_CLOEXEC | O_NONBLOCK)?;
-            (Some(ours), Some(theirs))
-        }
-        _ => (None, None),
-    };
     let ours = Spawned {
         supervisor: Pid(0),
         control,
@@ -146,7 +170,7 @@ fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds
         stdin,
         stdout,
         stderr,
-        complete,
+        complete: None,
     };
     let theirs = ChildEnds {
         control: their_control,
@@ -154,9 +178,27 @@ fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds
         stdin: their_stdin,
         stdout: their_stdout,
         stderr: their_stderr,
-        complete: their_complete,
+        complete: None,
+        waiting: None,
     };
     Ok((ours, theirs))
+}
+
+/// The agent's end of a program's standard input, and the program's.
+pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
+    let (theirs, ours) = io::pipe(O_CLOEXEC)?;
+    io::set_nonblocking(&ours, true)?;
+    enlarge(&ours)?;
+    Ok((ours, theirs))
+}
+
+/// A standard input that has ended.
+pub(super) fn no_stdin(sandbox: &Sandbox) -> Result<Fd> {
+    match &sandbox.null {
+        Some(null) => io::duplicate(null),
+        // A sandbox without /dev/null: a pipe that has ended reads the same.
+        None => Ok(io::pipe(O_CLOEXEC)?.0),
+    }
 }
 
 fn output_pipe() -> Result<(Fd, Fd)> {

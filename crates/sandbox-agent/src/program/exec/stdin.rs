@@ -69,14 +69,14 @@ impl Stdin {
         }
         let mut rest = bytes;
         if self.waiting.is_empty() && self.pipe.is_some() {
-            let written = self.write(rest);
+            let written = self.write(rest, stream, outgoing);
             rest = &rest[written..];
             self.consume(stream, written, outgoing);
         }
         if self.pipe.is_some() {
             self.waiting.extend(rest);
         } else {
-            // Nobody reads: what comes is taken and dropped, as a shell's `yes | true` does.
+            // Nobody reads: what was on its way is taken and dropped.
             self.consume(stream, rest.len(), outgoing);
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Stdin {
         while !self.waiting.is_empty() && self.pipe.is_some() {
             let (head, _) = self.waiting.as_slices();
             let head = Vec::from(&head[..head.len().min(65_536)]);
-            let written = self.write(&head);
+            let written = self.write(&head, stream, outgoing);
             self.waiting.drain(..written);
             self.consume(stream, written, outgoing);
             if written < head.len() {
@@ -115,12 +115,16 @@ impl Stdin {
         self.complete = None;
     }
 
-    fn write(&mut self, bytes: &[u8]) -> usize {
+    fn write(&mut self, bytes: &[u8], stream: u32, outgoing: &mut Outgoing) -> usize {
         match self.pipe.as_ref().map(|pipe| write_some(pipe, bytes)) {
             Some(Ok(written)) => written,
-            // EPIPE: the program does not read any more, which is its right.
-            _ => {
+            None => 0,
+            // EPIPE: the program does not read any more, which is its right. The host need not send what nobody gets.
+            Some(Err(_)) => {
                 self.pipe = None;
+                if !self.ended {
+                    outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(0));
+                }
                 0
             }
         }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     program::{
-        exec_once::Gate,
+        exec_once::{Gate, Refused},
         failing::failure,
         polling::{Moment, POLLIN, PollSet, after, now},
         process_files::ProcessFiles,
@@ -38,23 +38,21 @@ const PATIENCE: u64 = 10;
 /// whose members wake each other, is killed as far as it is known then.
 const STOP_BOUND: u64 = 500;
 
-/// Runs an execution to its end.
-pub(super) fn run(sandbox: &Sandbox, request: &ExecRequest, ends: ChildEnds) -> ! {
-    let started = now();
+/// Runs an execution to its end; without a request, its process waits for one.
+pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
     match begin(sandbox, request, &ends) {
         Ok((main, gate)) => {
             let control = ends.control.into_raw();
             for end in [ends.progress, ends.stdin, ends.stdout, ends.stderr] {
                 drop(end);
             }
-            drop(ends.complete);
+            drop((ends.complete, ends.waiting));
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
                 child_ended: &sandbox.child_ended,
                 files: sandbox.files.as_ref(),
                 gate,
                 main,
-                started,
                 reaped: 0,
                 report: Report {
                     end: None,
@@ -63,7 +61,8 @@ pub(super) fn run(sandbox: &Sandbox, request: &ExecRequest, ends: ChildEnds) -> 
                     survivors: 0,
                     cpu_us: 0,
                     max_rss_kib: 0,
-                    wall_us: 0,
+                    ended: 0,
+                    refused: Refused::default(),
                 },
             };
             supervisor.watch();
@@ -81,11 +80,12 @@ pub(super) fn run(sandbox: &Sandbox, request: &ExecRequest, ends: ChildEnds) -> 
 
 fn begin(
     sandbox: &Sandbox,
-    request: &ExecRequest,
+    request: Option<&ExecRequest>,
     ends: &ChildEnds,
 ) -> Result<(Pid, Option<Gate>), Errno> {
     set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0)?;
-    let once = sandbox.exec_once && matches!(request.program, Program::Command { .. });
+    let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
+    let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
         let (ours, theirs) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
         // Numbers 0 and 1 are free here, and become the program's standard streams.
@@ -113,7 +113,6 @@ struct Supervisor<'a> {
     files: Option<&'a ProcessFiles>,
     gate: Option<Gate>,
     main: Pid,
-    started: Moment,
     /// How many children were reaped.
     reaped: u64,
     report: Report,
@@ -141,7 +140,7 @@ impl Supervisor<'_> {
                     Source::Control => kill |= self.obey(),
                     Source::Gate => {
                         if let Some(gate) = &mut self.gate
-                            && !gate.serve()
+                            && !gate.serve(&mut self.report.refused)
                         {
                             self.gate = None;
                         }
@@ -201,7 +200,7 @@ impl Supervisor<'_> {
         if pid == self.main && self.report.end.is_none() {
             self.report.end = Some(end);
             self.report.cpu_us = usage.cpu_microseconds();
-            self.report.wall_us = now().saturating_sub(self.started);
+            self.report.ended = now();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use sandbox::{Enforcement, EnforcementReport};
 
-use crate::escape::escape;
+use sandbox::escape;
 
 /// Capabilities that are named together where all of them are enforced.
 const GROUPS: &[(&str, &[&str])] = &[

@@ -1,5 +1,6 @@
 //! A run from the sandbox's creation to its end.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use sandbox::spi::OutputSink;
@@ -23,6 +24,9 @@ use crate::say;
 
 /// How long an interrupted command waits for its sandbox to be gone.
 const INTERRUPTED_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a person waits without a word.
+const LONG: Duration = Duration::from_secs(1);
 
 /// One run, with everything that could be checked beforehand checked.
 pub struct Run<'a> {
@@ -55,6 +59,7 @@ impl Run<'_> {
         let mut signals = Signals::listen()?;
         let sandbox = tokio::select! {
             sandbox = client.create(&self.request.spec) => sandbox?,
+            never = self.say_what_takes_long() => match never {},
             signal = signals.next() => return Err(Failure::interrupted(signal)),
         };
         let ended = tokio::select! {
@@ -74,6 +79,16 @@ impl Run<'_> {
         let exit = self.tell(&sandbox, ended?)?;
         killed?;
         Ok(exit)
+    }
+
+    /// Packages that are not kept yet have to come from their registry: a person who waits should know.
+    async fn say_what_takes_long(&self) -> Infallible {
+        let packages = &self.request.policy.packages;
+        if !packages.is_empty() && !self.arguments.quiet && self.arguments.format == Format::Text {
+            tokio::time::sleep(LONG).await;
+            say(format_args!("installing {}", packages.join(", ")));
+        }
+        std::future::pending().await
     }
 
     async fn work(&self, sandbox: &SandboxHandle) -> Result<Ended, Failure> {

@@ -9,9 +9,9 @@ use sandbox::{
 
 use super::enforcement_line::enforcement_line;
 use super::live::Written;
-use crate::escape::escape;
 use crate::failure::Failure;
 use crate::say;
+use sandbox::escape;
 
 /// What a run tells.
 pub struct Summary<'a> {
@@ -121,6 +121,9 @@ pub fn skip_reason(reason: &SkipReason) -> String {
         SkipReason::TooLarge { size_bytes } => format!("too large ({size_bytes} bytes)"),
         SkipReason::LimitReached => "the limit was reached".to_owned(),
         SkipReason::BadName => "its name cannot be written".to_owned(),
+        SkipReason::NameTaken => "its folder's name is taken".to_owned(),
+        SkipReason::TooDeep => "too many folders deep".to_owned(),
+        SkipReason::AndMore { count } => format!("and {count} more of them"),
         SkipReason::Unreadable { detail } => format!("cannot be read: {detail}"),
         other => format!("{other:?}"),
     }

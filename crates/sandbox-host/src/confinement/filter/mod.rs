@@ -26,7 +26,10 @@ pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Fi
     // Earlier rules win. The lists name different calls, but for two: `clone` without threads is refused before its flags are
     // looked at, and `pidfd_open` and its kin stand in one list only.
     let mut rules: Vec<Rule> = surface::rules();
-    rules.extend(processes::rules(plan.subprocess));
+    // Where the agent's gate is asked about other programs, it refuses other processes too: it can count them, and would not be
+    // asked about what a filter refuses.
+    let single = !plan.subprocess && !kernel.seccomp_notify;
+    rules.extend(processes::rules(single));
     rules.extend(sockets::rules(plan, profile.isolation));
     if profile.isolation == Isolation::Host {
         rules.extend(sysv::rules());

@@ -21,14 +21,15 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::UNSHARE,
 ];
 
-pub(super) fn rules(subprocess: bool) -> Vec<Rule> {
+/// `single`: neither another process nor, elsewhere, another program; and this filter has to see to it.
+pub(super) fn rules(single: bool) -> Vec<Rule> {
     let refuse = |syscall: &Syscall| Rule::refuse(*syscall, Errno::EPERM);
     let mut rules = NOT_PERMITTED.iter().map(refuse).collect::<Vec<_>>();
     // Its flags are behind a pointer. C libraries fall back to clone, whose flags a filter sees.
     rules.push(Rule::refuse(Syscall::CLONE3, Errno::ENOSYS));
     let flags = |mask| Condition::masked(Argument::First, mask);
     rules.push(refuse(&Syscall::CLONE).when(flags(NAMESPACES | CLONE_PARENT).differs_from(0)));
-    if !subprocess {
+    if single {
         // EPERM, since shells and language runtimes wait and try again on EAGAIN.
         rules.push(refuse(&Syscall::CLONE).when(flags(CLONE_THREAD).equals(0)));
         rules.push(refuse(&Syscall::FORK));

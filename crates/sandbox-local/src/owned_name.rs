@@ -1,4 +1,4 @@
-//! Names of groups. They say whose a group is, so that one whose owner was killed can be told from one in use.
+//! Names of control groups and folders. They say whose each is, so that one whose owner was killed can be told from one in use.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use crate::process::{namespace, start_of};
 
 /// A process of this host, so that it cannot be mistaken for a later one with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     /// The process namespace that `pid` is a number of.
-    pub(super) namespace: u64,
-    pub(super) pid: u32,
+    pub(crate) namespace: u64,
+    pub(crate) pid: u32,
     /// When it started, in ticks since boot.
-    pub(super) start: u64,
+    pub(crate) start: u64,
 }
 
 impl Owner {
     /// This process.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         static SEEN: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
         let look = || Self {
@@ -34,12 +34,12 @@ impl Owner {
         }
     }
 
-    pub(super) fn prefix(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         format!("sandbox-{:x}-{}-{}-", self.namespace, self.pid, self.start)
     }
 
     /// Whose a name is; `None` where it is none of ours.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let mut fields = name.strip_prefix("sandbox-")?.split('-');
         let owner = Self {
             namespace: u64::from_str_radix(fields.next()?, 16).ok()?,
@@ -51,13 +51,13 @@ impl Owner {
     }
 
     /// Whether the process is known to be gone. In doubt it is not: its namespace may be another one than ours.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         namespace() == Some(self.namespace) && start_of(self.pid) != Some(self.start)
     }
 }
 
 /// A name that no other group of this host has.
-pub(super) fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(
         "{}{}",

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 /// The text with control characters, and those that change the direction of text, written as escapes.
+#[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_control() || is_invisible(character) {
+            // Writing to a string cannot fail.
             let _ = write!(escaped, "{}", character.escape_default());
         } else {
             escaped.push(character);

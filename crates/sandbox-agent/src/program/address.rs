@@ -1,0 +1,46 @@
+//! Names of the sockets that later clients come by: a path, or an abstract name behind an `@`.
+
+use core::ffi::CStr;
+
+use sandbox_freestanding::{
+    Fd, Result, fs,
+    net::{self, AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, UnixAddress},
+};
+
+/// How many connections wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// A socket that listens there. A path must not exist yet, and is of use to its owner alone.
+///
+/// # Errors
+///
+/// `EADDRINUSE`, `ENAMETOOLONG`, and what making a file reports.
+pub(super) fn listen(name: &CStr) -> Result<Fd> {
+    let (address, length) = address(name)?;
+    let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
+    let usual = fs::set_umask(0o177);
+    let bound = net::bind(&socket, address.bytes(length));
+    fs::set_umask(usual);
+    bound?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// A connection to whoever listens there.
+///
+/// # Errors
+///
+/// `ENOENT`, `ECONNREFUSED`, `EACCES`, `ENAMETOOLONG`.
+pub(super) fn connect(name: &CStr) -> Result<Fd> {
+    let (address, length) = address(name)?;
+    let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
+    net::connect(&socket, address.bytes(length))?;
+    Ok(socket)
+}
+
+fn address(name: &CStr) -> Result<(UnixAddress, usize)> {
+    match name.to_bytes() {
+        [b'@', rest @ ..] => UnixAddress::new(&[&[0], rest].concat()),
+        path => UnixAddress::new(path),
+    }
+}

@@ -1,0 +1,79 @@
+//! An execution that waits for its request: its supervisor runs, and its process has set its limits, its identity and its
+//! confinement. What is left to do for a request is to change the folder and to execute the program.
+//!
+//! The agent keeps one only while no code runs, so that no code can touch it, and none before a first execution has ended,
+//! so that a sandbox for one execution does not pay for a second.
+
+use sandbox_freestanding::{Fd, Pid, Result, fs::O_CLOEXEC, io};
+
+use super::spawn::{Spawned, WaitingEnds, both_ends, check, input_pipe, no_stdin, supervise};
+use crate::{
+    program::{
+        failing::failure,
+        polling::{POLLIN, state_of},
+        sandbox::Sandbox,
+    },
+    protocol::{ExecRequest, FailStep, Failure, Program},
+};
+
+/// The largest request, in bytes, that a waiting process is given: what fits into an empty pipe (64 KiB), so that the agent
+/// never waits for a reader.
+const MAX_REQUEST: usize = 60 * 1024;
+
+/// A process that waits for its request. Dropping it ends it: its supervisor sees its socket close.
+#[derive(Debug)]
+pub(in crate::program) struct Spare {
+    spawned: Spawned,
+    request: Fd,
+}
+
+impl Spare {
+    /// Starts one.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no room for it.
+    pub(in crate::program) fn start(sandbox: &Sandbox) -> core::result::Result<Self, Failure> {
+        let failed = |errno| failure(FailStep::Spawn, errno, "pipes of an execution to come");
+        let (ours, mut theirs, request) = (|| -> Result<_> {
+            let (stdin, their_stdin) = input_pipe()?;
+            let (ours, theirs) = both_ends(Some(stdin), their_stdin)?;
+            Ok((ours, theirs, io::pipe(O_CLOEXEC)?))
+        })()
+        .map_err(failed)?;
+        let (their_request, request) = request;
+        io::set_nonblocking(&request, true).map_err(failed)?;
+        theirs.waiting = Some(WaitingEnds {
+            request: their_request,
+            no_stdin: no_stdin(sandbox).map_err(failed)?,
+        });
+        let spawned = supervise(sandbox, None, ours, theirs)?;
+        Ok(Self { spawned, request })
+    }
+
+    /// Its supervisor's process.
+    pub(in crate::program) fn supervisor(&self) -> Pid {
+        self.spawned.supervisor
+    }
+
+    /// Whether it could run this request, whose bytes are `message`.
+    pub(in crate::program) fn suits(request: &ExecRequest, message: &[u8]) -> bool {
+        matches!(request.program, Program::Command { .. })
+            && message.len() <= MAX_REQUEST
+            && check(request).is_ok()
+    }
+
+    /// Gives it a request that it suits; `None` when it has ended meanwhile.
+    pub(super) fn give(mut self, request: &ExecRequest, message: &[u8]) -> Option<Spawned> {
+        if state_of(self.spawned.control.as_raw(), POLLIN, Some(0)) != 0 {
+            return None;
+        }
+        if !matches!(io::write(&self.request, message), Ok(count) if count == message.len()) {
+            return None;
+        }
+        if !request.stdin {
+            self.spawned.stdin = None;
+        }
+        Some(self.spawned)
+    }
+}

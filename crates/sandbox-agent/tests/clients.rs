@@ -1,0 +1,502 @@
+//! Several clients of one agent.
+
+mod common;
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use common::{
+    Client, Wire, command,
+    processes::{alive, mark, wait_until},
+    script, settings,
+    several::{Address, detached, echo, follow, last_word},
+};
+use proptest::prelude::*;
+use sandbox_agent::protocol::{
+    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, LogRequest, MAX_CLIENTS, Settings,
+    encode_message,
+};
+
+#[test]
+fn the_same_stream_numbers_are_different_streams() {
+    let (mut first, address) = Client::listen(&detached());
+    let mut second = address.attach(&detached());
+    let request = |client: usize, number: usize| {
+        let code = (number * 2 + client) % 200;
+        script(&format!(
+            "echo {client}.{number}; head -c 20000 /dev/zero | tr '\\0' {client}; echo e{client}.{number} >&2; exit {code}"
+        ))
+    };
+    let streams: Vec<_> = (0..50)
+        .map(|number| {
+            let one = first.exec(&request(1, number));
+            let other = second.exec(&request(2, number));
+            assert_eq!(one, other);
+            one
+        })
+        .collect();
+    for (number, stream) in streams.into_iter().enumerate() {
+        let check = |wire: &mut Wire, client: usize| {
+            let outcome = wire.finish(stream);
+            let expected = format!("{client}.{number}\n{}", client.to_string().repeat(20_000));
+            assert!(outcome.text() == expected);
+            assert_eq!(outcome.stderr, format!("e{client}.{number}\n").as_bytes());
+            let code = u8::try_from((number * 2 + client) % 200).unwrap();
+            assert_eq!(outcome.kind(), ExitKind::Exited(code));
+        };
+        check(&mut second, 2);
+        check(&mut first, 1);
+    }
+    // What one sends to a stream of the other's is for nobody.
+    let stream = first.exec(&command(&["sleep", "0.5"]));
+    second.send(stream, Kind::Kill, &[]);
+    second.ping();
+    assert_eq!(first.finish(stream).kind(), ExitKind::Exited(0));
+}
+
+#[test]
+fn who_does_not_know_the_key_is_told_and_nothing_else() {
+    let (mut first, address) = Client::listen(&detached());
+    let attach = Attach {
+        key: settings().key,
+    };
+    let good = attach.encode();
+    let frame = |kind: Kind, message: &[u8]| {
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 0, kind, message);
+        bytes
+    };
+    let mut wrong = good.clone();
+    wrong[20] ^= 1;
+    let mut other_version = good.clone();
+    other_version[0] = 9;
+    let other_stream = {
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 1, Kind::Attach, &good);
+        bytes
+    };
+    let started = std::env::temp_dir().join(format!("sandbox-agent-{}", std::process::id()));
+    let exec = {
+        let mut bytes = Vec::new();
+        let request = command(&["touch", started.to_str().unwrap()]);
+        encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
+        bytes
+    };
+    let cases: [(Vec<u8>, FailStep, &str); 9] = [
+        (frame(Kind::Attach, &wrong), FailStep::Attach, "wrong key"),
+        (
+            [frame(Kind::Attach, &wrong), exec.clone()].concat(),
+            FailStep::Attach,
+            "wrong key",
+        ),
+        (exec, FailStep::Protocol, "unexpected first message"),
+        (
+            frame(Kind::Hello, &settings().encode()),
+            FailStep::Protocol,
+            "unexpected first message",
+        ),
+        (other_stream, FailStep::Protocol, "unexpected first message"),
+        (
+            frame(Kind::Attach, &other_version),
+            FailStep::Protocol,
+            "protocol version 9, expected 1",
+        ),
+        (
+            frame(Kind::Attach, &[&good[..], &[0]].concat()),
+            FailStep::Protocol,
+            "bytes after the last field of a message",
+        ),
+        (
+            frame(Kind::Attach, &good[..37]),
+            FailStep::Protocol,
+            "message ends in the middle of a field",
+        ),
+        (
+            vec![0xff; 50],
+            FailStep::Protocol,
+            "value out of range in flags",
+        ),
+    ];
+    for (bytes, step, detail) in cases {
+        let mut wire = address.connect();
+        wire.socket.write_all(&bytes).unwrap();
+        let failure = last_word(&mut wire).unwrap();
+        assert_eq!((failure.step, failure.detail.as_str()), (step, detail));
+    }
+    assert!(!started.exists());
+    echo(&mut first);
+}
+
+#[test]
+fn a_key_may_come_in_pieces_but_not_late() {
+    let (mut first, address) = Client::listen(&detached());
+    let mut silent = address.connect();
+    let mut slow = address.connect();
+    let mut gone = address.connect();
+    let start = Instant::now();
+    let mut bytes = Vec::new();
+    let attach = Attach {
+        key: settings().key,
+    };
+    encode_message(&mut bytes, 0, Kind::Attach, &attach.encode());
+    // Half a key, and nobody to show the rest.
+    gone.socket.write_all(&bytes[..20]).unwrap();
+    drop(gone);
+    // What comes right behind the key is not lost.
+    encode_message(&mut bytes, 0, Kind::Ping, b"ping");
+    for byte in &bytes {
+        slow.socket.write_all(&[*byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(slow.wait(0).kind, Kind::Welcome);
+    assert_eq!(slow.wait(0).bytes, b"ping");
+    let failure = last_word(&mut silent).unwrap();
+    assert_eq!(
+        (failure.step, failure.detail.as_str()),
+        (FailStep::Attach, "no key within 3 s")
+    );
+    let elapsed = start.elapsed();
+    assert!(
+        elapsed > Duration::from_secs(2) && elapsed < Duration::from_secs(10),
+        "{elapsed:?}"
+    );
+    echo(&mut slow);
+    echo(&mut first);
+}
+
+#[test]
+fn serves_so_many_and_no_more() {
+    let (mut first, address) = Client::listen(&detached());
+    let mut others: Vec<_> = (1..MAX_CLIENTS)
+        .map(|_| address.attach(&detached()))
+        .collect();
+    let mut late = address.connect();
+    let failure = late.attach(&settings().key).unwrap_err();
+    assert_eq!(
+        (failure.step, failure.detail.as_str()),
+        (FailStep::Attach, "too many clients")
+    );
+    for wire in &mut others {
+        echo(wire);
+    }
+    echo(&mut first);
+    drop(others.pop());
+    let mut late = None;
+    wait_until("a place is free", || {
+        let mut wire = address.connect();
+        let welcome = wire.attach(&settings().key);
+        late = Some(wire);
+        welcome.is_ok()
+    });
+    echo(&mut late.unwrap());
+}
+
+#[test]
+fn who_has_no_key_takes_nobodys_place() {
+    let (_first, address) = Client::listen(&detached());
+    let mut idle: Vec<_> = (0..3 * MAX_CLIENTS).map(|_| address.connect()).collect();
+    let mut second = address.attach(&detached());
+    echo(&mut second);
+    // Whoever has waited longest made place for the others.
+    let failure = last_word(&mut idle[0]).unwrap();
+    assert_eq!(failure.detail, "too many clients");
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
+    let (mut first, address) = Client::listen(&detached());
+    let mark = mark(10);
+    let mut second = address.attach(&detached());
+    let other = first.exec(&script("sleep 1; echo unharmed"));
+    let texts = [
+        format!(
+            "trap '' TERM HUP; (setsid sleep {mark} &); setsid sleep {mark} & echo up; sleep {mark}"
+        ),
+        // Writes more than anybody takes.
+        format!("echo up; yes; sleep {mark}"),
+    ];
+    for text in &texts {
+        let stream = second.exec(&script(text));
+        assert_eq!(second.wait(stream).kind, Kind::Started);
+        assert_eq!(second.wait(stream).kind, Kind::Stdout);
+    }
+    // Has ended, but for the output that was not taken.
+    let ended = second.exec(&script("head -c 300000 /dev/zero"));
+    assert_eq!(second.wait(ended).kind, Kind::Started);
+    let followed = follow(&mut second, 100);
+    assert!(followed > ended);
+    wait_until("three processes", || alive(&mark) == 3);
+    drop(second);
+    wait_until("none is left", || alive(&mark) == 0);
+    assert_eq!(first.finish(other).text(), "unharmed\n");
+    echo(&mut first);
+    echo(&mut address.attach(&detached()));
+}
+
+#[test]
+fn a_file_is_not_left_half_written_by_a_client_that_vanishes() {
+    use sandbox_agent::protocol::Builtin;
+    let (mut first, address) = Client::listen(&detached());
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("file");
+    let mut second = address.attach(&detached());
+    let request = ExecRequest {
+        stdin: true,
+        ..common::builtin(Builtin::Put {
+            path: path.to_str().unwrap().into(),
+            mode: 0o644,
+        })
+    };
+    let stream = second.exec(&request);
+    second.send(stream, Kind::Stdin, b"half");
+    assert_eq!(second.wait(stream).kind, Kind::Started);
+    drop(second);
+    wait_until("nothing is left", || {
+        std::fs::read_dir(place.path()).unwrap().next().is_none()
+    });
+    echo(&mut first);
+}
+
+#[test]
+fn garbage_ends_the_client_that_sent_it() {
+    let (mut first, address) = Client::listen(&detached());
+    let mark = mark(11);
+    let break_it: [&dyn Fn(&mut Wire); 5] = [
+        &|wire| wire.socket.write_all(&[0xff; 100]).unwrap(),
+        &|wire| wire.send(0, Kind::Hello, &settings().encode()),
+        &|wire| wire.send(0, Kind::Attach, &[]),
+        &|wire| wire.send(1, Kind::Exec, &command(&["true"]).encode()),
+        &|wire| wire.send(7, Kind::Logs, &[1]),
+    ];
+    for break_it in break_it {
+        let mut second = address.attach(&detached());
+        let stream = second.exec(&command(&["sleep", &mark]));
+        assert_eq!((stream, second.wait(stream).kind), (1, Kind::Started));
+        break_it(&mut second);
+        assert_eq!(last_word(&mut second).unwrap().step, FailStep::Protocol);
+        wait_until("its execution is killed", || alive(&mark) == 0);
+        echo(&mut first);
+    }
+    // The first one is nothing better where the sandbox outlives it.
+    let mut second = address.attach(&detached());
+    first.send(0, Kind::Hello, &[]);
+    assert_eq!(last_word(&mut first).unwrap().step, FailStep::Protocol);
+    echo(&mut second);
+    second.send(0, Kind::Stop, &0u32.to_le_bytes());
+    assert_eq!(first.agent_end().code(), Some(0));
+}
+
+#[test]
+fn a_flood_and_a_stall_end_the_client_that_makes_them() {
+    let settings = Settings {
+        lease_ms: 2000,
+        ..detached()
+    };
+    let (mut first, address) = Client::listen(&settings);
+    let mut bytes = Vec::new();
+    encode_message(&mut bytes, 0, Kind::Ping, &[7; 60_000]);
+    // Asks and never takes the answers.
+    let flood = address.attach(&settings);
+    flood.socket.set_nonblocking(true).unwrap();
+    // Stands still in the middle of a frame.
+    let mut stall = address.attach(&settings);
+    stall.socket.write_all(&bytes[..1000]).unwrap();
+    let start = Instant::now();
+    let mut taken = 0u64;
+    let mut cut = false;
+    while start.elapsed() < Duration::from_secs(8) && !cut {
+        match (&flood.socket).write(&bytes) {
+            Ok(count) => taken += count as u64,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(_) => cut = true,
+        }
+        assert!(first.ping() < Duration::from_secs(1));
+    }
+    assert!(cut, "the flood was not cut off");
+    assert!(taken < 16 << 20, "{taken}");
+    assert_eq!(last_word(&mut stall).unwrap().detail, "silent for too long");
+    echo(&mut first);
+    echo(&mut address.attach(&settings));
+}
+
+#[test]
+fn the_owners_end_is_the_end_of_all() {
+    let (mut first, address) = Client::listen(&settings());
+    let mark = mark(12);
+    let mut second = address.attach(&settings());
+    let stream = second.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
+    assert_eq!(second.wait(stream).kind, Kind::Started);
+    wait_until("two processes", || alive(&mark) == 2);
+    // A later client's end is its own.
+    drop(address.attach(&settings()));
+    echo(&mut first);
+    first.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    assert_eq!(first.agent_end().code(), Some(0));
+    assert_eq!(alive(&mark), 0);
+    last_word(&mut second);
+}
+
+#[test]
+fn a_sandbox_without_owner_outlives_its_first_client() {
+    let (first, address) = Client::listen(&detached());
+    let mut second = address.attach(&detached());
+    let stream = second.exec(&script("sleep 0.5; echo on"));
+    first.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    assert_eq!(second.finish(stream).text(), "on\n");
+    drop(second);
+    // Nobody is there, and nothing happens.
+    std::thread::sleep(Duration::from_millis(200));
+    echo(&mut address.attach(&detached()));
+}
+
+#[test]
+fn any_client_may_stop_the_sandbox() {
+    let (mut first, address) = Client::listen(&detached());
+    let mut second = address.attach(&detached());
+    let mut third = address.attach(&detached());
+    let stream = first.exec(&script(
+        "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.02; done",
+    ));
+    assert_eq!(first.wait(stream).kind, Kind::Started);
+    assert_eq!(first.wait(stream).bytes, b"up\n");
+    // The second request changes nothing.
+    second.send(0, Kind::Stop, &5000u32.to_le_bytes());
+    third.send(0, Kind::Stop, &0u32.to_le_bytes());
+    let late = third.exec(&command(&["true"]));
+    assert_eq!(third.finish(late).failure().step, FailStep::Request);
+    assert_eq!(first.wait_end(stream).kind, ExitKind::Exited(7));
+    for wire in [&mut *first, &mut second, &mut third] {
+        assert_eq!(wire.wait(0).kind, Kind::Stopped);
+    }
+    assert_eq!(first.agent_end().code(), Some(0));
+}
+
+#[test]
+fn clients_that_come_and_go_leave_nothing_behind() {
+    let (mut first, address) = Client::listen(&detached());
+    let agent = first.agent.id();
+    let descriptors = || {
+        std::fs::read_dir(format!("/proc/{agent}/fd"))
+            .unwrap()
+            .count()
+    };
+    // Behind the last execution, the next one is prepared.
+    let settle = |first: &mut Client, most: usize| {
+        wait_until("all have gone", || {
+            echo(first);
+            first.ping();
+            descriptors() <= most
+        });
+        descriptors()
+    };
+    let round = |first: &mut Client, count: usize, most: usize| {
+        for number in 0..count {
+            let mut wire = address.attach(&detached());
+            if number % 4 == 0 {
+                wire.exec(&command(&["sleep", "100"]));
+            }
+            follow(&mut wire, 10);
+            wire.ping();
+            drop(address.connect());
+            drop(wire);
+            if number % 20 == 0 {
+                settle(first, most);
+            }
+        }
+        settle(first, most)
+    };
+    let most = round(&mut first, 300, 20);
+    let before = resident(agent);
+    round(&mut first, 1500, most);
+    let after = resident(agent);
+    // How much was being killed at once varies a little.
+    assert!(after <= before + 128, "{before} KiB, then {after} KiB");
+}
+
+fn resident(pid: u32) -> u64 {
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .unwrap()
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        })
+        .unwrap()
+}
+
+/// Random bytes of a client with the key, or without it.
+fn send_garbage(address: &Address, known: bool, bytes: &[u8]) {
+    let mut wire = address.connect();
+    if known {
+        wire.attach(&settings().key).unwrap();
+    }
+    // The agent may end the stream before it has taken everything.
+    let _ = wire.socket.write_all(bytes);
+    let _ = wire.socket.shutdown(std::net::Shutdown::Write);
+    last_word(&mut wire);
+}
+
+#[test]
+fn no_bytes_of_a_later_client_harm_the_agent() {
+    let (first, address) = Client::listen(&detached());
+    let first = std::cell::RefCell::new(first);
+    let conversation = {
+        let mut bytes = Vec::new();
+        let request = ExecRequest {
+            stdin: true,
+            timeout_ms: 500,
+            ..command(&["cat"])
+        };
+        encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
+        encode_message(&mut bytes, 1, Kind::Stdin, b"some input");
+        encode_message(&mut bytes, 0, Kind::Ping, b"ping");
+        encode_message(&mut bytes, 1, Kind::Credit, &[1, 0, 1, 0, 0]);
+        let logs = LogRequest {
+            tail: 9,
+            follow: true,
+        };
+        encode_message(&mut bytes, 2, Kind::Logs, &logs.encode());
+        encode_message(&mut bytes, 1, Kind::StdinEnd, &[]);
+        bytes
+    };
+    let config = ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let input = (
+        proptest::collection::vec(any::<u8>(), 1..2000),
+        any::<prop::sample::Index>(),
+        any::<u8>(),
+        any::<prop::sample::Index>(),
+    );
+    proptest!(config, |((bytes, at, byte, cut) in input)| {
+        send_garbage(&address, false, &bytes);
+        send_garbage(&address, true, &bytes);
+        // A byte that makes a request to stop of it would be obeyed.
+        prop_assume!(byte != Kind::Stop as u8);
+        let mut mutated = conversation.clone();
+        let at = at.index(mutated.len());
+        mutated[at] = byte;
+        send_garbage(&address, true, &mutated);
+        send_garbage(&address, true, &conversation[..cut.index(conversation.len())]);
+        first.borrow_mut().ping();
+    });
+    echo(&mut first.borrow_mut());
+}
+
+#[test]
+fn a_key_does_not_show() {
+    let attach = Attach {
+        key: Key::new([77; 32]),
+    };
+    assert_eq!(format!("{attach:?}"), "Attach { key: Key(..) }");
+    assert!(!format!("{:?}", settings()).contains("7, 7"));
+}

@@ -1,0 +1,117 @@
+//! Clients that come through a byte pump to a socket that the agent has made.
+
+mod common;
+
+use std::{
+    io::Read,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+};
+
+use common::{
+    Client, command,
+    processes::{alive, mark, wait_until},
+    script, settings,
+    several::{detached, echo, last_word, through_pump},
+};
+use sandbox_agent::protocol::{ExecRequest, ExitKind, Key, Kind};
+
+fn listening_on(name: &str) -> Client {
+    let mut client = Client::launch(&[], &["--listen", name]);
+    client.set_owned(false);
+    client.hello(&detached()).unwrap();
+    client
+}
+
+#[test]
+fn bytes_go_both_ways() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("agent");
+    let abstract_name = format!("@sandbox-agent-test-{}", std::process::id());
+    for name in [path.to_str().unwrap(), &abstract_name] {
+        let mut first = listening_on(name);
+        let (mut wire, mut pump) = through_pump(name);
+        wire.attach(&settings().key).unwrap();
+        let request = ExecRequest {
+            stdin: true,
+            ..command(&["cat"])
+        };
+        let stream = wire.exec(&request);
+        let bytes: Vec<u8> = (0..200_000u32).map(|number| (number % 251) as u8).collect();
+        for piece in bytes.chunks(50_000) {
+            wire.send(stream, Kind::Stdin, piece);
+        }
+        wire.send(stream, Kind::StdinEnd, &[]);
+        let outcome = wire.finish(stream);
+        assert_eq!(outcome.kind(), ExitKind::Exited(0));
+        assert!(outcome.stdout == bytes);
+        // The client's end is the pump's.
+        drop(wire);
+        assert!(pump.wait().unwrap().success());
+        // So is the agent's.
+        let (mut wire, mut pump) = through_pump(name);
+        wire.attach(&settings().key).unwrap();
+        first.send(0, Kind::Stop, &0u32.to_le_bytes());
+        assert_eq!(first.agent_end().code(), Some(0));
+        last_word(&mut wire);
+        assert!(pump.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn the_socket_is_its_owners_and_the_key_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("agent");
+    let mut first = listening_on(path.to_str().unwrap());
+    let facts = std::fs::metadata(&path).unwrap();
+    assert!(facts.file_type().is_socket());
+    assert_eq!(facts.mode() & 0o777, 0o600);
+    let (mut wire, mut pump) = through_pump(path.to_str().unwrap());
+    assert_eq!(
+        wire.attach(&Key::new([0; 32])).unwrap_err().detail,
+        "wrong key"
+    );
+    assert!(pump.wait().unwrap().success());
+    // The agent's own file mode mask is as before.
+    let outcome = first.run(&command(&["sh", "-c", "umask"]));
+    assert_eq!(outcome.text(), "0022\n");
+    // A second agent does not take the name away.
+    let mut second = Client::launch(&[], &["--listen", path.to_str().unwrap()]);
+    let failure = last_word(&mut second).unwrap();
+    assert_eq!(failure.detail, "listening socket");
+    assert_eq!(second.agent_end().code(), Some(71));
+    echo(&mut first);
+}
+
+#[test]
+fn a_pump_ends_when_nobody_takes_its_bytes() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("agent");
+    let mut first = listening_on(path.to_str().unwrap());
+    let (mut wire, mut pump) = through_pump(path.to_str().unwrap());
+    wire.attach(&settings().key).unwrap();
+    let mark = mark(20);
+    let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
+    assert_eq!(wire.wait(stream).kind, Kind::Started);
+    wait_until("it runs", || alive(&mark) == 1);
+    drop(wire);
+    assert!(pump.wait().unwrap().success());
+    // The agent has lost the client with it.
+    wait_until("its execution is killed", || alive(&mark) == 0);
+    echo(&mut first);
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let (_wire, mut pump) = through_pump("/no/such/socket");
+    assert_eq!(pump.wait().unwrap().code(), Some(68));
+    let mut said = String::new();
+    pump.stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(
+        said,
+        "sandbox-agent: no connection to /no/such/socket: ENOENT\n"
+    );
+}

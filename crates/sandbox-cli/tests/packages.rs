@@ -1,0 +1,143 @@
+//! `sandbox run --package`.
+
+#![cfg(feature = "local")]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{run_text, sandbox, text};
+
+/// Makes a wheel of the package `demo`.
+const MAKE: &str = "\
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1] + '/demo-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('demo.py', 'version = 1')
+    wheel.writestr('demo-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n')
+    wheel.writestr('demo-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr('demo-1.0.dist-info/RECORD', '')
+";
+
+/// Runs the command with wheels of a folder and no registry, and a cache of its own.
+fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = sandbox(arguments);
+    for name in ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"] {
+        command.env_remove(name);
+    }
+    let command = command
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("PIP_CONFIG_FILE", "/dev/null")
+        .env("PIP_NO_INDEX", "1")
+        .env("PIP_FIND_LINKS", folder.join("wheels"));
+    command.output().unwrap()
+}
+
+fn with_wheel() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(folder.path().join("wheels")).unwrap();
+    let made = Command::new("/usr/bin/python3")
+        .args(["-c", MAKE])
+        .arg(folder.path().join("wheels"))
+        .status();
+    assert!(made.unwrap().success());
+    folder
+}
+
+#[test]
+fn a_package_of_the_host_s_pip_is_there_and_reported() {
+    let folder = with_wheel();
+    let arguments = [
+        "run",
+        "--package",
+        "demo",
+        "-c",
+        "import demo; print(demo.version)",
+    ];
+    for _ in 0..2 {
+        let output = run_in(folder.path(), &arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "1\n", "{stderr}");
+        assert!(stderr.contains("partial: package_installation"), "{stderr}");
+    }
+    let output = run_in(
+        folder.path(),
+        &["run", "--package", "demo==2", "-c", "pass"],
+    );
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("demo==2") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_policy_file_says_which() {
+    let folder = with_wheel();
+    let file = folder.path().join("policy.toml");
+    let file = file.to_str().unwrap();
+    let run = |policy: &str, package: &str| {
+        std::fs::write(file, format!("version = 1\n{policy}")).unwrap();
+        let arguments = [
+            "run",
+            "--policy",
+            file,
+            "--package",
+            package,
+            "-c",
+            "import demo",
+        ];
+        let output = run_in(folder.path(), &arguments);
+        (output.status.code(), text(&output.stderr))
+    };
+    for policy in [
+        "",
+        "packages = [\"demo\", \"other\"]",
+        "package_installation = true",
+    ] {
+        let (code, stderr) = run(policy, "Demo");
+        assert_eq!(code, Some(0), "{policy}: {stderr}");
+    }
+    for (policy, package) in [
+        ("packages = [\"other\"]", "demo"),
+        ("packages = [\"demo\"]", "demo==1.0"),
+        ("package_installation = false", "demo"),
+    ] {
+        let (code, stderr) = run(policy, package);
+        assert_eq!(code, Some(125), "{policy}: {stderr}");
+        assert!(stderr.contains("policy.toml"), "{stderr}");
+    }
+    let (code, stderr) = run("require_all = true\nmemory = \"64MiB\"", "demo");
+    assert_eq!(code, Some(125));
+    assert!(stderr.contains("package_installation"), "{stderr}");
+}
+
+#[test]
+fn what_is_no_package_s_name_is_refused() {
+    for bad in [
+        "-r",
+        "./demo",
+        "demo; true",
+        "https://example.org/demo.whl",
+        "demo @ file:///x",
+        "a b",
+        "",
+    ] {
+        let option = format!("--package={bad}");
+        let (code, _, stderr) = run_text(["run", &option, "-c", "pass"]);
+        assert_eq!(code, Some(125), "{bad:?}");
+        assert!(stderr.contains("not the name of a package"), "{stderr}");
+    }
+    let (code, _, stderr) = run_text(["run", "--package=a", "--package=a==1", "-c", "pass"]);
+    assert_eq!(code, Some(125));
+    assert!(stderr.contains("the same package"), "{stderr}");
+    let (code, _, stderr) = run_text(["run", "-b", "local_unsafe", "--package=a", "-c", "pass"]);
+    assert_eq!(code, Some(125));
+    assert!(
+        stderr.contains("installs none") && stderr.contains("fix:"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,137 @@
+//! A bounded list of denials.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::Denial;
+
+/// How many different denials are kept.
+const KEPT: usize = 64;
+
+/// Denials in the order in which they became known: the first 64 that differ, and the number of the rest. The same thing denied
+/// again only raises [`Denial::times`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denials {
+    kept: Vec<Denial>,
+    omitted: u64,
+}
+
+impl Denials {
+    /// Those that were kept.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Denial] {
+        &self.kept
+    }
+
+    /// Those that were kept, one after the other.
+    pub fn iter(&self) -> std::slice::Iter<'_, Denial> {
+        self.kept.iter()
+    }
+
+    /// Whether nothing was denied, as far as it can be known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// How many were not kept, every time counted.
+    #[must_use]
+    pub fn omitted(&self) -> u64 {
+        self.omitted
+    }
+
+    pub(crate) fn push(&mut self, denial: Denial) {
+        if let Some(known) = self.kept.iter_mut().find(|known| known.is_like(&denial)) {
+            known.times = known.times.saturating_add(denial.times);
+        } else if self.kept.len() < KEPT {
+            self.kept.push(denial);
+        } else {
+            self.omitted = self.omitted.saturating_add(denial.times);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, others: &Self) {
+        for denial in &others.kept {
+            self.push(denial.clone());
+        }
+        self.omitted = self.omitted.saturating_add(others.omitted);
+    }
+}
+
+/// The denials of a whole sandbox, which its handle and its executions write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DenialLog(Arc<Mutex<Denials>>);
+
+impl DenialLog {
+    fn lock(&self) -> MutexGuard<'_, Denials> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, denial: Denial) {
+        self.lock().push(denial);
+    }
+
+    pub(crate) fn extend(&self, denials: &Denials) {
+        self.lock().extend(denials);
+    }
+
+    pub(crate) fn snapshot(&self) -> Denials {
+        self.lock().clone()
+    }
+}
+
+impl<'a> IntoIterator for &'a Denials {
+    type Item = &'a Denial;
+    type IntoIter = std::slice::Iter<'a, Denial>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl FromIterator<Denial> for Denials {
+    fn from_iter<I: IntoIterator<Item = Denial>>(denials: I) -> Self {
+        let mut list = Self::default();
+        denials.into_iter().for_each(|denial| list.push(denial));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Capability, DenialKind};
+
+    fn denial(what: &str) -> Denial {
+        Denial::new(
+            DenialKind::Artifact,
+            Capability::ArtifactExportPaths,
+            what,
+            "rule",
+            "",
+        )
+    }
+
+    #[test]
+    fn the_same_again_is_counted_and_the_rest_is_too() {
+        let mut list = Denials::default();
+        list.push(denial("a"));
+        list.push(denial("a").times(4));
+        assert_eq!((list.as_slice().len(), list.as_slice()[0].times), (1, 5));
+        for number in 0..1000 {
+            list.push(denial(&number.to_string()).times(2));
+        }
+        assert_eq!(list.as_slice().len(), KEPT);
+        assert_eq!(list.omitted(), 2 * (1000 - (KEPT as u64 - 1)));
+
+        let mut all = Denials::default();
+        all.extend(&list);
+        all.extend(&list);
+        assert_eq!(all.as_slice().len(), KEPT);
+        assert_eq!(
+            (all.as_slice()[0].times, all.omitted()),
+            (10, 2 * list.omitted())
+        );
+    }
+}

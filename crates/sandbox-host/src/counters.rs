@@ -1,0 +1,114 @@
+//! The kernel's own counters of what it refused a sandbox.
+
+use std::path::Path;
+
+/// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Processes and threads beyond the control group's limit.
+    pub processes: Option<u64>,
+    /// Attempts to reach an address that the sandbox's network has no route to.
+    pub unreachable: Option<u64>,
+}
+
+impl Counters {
+    /// The counters of these values.
+    #[must_use]
+    pub fn new(processes: Option<u64>, unreachable: Option<u64>) -> Self {
+        Self {
+            processes,
+            unreachable,
+        }
+    }
+
+    /// How much each has grown since `before`.
+    pub(crate) fn since(self, before: Self) -> [u64; 2] {
+        let grown = |now: Option<u64>, before: Option<u64>| {
+            now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)))
+        };
+        [
+            grown(self.processes, before.processes),
+            grown(self.unreachable, before.unreachable),
+        ]
+    }
+
+    /// The later value of each.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            processes: self.processes.max(other.processes),
+            unreachable: self.unreachable.max(other.unreachable),
+        }
+    }
+}
+
+/// How many processes and threads the limit of a control group has refused: `folder` is the group's, of the controller `pids`
+/// or of version 2. `None` where it does not say.
+#[must_use]
+pub fn refused_processes(folder: &Path) -> Option<u64> {
+    let events = std::fs::read_to_string(folder.join("pids.events")).ok()?;
+    let line = events.lines().find_map(|line| line.strip_prefix("max "))?;
+    line.trim().parse().ok()
+}
+
+/// How often a destination was out of reach of the network namespace of process `pid`, over both versions of the protocol, as a
+/// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
+#[must_use]
+pub fn unreachable_destinations(pid: i32) -> Option<u64> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).ok();
+    let version_4 = no_routes_4(&read("snmp")?)?;
+    // A kernel without version 6 lacks the file.
+    let version_6 = read("snmp6").and_then(|text| no_routes_6(&text));
+    Some(version_4 + version_6.unwrap_or(0))
+}
+
+/// Out of two lines for each protocol: the names, then the values.
+fn no_routes_4(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names.split(' ').position(|name| name == "OutNoRoutes")?;
+    values.split(' ').nth(place)?.parse().ok()
+}
+
+fn no_routes_6(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix("Ip6OutNoRoutes"))?;
+    value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let snmp =
+            "Ip: Forwarding DefaultTTL OutNoRoutes ReasmTimeout\nIp: 1 64 7 0\nIcmp: A\nIcmp: 3\n";
+        assert_eq!(no_routes_4(snmp), Some(7));
+        assert_eq!(no_routes_4("Ip: Forwarding\nIp: 1\n"), None);
+        assert_eq!(no_routes_4(""), None);
+        let snmp6 = "Ip6InReceives                   \t3\nIp6OutNoRoutes                  \t5\n";
+        assert_eq!(no_routes_6(snmp6), Some(5));
+        assert_eq!(no_routes_6("x\n"), None);
+        // Our own namespace has them too.
+        assert!(unreachable_destinations(std::process::id().cast_signed()).is_some());
+        assert_eq!(unreachable_destinations(-1), None);
+    }
+
+    #[test]
+    fn the_groups_counter_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(refused_processes(folder.path()), None);
+        std::fs::write(folder.path().join("pids.events"), "max 12\nmax.imposed 3\n").unwrap();
+        assert_eq!(refused_processes(folder.path()), Some(12));
+    }
+
+    #[test]
+    fn a_counter_that_is_lost_has_not_grown() {
+        let (none, some) = (Counters::default(), Counters::new(Some(3), Some(9)));
+        assert_eq!(none.since(some), [0, 0]);
+        assert_eq!(some.since(none), [3, 9]);
+        assert_eq!(some.since(Counters::new(Some(1), None)), [2, 9]);
+        assert_eq!(none.max(some), some);
+    }
+}

@@ -1,0 +1,302 @@
+//! Installed packages on the host's disk.
+//!
+//! - `entries/KEY/base`: a user base, whole; the key is a hash of interpreter, registries and requirements.
+//! - `entries/KEY/contents.json`: what it is, for people.
+//! - `staging/KEY.UNIQUE`: an installation under way, or what a killed one left.
+//! - `locks/KEY`: held during an installation.
+//!
+//! An entry appears by a rename of a folder that is whole and on the disk. So there is no state in between that somebody could
+//! find, whoever is killed when.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use sandbox_core::policy::Requirement;
+use sandbox_core::{Error, ErrorKind, Result, unique_name};
+use serde::Serialize;
+
+use super::entry_lock::EntryLock;
+use super::{Interpreter, PackageSource};
+
+/// Changes whenever entries are laid out or made in another way.
+const FORMAT: &str = "1";
+
+/// The folders of the cache.
+const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
+
+/// The name of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key(String);
+
+impl Key {
+    /// The key of these packages for this interpreter out of these registries.
+    pub(super) fn of(
+        interpreter: &Interpreter,
+        source: &PackageSource,
+        packages: &[Requirement],
+    ) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        part(FORMAT);
+        part(std::env::consts::ARCH);
+        part(interpreter.identity());
+        part(&source.identity());
+        for package in packages {
+            part(&package.to_string());
+        }
+        Self(hasher.finalize().to_hex()[..32].to_owned())
+    }
+}
+
+/// A cache that is there and the caller's own.
+#[derive(Debug, Clone)]
+pub(super) struct Cache {
+    folder: PathBuf,
+}
+
+/// What an entry says about itself.
+#[derive(Serialize)]
+struct Contents<'a> {
+    interpreter: &'a str,
+    packages: Vec<String>,
+}
+
+impl Cache {
+    /// Opens it, makes it where it is missing, and refuses one that is not the caller's alone: whoever could write to it would
+    /// choose the code of sandboxes.
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        let user = rustix::process::geteuid().as_raw();
+        prepare(folder, user).map_err(|(path, why, fix)| {
+            Error::new(
+                ErrorKind::InstallFailed,
+                "prepare the cache of packages",
+                format!("{}: {why}", path.display()),
+            )
+            .with_fix(fix)
+        })?;
+        let failed = |cause: io::Error| trouble(folder, &cause);
+        let folder = folder.canonicalize().map_err(failed)?;
+        for name in FOLDERS {
+            make(&folder.join(name)).map_err(failed)?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// The user base of an entry, where there is one.
+    pub(super) fn find(&self, key: &Key) -> Option<PathBuf> {
+        let base = self.entry(key).join("base");
+        base.is_dir().then_some(base)
+    }
+
+    fn entry(&self, key: &Key) -> PathBuf {
+        self.folder.join("entries").join(&key.0)
+    }
+
+    /// Waits until nobody else installs these packages.
+    pub(super) async fn lock(&self, key: &Key) -> Result<EntryLock> {
+        let path = self.folder.join("locks").join(&key.0);
+        let lock = EntryLock::take(&path).await;
+        lock.map_err(|cause| trouble(&path, &cause))
+    }
+
+    /// A new folder to install into. What killed installations left is removed first.
+    pub(super) fn stage(&self, key: &Key, _lock: &EntryLock) -> Result<Staging> {
+        let parent = self.folder.join("staging");
+        self.sweep(&parent, key);
+        let folder = parent.join(format!("{}.{}", key.0, unique_name("stage")));
+        // A killed process of the same number can have left it.
+        let made = remove(&folder).and_then(|()| {
+            make(&folder)?;
+            let staging = Staging { folder };
+            std::fs::DirBuilder::new()
+                .mode(0o755)
+                .create(staging.work())?;
+            for folder in [staging.base(), staging.temporary()] {
+                std::fs::DirBuilder::new().mode(0o755).create(folder)?;
+            }
+            Ok(staging)
+        });
+        made.map_err(|cause| trouble(&parent, &cause))
+    }
+
+    /// Removes what no living installation owns: other folders of this key, whose lock the caller has, and those whose locks are
+    /// free.
+    fn sweep(&self, parent: &Path, own: &Key) {
+        let Ok(entries) = std::fs::read_dir(parent) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some((key, _)) = name.to_str().and_then(|name| name.split_once('.')) else {
+                continue;
+            };
+            let lock = match key == own.0 {
+                true => None,
+                false => match EntryLock::try_take(&self.folder.join("locks").join(key)) {
+                    Ok(Some(lock)) => Some(lock),
+                    Ok(None) | Err(_) => continue,
+                },
+            };
+            if let Err(cause) = remove(&entry.path()) {
+                tracing::debug!(%cause, path = %entry.path().display(), "a stale installation stays");
+            }
+            drop(lock);
+        }
+    }
+
+    /// Makes what was installed an entry.
+    pub(super) fn publish(
+        &self,
+        key: &Key,
+        staging: Staging,
+        interpreter: &Interpreter,
+        packages: &[Requirement],
+    ) -> Result<PathBuf> {
+        let published = self.try_publish(key, &staging, interpreter, packages);
+        published.map_err(|cause| trouble(&self.entry(key), &cause))?;
+        Ok(self.entry(key).join("base"))
+    }
+
+    fn try_publish(
+        &self,
+        key: &Key,
+        staging: &Staging,
+        interpreter: &Interpreter,
+        packages: &[Requirement],
+    ) -> io::Result<()> {
+        let entry = staging.folder.join("entry");
+        make(&entry)?;
+        std::fs::rename(staging.base(), entry.join("base"))?;
+        let contents = Contents {
+            interpreter: interpreter.identity(),
+            packages: packages.iter().map(ToString::to_string).collect(),
+        };
+        std::fs::write(
+            entry.join("contents.json"),
+            serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?,
+        )?;
+        // The name must not reach the disk before the files do.
+        rustix::fs::syncfs(std::fs::File::open(&entry)?)?;
+        // Nothing, unless somebody took an entry apart.
+        remove(&self.entry(key))?;
+        std::fs::rename(&entry, self.entry(key))
+    }
+}
+
+/// An installation under way. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Staging {
+    folder: PathBuf,
+}
+
+impl Staging {
+    /// What the installer may write to.
+    pub(super) fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// The user base.
+    pub(super) fn base(&self) -> PathBuf {
+        self.work().join("base")
+    }
+
+    /// Temporary files of the installer: on the same disk, since wheels may be larger than the memory.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.work().join("tmp")
+    }
+
+    /// What the installer wrote down about its search.
+    pub(super) fn log(&self) -> PathBuf {
+        self.work().join("log")
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Err(cause) = remove(&self.folder) {
+            tracing::debug!(%cause, path = %self.folder.display(), "left for the next installation to remove");
+        }
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
+        _ => Ok(()),
+    }
+}
+
+type Refused = (PathBuf, String, String);
+
+/// Makes the folder and those above it, and checks the last two (`sandbox/packages`).
+fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
+    let refused = |path: &Path, why: String, fix: &str| Err((path.to_owned(), why, fix.to_owned()));
+    const ELSEWHERE: &str = "set XDG_CACHE_HOME to a folder of yours";
+    if !folder.is_absolute() {
+        return refused(folder, "not an absolute path".into(), ELSEWHERE);
+    }
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
+    if let Err(cause) = made {
+        return refused(folder, cause.to_string(), ELSEWHERE);
+    }
+    for (number, path) in folder.ancestors().take(2).enumerate() {
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(cause) => return refused(path, cause.to_string(), ELSEWHERE),
+        };
+        let is_own = found.uid() == user || (number > 0 && found.uid() == 0);
+        if number == 0 && !found.is_dir() {
+            return refused(path, "not a folder".into(), "remove it");
+        }
+        if !is_own {
+            let why = format!("it belongs to user {}, not to user {user}", found.uid());
+            return refused(path, why, ELSEWHERE);
+        }
+        let mode = found.mode() & 0o7777;
+        if number == 0 && mode & 0o077 != 0 {
+            return refused(
+                path,
+                format!("it has mode {mode:03o}: others may enter"),
+                "chmod 700 it",
+            );
+        }
+        if number > 0 && mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            return refused(
+                path,
+                format!("it has mode {mode:03o}: others may write to it"),
+                "chmod go-w it",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn trouble(path: &Path, cause: &io::Error) -> Error {
+    let kind = match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
+        _ => ErrorKind::InstallFailed,
+    };
+    Error::new(
+        kind,
+        "keep installed packages",
+        format!("{}: {cause}", path.display()),
+    )
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use super::*;
+
+fn interpreter(folder: &Path) -> Interpreter {
+    let program = folder.join("python3");
+    std::fs::write(&program, "").expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let path = folder.to_str().expect("a path");
+    let real = folder.canonicalize().expect("there");
+    Interpreter::find(path, &[real]).expect("found")
+}
+
+fn packages(names: &[&str]) -> Vec<Requirement> {
+    names
+        .iter()
+        .map(|name| name.parse().expect("a name"))
+        .collect()
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+}
+
+#[test]
+fn keys_tell_packages_registries_and_interpreters_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = interpreter(folder.path());
+    let source = PackageSource::default();
+    let key = |names: &[&str]| Key::of(&python, &source, &packages(names));
+    assert_eq!(key(&["a", "b"]), key(&["A", "b"]));
+    assert_ne!(key(&["a", "b"]), key(&["ab"]));
+    assert_ne!(key(&["a"]), key(&["a==1"]));
+    let other = PackageSource::folder("/wheels");
+    assert_ne!(key(&["a"]), Key::of(&python, &other, &packages(&["a"])));
+}
+
+#[tokio::test]
+async fn an_entry_is_there_once_it_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = interpreter(folder.path());
+    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
+    let wanted = packages(&["a"]);
+    let key = Key::of(&python, &PackageSource::default(), &wanted);
+    assert_eq!(cache.find(&key), None);
+
+    let lock = cache.lock(&key).await.expect("free");
+    let staging = cache.stage(&key, &lock).expect("made");
+    std::fs::write(staging.base().join("module.py"), "1").expect("written");
+    assert_eq!(cache.find(&key), None);
+    drop(staging);
+    let left = || {
+        std::fs::read_dir(cache.folder.join("staging"))
+            .expect("there")
+            .count()
+    };
+    assert_eq!(left(), 0, "dropped, it is gone");
+
+    let staging = cache.stage(&key, &lock).expect("made");
+    std::fs::write(staging.base().join("module.py"), "2").expect("written");
+    let base = cache
+        .publish(&key, staging, &python, &wanted)
+        .expect("published");
+    assert_eq!(cache.find(&key), Some(base.clone()));
+    assert_eq!(std::fs::read(base.join("module.py")).expect("there"), b"2");
+    assert_eq!(left(), 0);
+    let contents = std::fs::read_to_string(base.with_file_name("contents.json")).expect("there");
+    assert!(contents.contains("\"a\""), "{contents}");
+}
+
+#[tokio::test]
+async fn what_a_killed_installation_left_is_removed_and_a_living_one_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = interpreter(folder.path());
+    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
+    let key = |name| Key::of(&python, &PackageSource::default(), &packages(&[name]));
+    let (mine, living, dead) = (key("mine"), key("living"), key("dead"));
+    let staging = |key: &Key| cache.folder.join("staging").join(format!("{}.x", key.0));
+    for key in [&mine, &living, &dead] {
+        std::fs::create_dir_all(staging(key).join("work/base")).expect("made");
+    }
+    let held = cache.lock(&living).await.expect("free");
+    let lock = cache.lock(&mine).await.expect("free");
+    let _new = cache.stage(&mine, &lock).expect("made");
+    let found = [&mine, &living, &dead].map(|key| staging(key).exists());
+    assert_eq!(found, [false, true, false]);
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_lock_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = interpreter(folder.path());
+    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
+    let key = Key::of(&python, &PackageSource::default(), &packages(&["a"]));
+    let first = cache.lock(&key).await.expect("free");
+    let second = tokio::time::timeout(Duration::from_millis(200), cache.lock(&key)).await;
+    assert!(second.is_err(), "somebody has it");
+    drop(first);
+    cache.lock(&key).await.expect("free again");
+}
+
+#[test]
+fn a_folder_that_others_could_write_to_is_refused() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let refused = |folder: &Path| Cache::open(folder).expect_err("refused");
+
+    let open = parent.path().join("open/packages");
+    std::fs::create_dir_all(&open).expect("made");
+    mode(&open, 0o755);
+    assert_eq!(refused(&open).fix(), Some("chmod 700 it"));
+    mode(&open, 0o700);
+    mode(open.parent().expect("one"), 0o777);
+    assert!(refused(&open).context().contains("others may write"));
+
+    let link = parent.path().join("link");
+    symlink(parent.path(), &link).expect("a link");
+    assert!(refused(&link).context().contains("not a folder"));
+
+    let file = parent.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    assert!(refused(&file.join("packages")).fix().is_some());
+    assert!(
+        refused(Path::new("relative"))
+            .context()
+            .contains("absolute")
+    );
+    let error = super::prepare(&parent.path().join("mine"), 1).expect_err("somebody else's");
+    let owned = rustix::process::geteuid().as_raw() != 1;
+    assert!(!owned || error.1.contains("not to user 1"), "{error:?}");
+}

@@ -1,0 +1,292 @@
+//! The provision sandbox.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sandbox_core::policy::{NetworkPolicy, Requirement};
+use sandbox_core::spi::{Backend, Flow, OutputSink, OutputStream};
+use sandbox_core::{
+    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
+    SandboxSpec, admission, unique_name,
+};
+
+use super::cache::{Cache, Key, Staging};
+use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
+
+/// How much pip may say.
+const OUTPUT: ByteSize = ByteSize::mib(1);
+
+/// How much of pip's own log is looked through, from its beginning.
+const LOG: u64 = 16 * 1024 * 1024;
+
+/// How often the disk is looked at.
+const WATCH: Duration = Duration::from_millis(250);
+
+/// What is to be there.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// The packages, sorted, each once ([`Plan::packages`]).
+    pub packages: &'a [Requirement],
+    /// The interpreter that they are for. Provision sandboxes must see it at the same path.
+    pub interpreter: &'a Interpreter,
+    /// The cache and the limits.
+    pub settings: &'a PackageSettings,
+}
+
+/// The folder of the host that is a Python user base with these packages: out of the cache, or installed now, in a sandbox of
+/// `backend`.
+///
+/// # Errors
+///
+/// - [`ErrorKind::PackageNotFound`], [`ErrorKind::PackageNeedsBuild`], [`ErrorKind::RegistryUnreachable`],
+///   [`ErrorKind::InstallTimedOut`], [`ErrorKind::StorageFull`], and [`ErrorKind::InstallFailed`] for everything else, each with
+///   the end of what pip said. Each call tries again.
+/// - What creating the provision sandbox finds.
+///
+/// # Behavior
+///
+/// - Nothing is kept of an installation that failed, whose future was dropped, or whose process was killed.
+/// - Calls for the same packages, in whichever process, wait for the first one, and then find its folder.
+/// - Must be called where a sandbox may be created: in a runtime with time and input.
+pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<PathBuf> {
+    let source = match &order.settings.source {
+        Some(source) => source.clone(),
+        None => PackageSource::of_host(),
+    };
+    let cache = Cache::open(&order.settings.folder()?)?;
+    let key = Key::of(order.interpreter, &source, order.packages);
+    if let Some(found) = cache.find(&key) {
+        return Ok(found);
+    }
+    let deadline = Instant::now() + order.settings.timeout;
+    let limit = tokio::time::Instant::from_std(deadline);
+    let lock = match tokio::time::timeout_at(limit, cache.lock(&key)).await {
+        Ok(lock) => lock?,
+        Err(_) => return Err(failure::too_slow(&names(order), order.settings.timeout)),
+    };
+    if let Some(found) = cache.find(&key) {
+        return Ok(found);
+    }
+    let staging = cache.stage(&key, &lock)?;
+    tracing::info!(packages = %names(order), "installing");
+    install(backend, order, &source, &staging, deadline)
+        .await
+        .map_err(|error| match error.backend() {
+            Some(_) => error,
+            None => error.on(backend.name()),
+        })?;
+    let (interpreter, packages) = (order.interpreter.clone(), order.packages.to_vec());
+    // The lock goes along, in case that nobody waits for the result any more.
+    let published = tokio::task::spawn_blocking(move || {
+        let published = cache.publish(&key, staging, &interpreter, &packages);
+        drop(lock);
+        published
+    });
+    match published.await {
+        Ok(published) => published,
+        Err(panicked) => Err(Error::new(
+            ErrorKind::InstallFailed,
+            "keep installed packages",
+            panicked.to_string(),
+        )),
+    }
+}
+
+fn names(order: &Order<'_>) -> String {
+    let names = order.packages.iter().map(ToString::to_string);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+async fn install(
+    backend: &dyn Backend,
+    order: &Order<'_>,
+    source: &PackageSource,
+    staging: &Staging,
+    deadline: Instant,
+) -> Result<()> {
+    let plan = plan(backend, order, source, staging, deadline).await?;
+    let instance = backend.create(&plan).await?;
+    let mut request = request(order, source, staging);
+    request.timeout = Some(plan.timeout);
+    let mut output = Output::default();
+    let ended = {
+        let run = instance.exec(&request, None.into(), &mut output);
+        let storage = watch(staging.work(), order.settings.storage.as_u64());
+        tokio::select! {
+            ended = run => Some(ended),
+            () = storage => None,
+            // The backend ends it at the plan's time limit, just before this.
+            () = tokio::time::sleep_until((deadline + WATCH).into()) => {
+                instance.kill().await?;
+                return Err(failure::too_slow(&names(order), order.settings.timeout));
+            }
+        }
+    };
+    // Before anything is looked at: from now on nobody writes there any more.
+    instance.kill().await?;
+    let names = names(order);
+    let Some(ended) = ended else {
+        return Err(failure::too_large(&names, order.settings.storage));
+    };
+    let end = ended.map_err(|error| match error.kind() {
+        ErrorKind::ProgramNotFound | ErrorKind::NotExecutable => Error::new(
+            ErrorKind::InstallFailed,
+            "install packages",
+            error.context(),
+        )
+        .with_fix("install Python where sandboxes see it, in /usr"),
+        _ => error,
+    })?;
+    if end.outcome != (Outcome::Exited { code: 0 }) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let log = log(&staging.log());
+        return Err(failure::of(&end.outcome, &said, &log, &names));
+    }
+    let work = staging.work();
+    let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
+    if used.is_ok_and(|used| used > order.settings.storage.as_u64()) {
+        return Err(failure::too_large(&names, order.settings.storage));
+    }
+    Ok(())
+}
+
+/// The plan of the provision sandbox.
+async fn plan(
+    backend: &dyn Backend,
+    order: &Order<'_>,
+    source: &PackageSource,
+    staging: &Staging,
+    deadline: Instant,
+) -> Result<Plan> {
+    const LIMITS: [Capability; 6] = [
+        Capability::Memory,
+        Capability::Cpus,
+        Capability::Pids,
+        Capability::Disk,
+        Capability::OpenFiles,
+        Capability::Timeout,
+    ];
+    let mut policy = CapabilityPolicy::new();
+    policy.network = Some(NetworkPolicy::Full);
+    policy.filesystem_write_roots = Some(vec![staging.work()]);
+    policy.filesystem_read_roots = Some(source.read_roots());
+    policy.timeout = Some(
+        deadline
+            .saturating_duration_since(Instant::now())
+            .max(WATCH),
+    );
+    policy.stdout_max_bytes = Some(OUTPUT);
+    policy.stderr_max_bytes = Some(OUTPUT);
+    policy.memory = Some(order.settings.memory);
+    policy.disk = Some(order.settings.storage);
+    policy.pids = Some(64);
+    // What bounds an installation on this host is reported of the sandbox that it is for.
+    policy.allow_partial = Capability::ALL.to_vec();
+    policy.allow_unenforced = LIMITS.to_vec();
+    let plan = Plan::resolve(&SandboxSpec::new(unique_name("provision")), &policy)?;
+    let report = backend.assess(&plan).await?;
+    admission::admit(backend.name(), &plan, &policy, &report)?;
+    Ok(plan)
+}
+
+fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> ExecRequest {
+    let path = |path: PathBuf| path.to_string_lossy().into_owned();
+    let mut request = ExecRequest::new(path(order.interpreter.program().to_owned())).args([
+        "-m",
+        "pip",
+        "install",
+        "--user",
+        "--ignore-installed",
+        "--only-binary=:all:",
+        "--no-input",
+        "--no-cache-dir",
+        "--no-warn-script-location",
+        "--disable-pip-version-check",
+        "--progress-bar=off",
+        "--retries=2",
+        "--log",
+    ]);
+    request = request.arg(path(staging.log()));
+    for folder in source.folders() {
+        request = request.arg("--find-links").arg(path(folder));
+    }
+    request = request.arg("--");
+    for package in order.packages {
+        request = request.arg(package.to_string());
+    }
+    let own = [
+        (USER_BASE, path(staging.base())),
+        ("TMPDIR", path(staging.temporary())),
+        ("HOME", path(staging.temporary())),
+        ("LANG", "C.UTF-8".to_owned()),
+        // No file of the platform adds to what the source says.
+        ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
+        // A user base is none of the platform's packages.
+        ("PIP_BREAK_SYSTEM_PACKAGES", "1".to_owned()),
+    ];
+    for (name, value) in source.environment() {
+        request = request.env(name, value);
+    }
+    for (name, value) in own {
+        request = request.env(name, value);
+    }
+    request
+}
+
+/// Ends once a folder takes more than this on its disk.
+async fn watch(folder: PathBuf, limit: u64) {
+    loop {
+        tokio::time::sleep(WATCH).await;
+        let folder = folder.clone();
+        let used = tokio::task::spawn_blocking(move || storage::used(&folder)).await;
+        // Only a runtime that ends does not answer.
+        if used.is_ok_and(|used| used > limit) {
+            return;
+        }
+    }
+}
+
+/// pip's log, as far as it is one: the sandbox wrote it.
+fn log(path: &Path) -> String {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = std::fs::File::options()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let mut bytes = Vec::new();
+    // Without it less is known of the failure, and that is said.
+    if let Ok(file) = file
+        && file.metadata().is_ok_and(|found| found.is_file())
+        && let Err(cause) = file.take(LOG).read_to_end(&mut bytes)
+    {
+        tracing::debug!(%cause, "pip's log");
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What pip says of its troubles, its end kept.
+#[derive(Debug, Default)]
+struct Output {
+    stderr: Vec<u8>,
+}
+
+#[async_trait::async_trait]
+impl OutputSink for Output {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        if stream == OutputStream::Stdout {
+            return Flow::Continue;
+        }
+        self.stderr.extend_from_slice(bytes);
+        let most = OUTPUT.as_usize();
+        if self.stderr.len() > 2 * most {
+            self.stderr.drain(..self.stderr.len() - most);
+        }
+        Flow::Continue
+    }
+}
+
+#[cfg(test)]
+#[path = "install_tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! The Python that sandboxes find.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A Python interpreter of the host that sandboxes see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interpreter {
+    program: PathBuf,
+    identity: String,
+}
+
+impl Interpreter {
+    /// The first `python3`, else the first `python`, in the folders of `path` (as in `PATH`) that lies in one of the folders
+    /// `visible` when its links are followed: elsewhere sandboxes do not see it either.
+    #[must_use]
+    pub fn find(path: &str, visible: &[PathBuf]) -> Option<Self> {
+        let named = |name: &'static str| {
+            path.split(':')
+                .map(move |folder| Path::new(folder).join(name))
+        };
+        named("python3")
+            .chain(named("python"))
+            .find_map(|program| Self::at(program, visible))
+    }
+
+    fn at(program: PathBuf, visible: &[PathBuf]) -> Option<Self> {
+        let real = program.canonicalize().ok()?;
+        if !visible.iter().any(|folder| real.starts_with(folder)) {
+            return None;
+        }
+        let found = real.metadata().ok()?;
+        let is_program = found.is_file() && found.mode() & 0o111 != 0;
+        // An update of Python changes these, and with them the folder of its packages.
+        let identity = format!(
+            "{} {} {}.{:09}",
+            real.display(),
+            found.len(),
+            found.mtime(),
+            found.mtime_nsec()
+        );
+        is_program.then_some(Self { program, identity })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// What is different for another interpreter, and for this one after an update.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn one_that_sandboxes_do_not_see_is_passed_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        for name in ["seen", "hidden", "bin"] {
+            std::fs::create_dir(base.join(name)).expect("made");
+        }
+        for name in ["seen/python", "hidden/python3"] {
+            std::fs::write(base.join(name), "").expect("written");
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(base.join(name), mode).expect("set");
+        }
+        symlink(base.join("hidden/python3"), base.join("bin/python3")).expect("a link");
+        symlink(base.join("seen/python"), base.join("bin/python")).expect("a link");
+        let path = format!("/no/such/folder:{}", base.join("bin").display());
+        let found = Interpreter::find(&path, &[base.join("seen")]).expect("one is seen");
+        assert_eq!(found.program(), base.join("bin/python"));
+
+        std::fs::write(base.join("seen/python"), "updated").expect("written");
+        let updated = Interpreter::find(&path, &[base.join("seen")]).expect("still there");
+        assert_ne!(found.identity(), updated.identity());
+        assert_eq!(Interpreter::find(&path, &[]), None);
+    }
+}

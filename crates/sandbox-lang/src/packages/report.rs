@@ -1,0 +1,31 @@
+//! What holds of packages, for the report of a backend.
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Enforcement, Plan};
+
+/// What is enforced of [`sandbox_core::Capability::Packages`] by a backend that calls [`crate::packages::provide`].
+#[must_use]
+pub fn installed() -> Enforcement {
+    Enforcement::enforced("installed before the code runs, and read-only for it")
+}
+
+/// What is enforced of [`sandbox_core::Capability::PackageInstallation`] where packages are asked for, by a backend that calls
+/// [`crate::packages::provide`] and gives the provision sandbox the whole network.
+#[must_use]
+pub fn provisioned() -> Enforcement {
+    Enforcement::partial(
+        "a sandbox of its own, wheels alone, no secrets, no workspace",
+        "that sandbox reaches the whole network, not the registry alone",
+    )
+}
+
+/// What is enforced of [`sandbox_core::Capability::PackageInstallation`] where the plan denies it.
+#[must_use]
+pub fn denied(plan: &Plan) -> Enforcement {
+    match plan.network {
+        NetworkPolicy::None => Enforcement::enforced("no network to a registry"),
+        _ => Enforcement::unenforced(
+            "code with a network can fetch packages into folders of its own; network = \"none\" would deny that",
+        ),
+    }
+}

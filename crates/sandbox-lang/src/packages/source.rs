@@ -1,0 +1,363 @@
+//! Where packages come from: as much of the host's configuration of pip as reaches the registry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::configuration;
+
+/// Variables about proxies and certificates, which pip reads itself.
+const PROXIES: [&str; 8] = [
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+];
+const CERTIFICATES: [&str; 4] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+];
+
+/// The registry of packages and the way to it.
+///
+/// Only what is here reaches a provision sandbox: no configuration file, no `.netrc`, no key ring and no client certificate. A
+/// password in an address does, since the registry wants it; it is in the environment of the installer, in no argument, file,
+/// report or error.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackageSource {
+    /// Address of the registry. Unset: pip's own.
+    pub index_url: Option<String>,
+    /// More registries.
+    pub extra_index_urls: Vec<String>,
+    /// Folders and pages with wheels.
+    pub find_links: Vec<String>,
+    /// No registry at all: wheels come from `find_links` alone.
+    pub no_index: bool,
+    /// Hosts whose certificate is not checked.
+    pub trusted_hosts: Vec<String>,
+    /// File with the authorities' certificates.
+    pub certificates: Option<PathBuf>,
+    /// Address of a proxy.
+    pub proxy: Option<String>,
+    /// Seconds that pip waits for a connection.
+    pub connect_timeout: Option<u32>,
+    /// Variables about proxies and certificates (`https_proxy`, `SSL_CERT_FILE`).
+    pub variables: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for PackageSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses =
+            |all: &[String]| all.iter().map(|a| without_password(a)).collect::<Vec<_>>();
+        f.debug_struct("PackageSource")
+            .field(
+                "index_url",
+                &self.index_url.as_deref().map(without_password),
+            )
+            .field("extra_index_urls", &addresses(&self.extra_index_urls))
+            .field("find_links", &addresses(&self.find_links))
+            .field("no_index", &self.no_index)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PackageSource {
+    /// Wheels of one folder, and no registry.
+    #[must_use]
+    pub fn folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            find_links: vec![folder.into().to_string_lossy().into_owned()],
+            no_index: true,
+            ..Self::default()
+        }
+    }
+
+    /// What the host's own pip would use: the variables of the caller, then the files of the user and of the machine.
+    #[must_use]
+    pub fn of_host() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        let home = variable("HOME").map(PathBuf::from);
+        let files = files(variable, home.as_deref());
+        // A file that is missing or cannot be read says nothing, to pip neither.
+        let texts = files
+            .iter()
+            .filter_map(|file| std::fs::read_to_string(file).ok());
+        Self::read(variable, texts)
+    }
+
+    /// The same from given variables and the texts of files, the weakest first.
+    fn read(
+        variable: impl Fn(&str) -> Option<String>,
+        texts: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let mut options = BTreeMap::new();
+        for text in texts {
+            options.extend(configuration::options(&text));
+        }
+        let option = |name: &str| {
+            let variable_name = format!("PIP_{}", name.to_uppercase().replace('-', "_"));
+            variable(&variable_name)
+                .or_else(|| options.get(name).cloned())
+                .filter(|value| !value.is_empty())
+        };
+        let list = |name: &str| {
+            let value = option(name).unwrap_or_default();
+            value.split_whitespace().map(str::to_owned).collect()
+        };
+        // Paths of a file may hold blanks; those of a variable are split at them, as pip does.
+        let find_links = match variable("PIP_FIND_LINKS").filter(|value| !value.is_empty()) {
+            Some(value) => value.split_whitespace().map(str::to_owned).collect(),
+            None => lines(options.get("find-links")),
+        };
+        let is_true = |value: String| {
+            matches!(
+                value.to_lowercase().as_str(),
+                "1" | "true" | "yes" | "on" | "y" | "t"
+            )
+        };
+        let known = PROXIES.iter().chain(&CERTIFICATES);
+        Self {
+            index_url: option("index-url"),
+            extra_index_urls: list("extra-index-url"),
+            find_links,
+            no_index: option("no-index").is_some_and(is_true),
+            trusted_hosts: list("trusted-host"),
+            certificates: option("cert").map(PathBuf::from),
+            proxy: option("proxy"),
+            connect_timeout: option("timeout")
+                .or_else(|| option("default-timeout"))
+                .and_then(|value| value.parse().ok()),
+            variables: known
+                .filter_map(|name| Some(((*name).to_owned(), variable(name)?)))
+                .filter(|(_, value)| !value.is_empty())
+                .collect(),
+        }
+    }
+
+    /// The environment of the installer.
+    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+        let mut environment = self.variables.clone();
+        let mut set = |name: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                environment.insert(format!("PIP_{name}"), value);
+            }
+        };
+        let remote = self.find_links.iter().filter(|link| local(link).is_none());
+        set("INDEX_URL", self.index_url.clone());
+        set("EXTRA_INDEX_URL", Some(self.extra_index_urls.join(" ")));
+        set(
+            "FIND_LINKS",
+            Some(remote.cloned().collect::<Vec<_>>().join(" ")),
+        );
+        set("NO_INDEX", self.no_index.then(|| "1".to_owned()));
+        set("TRUSTED_HOST", Some(self.trusted_hosts.join(" ")));
+        let certificates = self.certificates.as_ref();
+        set(
+            "CERT",
+            certificates.map(|path| path.to_string_lossy().into_owned()),
+        );
+        set("PROXY", self.proxy.clone());
+        set(
+            "TIMEOUT",
+            self.connect_timeout.map(|seconds| seconds.to_string()),
+        );
+        environment
+    }
+
+    /// The folders of the host among `find_links` that are there.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let local = self.find_links.iter().filter_map(|link| local(link));
+        local.filter(|path| path.exists()).collect()
+    }
+
+    /// What of the host the installer has to read, where it is there.
+    pub(super) fn read_roots(&self) -> Vec<PathBuf> {
+        let certificates = CERTIFICATES
+            .iter()
+            .filter_map(|name| self.variables.get(*name));
+        let registries = self.index_url.iter().chain(&self.extra_index_urls);
+        let mut roots = certificates
+            .map(PathBuf::from)
+            .chain(self.certificates.clone())
+            .filter(|path| path.is_absolute() && path.exists())
+            .chain(self.folders())
+            .chain(
+                registries
+                    .filter_map(|url| local(url))
+                    .filter(|p| p.exists()),
+            )
+            .collect::<Vec<_>>();
+        roots.sort();
+        roots.dedup();
+        roots
+    }
+
+    /// What tells one set of registries from another, for the cache.
+    pub(super) fn identity(&self) -> String {
+        let mut parts = vec![self.index_url.clone().unwrap_or_default()];
+        parts.push(self.extra_index_urls.join(" "));
+        parts.push(self.find_links.join(" "));
+        parts.push(self.no_index.to_string());
+        parts.join("\n")
+    }
+}
+
+fn lines(value: Option<&String>) -> Vec<String> {
+    let lines = value.map(String::as_str).unwrap_or_default().lines();
+    lines
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+/// The path of an address that is one of the host: absolute, and without a folder that is left again.
+fn local(link: &str) -> Option<PathBuf> {
+    let path = match link.strip_prefix("file://") {
+        Some(path) => path.to_owned(),
+        None if link.contains("://") => return None,
+        None => match link.strip_prefix("~/") {
+            Some(rest) => format!("{}/{rest}", std::env::var("HOME").ok()?),
+            None => link.to_owned(),
+        },
+    };
+    let path = std::path::absolute(path).ok()?;
+    path.canonicalize().ok().or(Some(path))
+}
+
+/// pip's files, the weakest first.
+fn files(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<PathBuf> {
+    let named = variable("PIP_CONFIG_FILE").filter(|file| !file.is_empty());
+    if named.as_deref() == Some("/dev/null") {
+        return Vec::new();
+    }
+    let shared = variable("XDG_CONFIG_DIRS").filter(|folders| !folders.is_empty());
+    let shared = shared.unwrap_or_else(|| "/etc/xdg".to_owned());
+    let mut files = shared
+        .split(':')
+        .map(|folder| Path::new(folder).join("pip/pip.conf"))
+        .collect::<Vec<_>>();
+    files.push("/etc/pip.conf".into());
+    files.extend(home.map(|home| home.join(".pip/pip.conf")));
+    let own = variable("XDG_CONFIG_HOME")
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| home.map(|home| home.join(".config")));
+    files.extend(own.map(|folder| folder.join("pip/pip.conf")));
+    files.extend(named.map(PathBuf::from));
+    files
+}
+
+/// An address without the user and the password in it.
+pub(super) fn without_password(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        clean.push_str(before);
+        let end = after
+            .find(|c: char| c == '/' || c.is_whitespace() || c == '\'' || c == '"')
+            .unwrap_or(after.len());
+        rest = match after[..end].rfind('@') {
+            Some(sign) => {
+                clean.push_str("…@");
+                &after[sign + 1..]
+            }
+            None => after,
+        };
+    }
+    clean.push_str(rest);
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)], texts: &[&str]) -> PackageSource {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        PackageSource::read(variable, texts.iter().map(|text| (*text).to_owned()))
+    }
+
+    #[test]
+    fn variables_are_stronger_than_files_and_nothing_else_is_passed_on() {
+        let source = read(
+            &[
+                ("PIP_INDEX_URL", "https://u:p@a.example/simple"),
+                ("PIP_CLIENT_CERT", "/home/me/key.pem"),
+                ("PIP_KEYRING_PROVIDER", "subprocess"),
+                ("https_proxy", "http://proxy:8080"),
+                ("HOME", "/home/me"),
+                ("AWS_SECRET_ACCESS_KEY", "x"),
+            ],
+            &[
+                "[global]\nindex-url = https://b.example\ncert = /etc/ca.pem\ntarget = /tmp",
+                "[install]\nextra-index-url =\n  https://c.example\n  https://d.example\nno-index = false",
+            ],
+        );
+        let environment = source.environment();
+        let expected = [
+            ("PIP_CERT", "/etc/ca.pem"),
+            ("PIP_EXTRA_INDEX_URL", "https://c.example https://d.example"),
+            ("PIP_INDEX_URL", "https://u:p@a.example/simple"),
+            ("https_proxy", "http://proxy:8080"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(environment, BTreeMap::from(expected));
+        assert!(!format!("{source:?}").contains("u:p"), "{source:?}");
+    }
+
+    #[test]
+    fn folders_of_wheels_are_read_where_they_are() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spaced = folder.path().join("my wheels");
+        std::fs::create_dir(&spaced).expect("made");
+        let text = format!(
+            "[global]\nfind-links =\n  {}\n  /no/such/folder\n  https://w.example/",
+            spaced.display()
+        );
+        let source = read(&[], &[&text]);
+        assert_eq!(source.folders(), [spaced.canonicalize().expect("there")]);
+        assert_eq!(source.read_roots(), source.folders());
+        assert_eq!(source.environment()["PIP_FIND_LINKS"], "https://w.example/");
+    }
+
+    #[test]
+    fn files_are_looked_for_where_pip_does() {
+        let none = |_: &str| None;
+        let home = Path::new("/home/me");
+        let expected = [
+            "/etc/xdg/pip/pip.conf",
+            "/etc/pip.conf",
+            "/home/me/.pip/pip.conf",
+            "/home/me/.config/pip/pip.conf",
+        ];
+        assert_eq!(files(none, Some(home)), expected.map(PathBuf::from));
+        let off = |name: &str| (name == "PIP_CONFIG_FILE").then(|| "/dev/null".to_owned());
+        assert!(files(off, Some(home)).is_empty());
+    }
+
+    #[test]
+    fn passwords_are_left_out() {
+        for (text, clean) in [
+            ("https://u:p@h.example/x", "https://…@h.example/x"),
+            (
+                "see https://t@h/ and http://h/@x",
+                "see https://…@h/ and http://h/@x",
+            ),
+            ("https://u:p@w@h/x", "https://…@h/x"),
+            ("no address", "no address"),
+        ] {
+            assert_eq!(without_password(text), clean);
+        }
+    }
+}

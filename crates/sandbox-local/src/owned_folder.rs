@@ -1,0 +1,94 @@
+//! Folders in the state folder that go with the process that made them, or with the next one that looks.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::owned_name::{Owner, fresh};
+
+/// Makes a new one.
+pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
+    let folder = state.join(fresh());
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+/// Removes a folder with what code has put there: also folders that it has closed.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            open_all(folder)?;
+            std::fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+fn open_all(folder: &Path) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            // Links are not followed.
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes those whose owner is gone.
+pub(crate) fn remove_stale(state: &Path) {
+    let Ok(entries) = std::fs::read_dir(state) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let gone = entry
+            .file_name()
+            .to_str()
+            .and_then(Owner::of)
+            .is_some_and(|owner| owner.is_gone());
+        if gone && let Err(cause) = remove(&entry.path()) {
+            tracing::debug!(folder = %entry.path().display(), %cause, "a stale folder stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_code_has_closed_go_too() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = make(state.path()).expect("made");
+        std::fs::create_dir_all(folder.join("a/b")).expect("made");
+        for closed in ["a/b", "a"] {
+            let closed = folder.join(closed);
+            std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0)).expect("closed");
+        }
+        open_all(&folder).expect("opened");
+        remove(&folder).expect("removed");
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn only_what_a_dead_process_left_goes() {
+        let state = tempfile::tempdir().expect("a folder");
+        let kept = make(state.path()).expect("made");
+        let alive = Owner::current();
+        let dead = Owner {
+            start: alive.start + 1,
+            ..alive
+        };
+        let stale = state.path().join(format!("{}0", dead.prefix()));
+        let other = state.path().join("uids");
+        for folder in [&stale, &other] {
+            std::fs::create_dir_all(folder.join("content")).expect("made");
+        }
+        remove_stale(state.path());
+        assert!(kept.exists() && other.exists() && !stale.exists());
+    }
+}

@@ -1,0 +1,67 @@
+//! Packages of a plan: installed by a sandbox of this backend, mounted into the one that they are for.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_core::spi::Backend;
+use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
+use sandbox_host::PATH;
+use sandbox_host::confinement::PLATFORM_READ_ROOTS;
+use sandbox_lang::packages::{self, Interpreter, Order, TARGET, USER_BASE};
+
+use crate::LocalConfig;
+
+/// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there.
+pub(crate) async fn provide(
+    backend: &dyn Backend,
+    config: &LocalConfig,
+    plan: &Plan,
+) -> Result<Plan> {
+    let visible = PLATFORM_READ_ROOTS
+        .iter()
+        .filter_map(|root| Path::new(root).canonicalize().ok())
+        .collect::<Vec<_>>();
+    let interpreter = Interpreter::find(PATH, &visible).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InstallFailed,
+            "install packages",
+            format!("sandboxes see no Python: there is none in {PATH}"),
+        )
+        .on(backend.name())
+        .with_fix("install Python 3 with pip where sandboxes see it (Debian: apt-get install python3-pip)")
+    })?;
+    let order = Order {
+        packages: &plan.packages,
+        interpreter: &interpreter,
+        settings: &config.packages,
+    };
+    // Boxed, since it creates a sandbox of its own: its future is in this one's.
+    let source: PathBuf = Box::pin(packages::provide(backend, &order)).await?;
+    let mut plan = plan.clone();
+    plan.provided.push(Provided {
+        source,
+        target: TARGET.into(),
+    });
+    Ok(plan)
+}
+
+/// Sets what finds the packages in `folder`, as code sees it; what the specification sets is left.
+pub(crate) fn environment(
+    plan: &Plan,
+    env: &mut std::collections::BTreeMap<String, String>,
+    own_root: bool,
+) {
+    let Some(provided) = plan.provided.first() else {
+        return;
+    };
+    let folder = match own_root {
+        true => &provided.target,
+        false => &provided.source,
+    };
+    let folder = folder.to_string_lossy();
+    if !plan.env.contains_key(USER_BASE) {
+        env.insert(USER_BASE.into(), folder.clone().into_owned());
+    }
+    if !plan.env.contains_key("PATH") {
+        env.insert("PATH".into(), format!("{PATH}:{folder}/bin"));
+    }
+}

@@ -1,0 +1,110 @@
+//! What this process, and its sandboxes, have on the host.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::support::own_groups;
+
+/// Counted things, of which none may grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census {
+    pub children: usize,
+    pub mounts: usize,
+    pub descriptors: usize,
+    pub groups: usize,
+    pub taken_ranges: usize,
+    /// In the state folder, besides what is kept for the next sandbox.
+    pub folders: usize,
+}
+
+impl Census {
+    /// Counts.
+    pub fn take(state: &Path) -> Self {
+        Self {
+            children: children(),
+            mounts: lines("/proc/self/mountinfo"),
+            descriptors: entries(Path::new("/proc/self/fd")),
+            groups: own_groups().len(),
+            taken_ranges: taken_ranges(state),
+            folders: folders(state),
+        }
+    }
+}
+
+/// Resident memory of this process in bytes.
+pub fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").expect("procfs");
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("a number of KiB") * 1024
+}
+
+/// Processes below this one with their memory in bytes, shared pages divided by those who share them.
+pub fn memory_below() -> (usize, u64) {
+    let mut found = vec![std::process::id()];
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(children_of(*pid));
+        next += 1;
+    }
+    let memory = |pid: &u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kib.unwrap_or_default() * 1024
+    };
+    let below = &found[1..];
+    (below.len(), below.iter().map(memory).sum())
+}
+
+fn children() -> usize {
+    children_of(std::process::id()).len()
+}
+
+/// The children of a process.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            let pids = list.split_whitespace().map(|pid| pid.parse());
+            pids.collect::<Result<Vec<u32>, _>>().expect("numbers")
+        })
+        .collect()
+}
+
+fn lines(path: &str) -> usize {
+    fs::read_to_string(path).expect("procfs").lines().count()
+}
+
+fn entries(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+fn taken_ranges(state: &Path) -> usize {
+    let files = fs::read_dir(state.join("uids")).into_iter().flatten();
+    let taken = files.flatten().filter(|entry| {
+        let file = File::open(entry.path()).expect("a lock of ours");
+        flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err()
+    });
+    taken.count()
+}
+
+fn folders(state: &Path) -> usize {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    let kept = |name: &str| matches!(name, "uids" | "etc" | "root" | "scratch" | "sandboxes");
+    entries
+        .filter(|entry| !entry.file_name().to_str().is_some_and(kept))
+        .count()
+}
+
+/// A state folder of the test's own.
+pub fn state_folder() -> tempfile::TempDir {
+    let mut folder = tempfile::Builder::new();
+    folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    folder.tempdir().expect("a folder")
+}

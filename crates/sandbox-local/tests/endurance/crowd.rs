@@ -1,0 +1,118 @@
+//! A thousand at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::{SandboxClient, SandboxHandle};
+use tokio::sync::Semaphore;
+
+use crate::census::{Census, memory_below, resident};
+use crate::scaled;
+use crate::support::{backend_in, eventually, policy, sh, spec};
+use crate::users::alone;
+
+/// What a sandbox may cost, in bytes: its processes and what this process keeps for it.
+const MEMORY: u64 = 5 << 20;
+
+/// How many are made at the same time: more only wait for each other.
+const AT_ONCE: usize = 8;
+
+#[test]
+fn a_thousand_at_once_keep_apart_and_leave_nothing() {
+    alone(
+        "crowd::a_thousand_at_once_keep_apart_and_leave_nothing",
+        || {
+            let state = crate::census::state_folder();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            let client = SandboxClient::with_backend(backend_in(state.path()), policy())
+                .expect("a valid policy");
+            // What the first sandbox makes for all.
+            runtime.block_on(async { drop(one(&client, 0).await) });
+            settle(state.path());
+            let before = Census::take(state.path());
+            let resident_before = resident();
+
+            let count = scaled(1000);
+            runtime.block_on(async {
+            let crowd = gather(&client, count).await;
+            let (processes, bytes) = memory_below();
+            let own = resident().saturating_sub(resident_before);
+            let each = (bytes + own) / count as u64;
+            println!(
+                "{count} sandboxes at once: {processes} processes, {} KiB each, {} KiB of them in this process",
+                each / 1024,
+                own / count as u64 / 1024,
+            );
+            assert!(processes >= count, "{processes}");
+            assert!(each < MEMORY, "{each} bytes");
+            recall(crowd).await;
+        });
+            settle(state.path());
+            let mut after = Census::take(state.path());
+            // The runtime's own, at most.
+            assert!(after.descriptors <= before.descriptors + 8, "{after:?}");
+            after.descriptors = before.descriptors;
+            assert_eq!(after, before);
+        },
+    );
+}
+
+fn settle(state: &std::path::Path) {
+    eventually(Duration::from_secs(20), "nothing is left", || {
+        let census = Census::take(state);
+        census.children + census.groups + census.taken_ranges + census.folders == 0
+    });
+}
+
+async fn one(client: &SandboxClient, number: usize) -> SandboxHandle {
+    let sandbox = client.create(&spec()).await.expect("a sandbox");
+    // Where everybody has the same /tmp, the name tells them apart.
+    let write = sh(&format!(
+        "echo {number} > \"$TMPDIR/mine\" 2>/dev/null || echo {number} > /tmp/mine; exit {}",
+        number % 200
+    ));
+    let result = sandbox.exec(&write).await.expect("it runs");
+    let code = i32::try_from(number % 200).expect("small");
+    assert_eq!(result.exit_code(), Some(code), "{result:?}");
+    sandbox
+}
+
+async fn gather(client: &SandboxClient, count: usize) -> Vec<(usize, Arc<SandboxHandle>)> {
+    let gate = Arc::new(Semaphore::new(AT_ONCE));
+    let tasks = (0..count).map(|number| {
+        let (client, gate) = (client.clone(), Arc::clone(&gate));
+        tokio::spawn(async move {
+            let _turn = gate.acquire().await.expect("open");
+            (number, Arc::new(one(&client, number).await))
+        })
+    });
+    let mut crowd = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        crowd.push(task.await.expect("no panic"));
+    }
+    crowd
+}
+
+/// Each finds its own file, and ends: half of them on order, half by being dropped.
+async fn recall(crowd: Vec<(usize, Arc<SandboxHandle>)>) {
+    let gate = Arc::new(Semaphore::new(AT_ONCE));
+    let tasks = crowd.into_iter().map(|(number, sandbox)| {
+        let gate = Arc::clone(&gate);
+        tokio::spawn(async move {
+            let _turn = gate.acquire().await.expect("open");
+            let read = sh("cat \"$TMPDIR/mine\" 2>/dev/null || cat /tmp/mine");
+            let result = sandbox.exec(&read).await.expect("it runs");
+            assert_eq!(result.stdout_text(), format!("{number}\n"), "{result:?}");
+            if number % 2 == 0 {
+                sandbox.kill().await.expect("it ends");
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("no panic");
+    }
+}

@@ -1,0 +1,52 @@
+//! The same again and again.
+
+use sandbox_core::SandboxClient;
+
+use crate::census::{Census, resident};
+use crate::scaled;
+use crate::support::{backend_in, policy, sh, spec};
+use crate::users::alone;
+
+/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator keeps, not what sandboxes keep
+/// (10,000 of them at 400 bytes would be this much).
+const GROWTH: u64 = 4 << 20;
+
+#[test]
+fn ten_thousand_cycles_do_not_grow() {
+    alone("cycles::ten_thousand_cycles_do_not_grow", || {
+        let state = crate::census::state_folder();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let client = SandboxClient::with_backend(backend_in(state.path()), policy())
+            .expect("a valid policy");
+        let cycles = scaled(10_000);
+        runtime.block_on(cycle(&client, cycles / 20));
+        let (before, resident_before) = (Census::take(state.path()), resident());
+        runtime.block_on(cycle(&client, cycles));
+        let (mut after, resident_after) = (Census::take(state.path()), resident());
+        println!(
+            "{cycles} cycles: resident memory {} -> {} KiB, {after:?}",
+            resident_before / 1024,
+            resident_after / 1024
+        );
+        // One may still have been open the first time.
+        assert!(after.descriptors <= before.descriptors, "{after:?}");
+        after.descriptors = before.descriptors;
+        assert_eq!(after, before);
+        assert!(
+            resident_after < resident_before + GROWTH,
+            "{resident_before} -> {resident_after} bytes"
+        );
+    });
+}
+
+async fn cycle(client: &SandboxClient, count: usize) {
+    for number in 0..count {
+        let sandbox = client.create(&spec()).await.expect("a sandbox");
+        let result = sandbox.exec(&sh("exit 7")).await.expect("it runs");
+        assert_eq!(result.exit_code(), Some(7), "cycle {number}: {result:?}");
+        sandbox.kill().await.expect("it ends");
+    }
+}

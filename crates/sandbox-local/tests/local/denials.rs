@@ -1,0 +1,280 @@
+//! What was denied is told, as data and in words; what was not denied is not.
+
+use std::time::Duration;
+
+use sandbox_core::{
+    ArtifactLimits, ByteSize, Capability, Denial, DenialKind, ErrorKind, ExecEvent, ExecRequest,
+    ExecResult, Outcome, SandboxHandle, Stdin,
+};
+
+use crate::support::{client, create, enforced, is_root, namespaces, policy, sh, spec};
+
+async fn exec(sandbox: &SandboxHandle, request: &ExecRequest) -> ExecResult {
+    sandbox.exec(request).await.expect("it runs")
+}
+
+fn of(result: &ExecResult, kind: DenialKind) -> Option<&Denial> {
+    result.denials.iter().find(|denial| denial.kind == kind)
+}
+
+#[track_caller]
+fn nothing_denied(result: &ExecResult) {
+    assert!(result.denials.is_empty(), "{:?}", result.denials);
+}
+
+#[tokio::test]
+async fn ordinary_work_is_not_denied_anything() {
+    let sandbox = create(policy()).await;
+    // Failures of its own, among them plain refusals of the kernel, are no denials.
+    let script =
+        "cat /no/such; echo x > /proc/version; (exit 3) & wait; ls / | sort > /tmp/x; kill -9 $$";
+    nothing_denied(&exec(&sandbox, &sh(script)).await);
+    // The loopback is the sandbox's own: nobody there is no denial.
+    let python = "import socket
+for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
+    try:
+        socket.socket(family).connect((address, 9))
+    except OSError as error:
+        print(error)";
+    nothing_denied(&exec(&sandbox, &ExecRequest::new("python3").arg("-c").arg(python)).await);
+    assert!(sandbox.denials().is_empty());
+}
+
+#[tokio::test]
+async fn other_processes_and_programs_are_counted() {
+    let mut policy = policy();
+    policy.subprocess_execution = Some(false);
+    let sandbox = create(policy).await;
+    if !enforced(&sandbox, Capability::SubprocessExecution) {
+        return;
+    }
+    let python = "import os, subprocess
+for attempt in range(3):
+    try:
+        subprocess.run(['/bin/true'])
+    except PermissionError:
+        print('refused')
+try:
+    os.execv('/bin/true', ['true'])
+except PermissionError:
+    print('refused')";
+    let request = ExecRequest::new("python3").arg("-c").arg(python);
+    let result = exec(&sandbox, &request).await;
+    assert_eq!(
+        result.stdout_text(),
+        "refused\n".repeat(4),
+        "{}",
+        result.stderr_text()
+    );
+    let process = of(&result, DenialKind::Process).expect("told");
+    assert_eq!(process.capability, Capability::SubprocessExecution);
+    // One way that fails makes the library try another.
+    assert!(process.times >= 3, "{process}");
+    let words = format!(
+        "starting another process is denied by the policy (subprocess_execution = false), {} times; a retry will not help: \
+         do the work in one process, or ask the operator for subprocess_execution = true",
+        process.times
+    );
+    assert_eq!(process.to_string(), words);
+    assert_eq!(of(&result, DenialKind::Program).expect("told").times, 1);
+    nothing_denied(&exec(&sandbox, &ExecRequest::new("true")).await);
+    assert_eq!(sandbox.denials().as_slice(), result.denials.as_slice());
+}
+
+/// Any way out is counted, and so is the lookup of a name.
+#[tokio::test]
+async fn the_network_that_is_not_there_is_told() {
+    let sandbox = create(policy()).await;
+    if !namespaces() {
+        // The filter refuses the socket, and nobody counts that.
+        return;
+    }
+    for attempt in [
+        "socket.socket().connect(('1.2.3.4', 80))",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))",
+        "socket.socket(socket.AF_INET6).connect(('2001:db8::1', 80))",
+        "socket.getaddrinfo('example.com', 80)",
+    ] {
+        let python = format!("import socket\ntry: {attempt}\nexcept OSError: print('failed')");
+        let result = exec(&sandbox, &ExecRequest::new("python3").arg("-c").arg(python)).await;
+        assert_eq!(
+            result.stdout_text(),
+            "failed\n",
+            "{attempt}: {}",
+            result.stderr_text()
+        );
+        let denial = of(&result, DenialKind::Network).unwrap_or_else(|| panic!("{attempt}"));
+        assert_eq!(denial.rule, "network_access = none");
+        assert!(!denial.retry_helps && denial.times >= 1);
+    }
+    nothing_denied(&exec(&sandbox, &sh("true")).await);
+    assert!(sandbox.denials().as_slice()[0].times >= 4);
+}
+
+#[tokio::test]
+async fn limits_are_told_with_their_rule() {
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    policy.timeout = Some(Duration::from_secs(5));
+    policy.stdout_max_bytes = Some(ByteSize::bytes(4));
+    let sandbox = create(policy).await;
+    if enforced(&sandbox, Capability::Memory) {
+        let hungry = ExecRequest::new("tail").arg("/dev/zero");
+        let result = exec(&sandbox, &hungry).await;
+        assert_eq!(result.outcome, Outcome::OutOfMemory);
+        assert_eq!(
+            of(&result, DenialKind::Memory).expect("told").rule,
+            "memory = 64MiB"
+        );
+        // A child was killed, and the program lived on.
+        let result = exec(&sandbox, &sh("tail /dev/zero; exit 0")).await;
+        if result.ok() {
+            assert!(of(&result, DenialKind::Memory).is_some());
+        }
+    }
+    let result = exec(&sandbox, &sh("sleep 9").timeout(Duration::from_millis(200))).await;
+    let denial = of(&result, DenialKind::Time).expect("told");
+    assert_eq!(denial.rule, "timeout = 200ms, asked for with the execution");
+    assert!(denial.advice.contains("the policy allows 5s"), "{denial}");
+    let result = exec(&sandbox, &sh("echo 12345678; echo err >&2")).await;
+    let denial = of(&result, DenialKind::Output).expect("told");
+    assert_eq!(
+        (denial.rule.as_str(), result.denials.as_slice().len()),
+        ("stdout_max_bytes = 4B", 1)
+    );
+}
+
+/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the kernel does not count.
+#[tokio::test]
+async fn the_limit_of_processes_is_told_where_the_kernel_counts() {
+    let mut policy = policy();
+    policy.pids = Some(16);
+    let sandbox = create(policy).await;
+    let script = "i=0; while [ $i -lt 60 ]; do sleep 1 & i=$((i+1)); done";
+    let result = exec(&sandbox, &sh(script)).await;
+    if let Some(denial) = of(&result, DenialKind::ProcessLimit) {
+        assert_eq!(denial.rule, "pids = 16");
+    } else {
+        let counted = !namespaces() && enforced(&sandbox, Capability::Pids);
+        assert!(!counted, "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn denials_are_events_before_the_end() {
+    let mut policy = policy();
+    policy.subprocess_execution = Some(false);
+    let sandbox = create(policy).await;
+    if !enforced(&sandbox, Capability::SubprocessExecution) {
+        return;
+    }
+    let mut execution = sandbox
+        .start(&sh("exec /bin/true"), Stdin::Null)
+        .await
+        .expect("it starts");
+    let mut seen = Vec::new();
+    while let Some(event) = execution.next().await.expect("it works") {
+        match event {
+            ExecEvent::Denied(denial) => seen.push(denial.kind),
+            ExecEvent::Exited(result) => {
+                assert_eq!(seen, [DenialKind::Program]);
+                assert_eq!(result.denials.as_slice().len(), 1);
+            }
+            _ => assert!(seen.is_empty()),
+        }
+    }
+    assert_eq!(seen.len(), 1);
+}
+
+#[tokio::test]
+async fn files_and_exports_tell_what_was_denied() {
+    if !namespaces() {
+        return;
+    }
+    let mut policy = policy();
+    policy.disk = Some(ByteSize::mib(4));
+    policy.artifact_export_paths = vec!["/output/*".into()];
+    let sandbox = create(policy).await;
+    let bytes = |count| Box::new(std::io::Cursor::new(vec![b'x'; count]));
+    let error = sandbox
+        .put("/usr/x", 0o644, bytes(3))
+        .await
+        .expect_err("no write root");
+    assert_eq!(error.kind(), ErrorKind::Path);
+    let [denial] = error.denials() else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (denial.kind, denial.capability),
+        (DenialKind::FileWrite, Capability::FilesystemWriteRoots)
+    );
+    let error = sandbox
+        .put("/tmp/big", 0o644, bytes(8 << 20))
+        .await
+        .expect_err("no room");
+    assert_eq!(error.denials()[0].kind, DenialKind::Storage, "{error}");
+    assert_eq!(error.denials()[0].rule, "disk = 4MiB");
+    // Nothing is there, which is no denial.
+    let error = sandbox.fetch("/tmp/none", 10).await.expect_err("missing");
+    assert!(error.denials().is_empty(), "{error}");
+    exec(&sandbox, &sh("ln -s /etc/passwd /tmp/link; ln -s /etc/passwd /output/link; mkfifo /output/pipe; echo x > /output/x")).await;
+    let error = sandbox.fetch("/tmp/link", 10).await.expect_err("a link");
+    assert_eq!(error.denials()[0].kind, DenialKind::FileRead, "{error}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let export = sandbox
+        .export(folder.path(), ArtifactLimits::default())
+        .await
+        .expect("exported");
+    let whats = export
+        .denials
+        .iter()
+        .map(|denial| denial.what.as_str())
+        .collect::<Vec<_>>();
+    assert_eq!(whats.len(), 2, "{whats:?}");
+    assert!(whats.contains(&"exporting /output/link was denied: it is a symbolic link"));
+    // Each stands in the sandbox's own list.
+    assert_eq!(sandbox.denials().as_slice().len(), 5);
+}
+
+#[tokio::test]
+async fn a_specification_beyond_the_policy_says_by_how_much() {
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    let error = client(policy)
+        .create(&spec().memory(ByteSize::mib(128)))
+        .await
+        .expect_err("too much");
+    let [denial] = error.denials() else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (denial.kind, denial.rule.as_str()),
+        (DenialKind::Specification, "memory = 64MiB")
+    );
+    assert!(denial.to_string().contains("128MiB"), "{denial}");
+}
+
+/// What a denial costs is paid by who is denied: a program that tries for ever ends at its time limit.
+#[tokio::test]
+async fn a_flood_of_denials_is_a_number() {
+    let mut policy = policy();
+    policy.subprocess_execution = Some(false);
+    let sandbox = create(policy).await;
+    if !enforced(&sandbox, Capability::SubprocessExecution) {
+        return;
+    }
+    let python = "import os
+while True:
+    try: os.fork()
+    except PermissionError: pass";
+    let request = ExecRequest::new("python3")
+        .arg("-c")
+        .arg(python)
+        .timeout(Duration::from_secs(1));
+    let result = exec(&sandbox, &request).await;
+    assert_eq!(result.outcome, Outcome::TimedOut);
+    assert_eq!(result.denials.as_slice().len(), 2);
+    let times = of(&result, DenialKind::Process).expect("told").times;
+    assert!(times > 100, "{times}");
+    println!("{times} in a second, as root: {}", is_root());
+}

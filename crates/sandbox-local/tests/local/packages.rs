@@ -1,0 +1,304 @@
+//! Packages that a policy names, out of a registry on this machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::{
+    ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, SandboxClient,
+};
+use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
+
+use crate::registry::{Answer, Registry, page, wheel};
+use crate::support::{config, eventually, open_folder, policy, processes_with, sh, spec};
+
+/// A cache of the test's own, and what an installation may take.
+struct Place {
+    folder: tempfile::TempDir,
+    settings: PackageSettings,
+}
+
+impl Place {
+    fn new(source: PackageSource) -> Self {
+        let folder = open_folder();
+        let mut settings = PackageSettings::default();
+        settings.folder = Some(folder.path().join("cache/packages"));
+        settings.source = Some(source);
+        settings.timeout = Duration::from_secs(60);
+        Self { folder, settings }
+    }
+
+    /// With wheels of one folder, which holds the package `demo` 1.0 and 2.0.
+    fn with_wheels() -> Self {
+        let mut place = Self::new(PackageSource::default());
+        let wheels = place.folder.path().join("wheels");
+        std::fs::create_dir(&wheels).expect("made");
+        wheel(&wheels, "demo", "1.0", 0);
+        wheel(&wheels, "demo", "2.0", 0);
+        place.settings.source = Some(PackageSource::folder(wheels));
+        place
+    }
+
+    fn of(registry: &Registry) -> Self {
+        let mut source = PackageSource::default();
+        source.index_url = Some(registry.url.clone());
+        source.connect_timeout = Some(60);
+        Self::new(source)
+    }
+
+    fn client(&self, packages: &[&str]) -> SandboxClient {
+        let backend = LocalBackend::new(config().packages(self.settings.clone()));
+        SandboxClient::with_backend(Arc::new(backend), naming(packages)).expect("a valid policy")
+    }
+
+    async fn refused(&self, packages: &[&str]) -> Error {
+        let client = self.client(packages);
+        client.create(&spec()).await.expect_err("not installed")
+    }
+
+    fn left(&self, name: &str) -> Vec<PathBuf> {
+        let folder = self.folder.path().join("cache/packages").join(name);
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    /// Nothing of an installation that failed is kept.
+    fn assert_clean(&self) {
+        assert_eq!(self.left("entries"), [PathBuf::new(); 0]);
+        assert_eq!(self.left("staging"), [PathBuf::new(); 0]);
+    }
+}
+
+fn naming(packages: &[&str]) -> CapabilityPolicy {
+    let mut policy = policy();
+    policy.packages = packages.iter().map(|name| (*name).to_owned()).collect();
+    policy
+}
+
+const SHOW: &str = "import demo; print(demo.version)";
+
+fn python(code: &str) -> ExecRequest {
+    ExecRequest::new("python3").arg("-c").arg(code)
+}
+
+#[tokio::test]
+async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_they_are() {
+    let place = Place::with_wheels();
+    let client = place.client(&["Demo==1.0"]);
+    let sandbox = client.create(&spec()).await.expect("installed");
+    for status in ["packages", "package_installation"] {
+        let capability = status.parse().expect("a capability");
+        let enforcement = sandbox.enforcement().get(capability).expect("reported");
+        let partial = matches!(enforcement, Enforcement::Partial { .. });
+        assert_eq!(partial, status == "package_installation", "{enforcement}");
+    }
+    let result = sandbox.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
+    let result = sandbox
+        .exec(&ExecRequest::new("demo"))
+        .await
+        .expect("found");
+    assert_eq!(
+        result.stdout_text(),
+        "ran 1.0\n",
+        "{}",
+        result.stderr_text()
+    );
+    let attack = "d=$(python3 -c 'import demo; print(demo.__file__)'); echo 'version = 3' > $d; rm -f $d; \
+                  touch $(dirname $d)/new; chmod 777 $d; mv $d /tmp";
+    sandbox.exec(&sh(attack)).await.expect("it runs");
+    sandbox.kill().await.expect("it ends");
+
+    let again = client.create(&spec()).await.expect("kept");
+    let result = again.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
+    assert_eq!(place.left("entries").len(), 1);
+    assert_eq!(place.left("staging"), [PathBuf::new(); 0]);
+
+    // Another version is another folder; no packages are none.
+    let newest = place
+        .client(&["demo"])
+        .create(&spec())
+        .await
+        .expect("installed");
+    let result = newest.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "2.0\n", "{}", result.stderr_text());
+    let none = place.client(&[]).create(&spec()).await.expect("a sandbox");
+    let result = none.exec(&python(SHOW)).await.expect("it runs");
+    assert!(!result.ok());
+}
+
+#[tokio::test]
+async fn a_standard_module_is_not_replaced() {
+    let mut place = Place::with_wheels();
+    let wheels = place.folder.path().join("wheels");
+    wheel(&wheels, "colorsys", "1.0", 0);
+    place.settings.source = Some(PackageSource::folder(wheels));
+    let client = place.client(&["colorsys"]);
+    let sandbox = client.create(&spec()).await.expect("installed");
+    let code = "import colorsys; print(hasattr(colorsys, 'version'))";
+    let result = sandbox.exec(&python(code)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "False\n", "{}", result.stderr_text());
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_typed_on_every_call() {
+    let place = Place::with_wheels();
+    for _ in 0..2 {
+        let error = place.refused(&["no-such-package"]).await;
+        assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+        assert!(error.context().contains("no-such-package"), "{error}");
+    }
+    let error = place.refused(&["demo==99"]).await;
+    assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+    assert!(
+        error.context().contains("1.0, 2.0"),
+        "pip's own words: {error}"
+    );
+    place.assert_clean();
+}
+
+#[tokio::test]
+async fn a_package_that_would_have_to_be_built_is_typed_and_its_code_does_not_run() {
+    let registry = Registry::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
+    let place = Place::of(&registry);
+    let error = place.refused(&["demo"]).await;
+    assert_eq!(error.kind(), ErrorKind::PackageNeedsBuild, "{error}");
+    assert!(error.fix().is_some());
+    let asked = registry.asked();
+    assert!(
+        !asked.iter().any(|path| path.contains("tar.gz")),
+        "{asked:?}"
+    );
+    place.assert_clean();
+}
+
+#[tokio::test]
+async fn a_registry_that_is_not_there_or_refuses_is_typed() {
+    let registry = Registry::start([("/simple/demo/".into(), Answer::Status("403 Forbidden"))]);
+    let place = Place::of(&registry);
+    let error = place.refused(&["demo"]).await;
+    assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
+    let error = place.refused(&["other"]).await;
+    assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+    drop(registry);
+
+    let mut source = PackageSource::default();
+    // Nobody listens on it, and the password is nobody's business.
+    source.index_url = Some("http://me:secret@127.0.0.1:1/simple/".into());
+    let place = Place::new(source);
+    let error = place.refused(&["demo"]).await;
+    assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+    place.assert_clean();
+}
+
+#[tokio::test]
+async fn an_installation_ends_at_its_time_limit_and_at_its_size() {
+    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+    let mut place = Place::of(&registry);
+    place.settings.timeout = Duration::from_secs(3);
+    let error = place.refused(&["demo"]).await;
+    assert_eq!(error.kind(), ErrorKind::InstallTimedOut, "{error}");
+    place.assert_clean();
+
+    let mut place = Place::with_wheels();
+    wheel(
+        &place.folder.path().join("wheels"),
+        "large",
+        "1.0",
+        64 << 20,
+    );
+    place.settings.storage = ByteSize::mib(8);
+    let error = place.refused(&["large"]).await;
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+    place.assert_clean();
+    // The other wheels are small enough.
+    place
+        .client(&["demo"])
+        .create(&spec())
+        .await
+        .expect("installed");
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_leaves_nothing() {
+    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+    let place = Place::of(&registry);
+    let client = place.client(&["demo"]);
+    let sandbox = spec();
+    let create = client.create(&sandbox);
+    let waited = async {
+        for _ in 0..600 {
+            if !registry.asked().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("pip asks for nothing");
+    };
+    tokio::select! {
+        _ = create => panic!("nobody answers"),
+        () = waited => {}
+    }
+    let marker = place.folder.path().to_string_lossy().into_owned();
+    eventually(Duration::from_secs(10), "no installer", || {
+        processes_with(&marker).is_empty()
+    });
+    place.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn installations_of_the_same_packages_wait_for_one() {
+    let folder = open_folder();
+    let made = wheel(folder.path(), "demo", "1.0", 1 << 20);
+    let file = made
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    let registry = Registry::start([
+        ("/simple/demo/".into(), page(&[&file])),
+        (
+            format!("/files/{file}"),
+            Answer::Found(std::fs::read(&made).expect("there")),
+        ),
+    ]);
+    let place = Place::of(&registry);
+    let tasks = (0..6).map(|_| {
+        let client = place.client(&["demo==1.0"]);
+        tokio::spawn(async move {
+            let sandbox = client.create(&spec()).await?;
+            sandbox.exec(&python(SHOW)).await
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        let result = task.await.expect("no panic").expect("installed");
+        assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
+    }
+    let fetched = registry
+        .asked()
+        .iter()
+        .filter(|path| path.ends_with(".whl"))
+        .count();
+    assert_eq!(fetched, 1, "{:?}", registry.asked());
+}
+
+#[tokio::test]
+async fn a_bad_name_is_refused_before_anything_is_made() {
+    let place = Place::with_wheels();
+    for bad in [
+        "-r file",
+        "--index-url=http://x",
+        "demo; rm -rf /",
+        "/wheels/demo.whl",
+        "git+https://x/y",
+        "demo @ file:///x",
+    ] {
+        let backend = LocalBackend::new(config().packages(place.settings.clone()));
+        let error = SandboxClient::with_backend(Arc::new(backend), naming(&[bad]));
+        let error = error.expect_err(bad);
+        assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{error}");
+    }
+    assert!(!Path::new(&place.folder.path().join("cache")).exists());
+}

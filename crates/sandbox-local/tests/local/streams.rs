@@ -1,0 +1,493 @@
+//! Executions as streams of events.
+
+use std::time::Duration;
+
+use sandbox_core::{ExecEvent, ExecRequest, Execution, Outcome, SandboxHandle, Stdin, StdinWriter};
+use tokio::io::{AsyncWriteExt, ReadBuf};
+
+use crate::support::{create, eventually, policy, processes_with, sh};
+
+async fn start(sandbox: &SandboxHandle, script: &str, stdin: Stdin) -> Execution {
+    let request = sh(script).timeout(Duration::from_secs(30));
+    sandbox.start(&request, stdin).await.expect("it starts")
+}
+
+async fn piped(sandbox: &SandboxHandle, script: &str) -> (Execution, StdinWriter) {
+    let mut execution = start(sandbox, script, Stdin::Piped).await;
+    let stdin = execution.take_stdin().expect("it is piped");
+    (execution, stdin)
+}
+
+/// The events as short words, pieces of output joined.
+async fn events(execution: &mut Execution) -> Vec<String> {
+    let mut events = Vec::<String>::new();
+    while let Some(event) = execution.next().await.expect("the sandbox works") {
+        let (name, text) = match event {
+            ExecEvent::Started => ("started", String::new()),
+            ExecEvent::Stdout(bytes) => ("out ", String::from_utf8_lossy(&bytes).into_owned()),
+            ExecEvent::Stderr(bytes) => ("err ", String::from_utf8_lossy(&bytes).into_owned()),
+            ExecEvent::Exited(result) => ("exited ", result.outcome.to_string()),
+            other => ("other ", format!("{other:?}")),
+        };
+        match events.last_mut() {
+            Some(last) if name.ends_with(' ') && last.starts_with(name) => last.push_str(&text),
+            _ => events.push(name.to_owned() + &text),
+        }
+    }
+    events
+}
+
+#[tokio::test]
+async fn events_come_in_their_order_and_the_end_is_last() {
+    let sandbox = create(policy()).await;
+    let script = "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; exit 7";
+    let mut execution = start(&sandbox, script, Stdin::Null).await;
+    let expected = [
+        "started",
+        "out one\n",
+        "err two\n",
+        "out three\n",
+        "exited exited with code 7",
+    ];
+    assert_eq!(events(&mut execution).await, expected);
+    assert_eq!(execution.next().await.expect("no error"), None);
+    let result = execution.wait().await.expect("the end stays");
+    assert_eq!(result.exit_code(), Some(7));
+    assert_eq!((result.stdout.total, result.stderr.total), (10, 4));
+    let again = execution.wait().await.expect("as often as it is asked");
+    assert_eq!(again, result);
+}
+
+#[tokio::test]
+async fn what_nobody_has_read_is_in_the_result() {
+    let sandbox = create(policy()).await;
+    let mut execution = start(
+        &sandbox,
+        "echo first; read x; echo $x >&2; echo last",
+        Stdin::from_bytes("in\n"),
+    )
+    .await;
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(
+        (result.stdout_text(), result.stderr_text()),
+        ("first\nlast\n".into(), "in\n".into())
+    );
+    assert!(!result.truncated() && result.ok());
+
+    let mut execution = start(&sandbox, "echo first; sleep 0.3; echo last", Stdin::Null).await;
+    assert_eq!(
+        execution.next().await.expect("it works"),
+        Some(ExecEvent::Started)
+    );
+    assert_eq!(
+        execution.next().await.expect("it works"),
+        Some(ExecEvent::Stdout("first\n".into()))
+    );
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(
+        (result.stdout_text(), result.stdout.total),
+        ("last\n".into(), 11)
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_an_error_of_the_start() {
+    let sandbox = create(policy()).await;
+    let error = sandbox
+        .start(&ExecRequest::new("no-such-program"), Stdin::Piped)
+        .await;
+    assert_eq!(
+        error.map(drop).expect_err("nothing runs").kind(),
+        sandbox_core::ErrorKind::ProgramNotFound
+    );
+    // It costs nothing else.
+    assert!(sandbox.exec(&sh("true")).await.expect("it runs").ok());
+}
+
+#[tokio::test]
+async fn the_end_of_the_input_lets_the_output_go_on() {
+    let sandbox = create(policy()).await;
+    for close_by_drop in [false, true] {
+        let (mut execution, mut stdin) = piped(&sandbox, "exec sort").await;
+        stdin.write_all(b"b\nc\n").await.expect("written");
+        stdin.write_all(b"a\n").await.expect("written");
+        if close_by_drop {
+            drop(stdin);
+        } else {
+            stdin.shutdown().await.expect("closed");
+        }
+        let result = execution.wait().await.expect("it ends");
+        assert_eq!(result.stdout_text(), "a\nb\nc\n");
+        assert!(result.ok());
+    }
+    // Word by word, both ways at once.
+    let (mut execution, mut stdin) = piped(&sandbox, "exec cat").await;
+    assert_eq!(
+        execution.next().await.expect("it works"),
+        Some(ExecEvent::Started)
+    );
+    for word in ["one", "two", "three"] {
+        stdin.write_all(word.as_bytes()).await.expect("written");
+        let event = execution.next().await.expect("it works");
+        assert_eq!(event, Some(ExecEvent::Stdout(word.into())));
+    }
+    drop(stdin);
+    assert!(execution.wait().await.expect("it ends").ok());
+    // Waiting closes an input that nobody took.
+    let mut execution = start(&sandbox, "exec cat", Stdin::Piped).await;
+    assert!(execution.wait().await.expect("it ends").ok());
+}
+
+/// A reader that never ends, and counts.
+struct Endless(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl tokio::io::AsyncRead for Endless {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        let room = buffer.remaining();
+        buffer.put_slice(&vec![b'x'; room]);
+        self.0
+            .fetch_add(room as u64, std::sync::atomic::Ordering::Relaxed);
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn an_endless_input_is_read_no_further_than_the_program_does() {
+    let sandbox = create(policy()).await;
+    let count = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let source = || Stdin::from_reader(Endless(count.clone()));
+    // It reads some, and ends.
+    let mut execution = start(&sandbox, "head -c 1000000 | wc -c; exit 3", source()).await;
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(
+        (result.stdout_text(), result.exit_code()),
+        ("1000000\n".into(), Some(3))
+    );
+    // It reads nothing, and lives on; it reads nothing and closes it.
+    for script in ["sleep 1; exit 4", "exec 0<&-; sleep 1; exit 4"] {
+        count.store(0, std::sync::atomic::Ordering::Relaxed);
+        let mut execution = start(&sandbox, script, source()).await;
+        let result = execution.wait().await.expect("it ends");
+        assert_eq!(result.exit_code(), Some(4));
+        let read = count.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(
+            read < 4 << 20,
+            "{read} bytes were read for a program that reads nothing"
+        );
+    }
+}
+
+#[tokio::test]
+async fn who_writes_to_a_program_that_does_not_read_is_told() {
+    let sandbox = create(policy()).await;
+    // While it runs, and after it has ended.
+    for script in ["exec 0<&-; echo closed; sleep 20", "echo closed; exit 5"] {
+        let (mut execution, mut stdin) = piped(&sandbox, script).await;
+        let piece = vec![b'x'; 64 * 1024];
+        let write = async {
+            for _ in 0..1000 {
+                if let Err(error) = stdin.write_all(&piece).await {
+                    return error.kind();
+                }
+            }
+            panic!("64 MiB were taken");
+        };
+        let kind = tokio::time::timeout(Duration::from_secs(10), write).await;
+        assert_eq!(kind.expect("in time"), std::io::ErrorKind::BrokenPipe);
+        if script.contains("sleep") {
+            execution.kill().await;
+        }
+        let result = execution.wait().await.expect("it ends");
+        let expected = match script.contains("sleep") {
+            true => Outcome::Signaled { signal: 9 },
+            false => Outcome::Exited { code: 5 },
+        };
+        assert_eq!(
+            (result.outcome, result.stdout.bytes.as_slice()),
+            (expected, &b"closed\n"[..])
+        );
+    }
+}
+
+#[tokio::test]
+async fn orders_reach_the_program_though_nobody_reads_what_it_writes() {
+    let sandbox = create(policy()).await;
+    let script = "trap 'exit 42' USR1; echo ready; while :; do sleep 0.05; done";
+    let mut execution = start(&sandbox, script, Stdin::Null).await;
+    while execution.next().await.expect("it works") != Some(ExecEvent::Stdout("ready\n".into())) {}
+    execution.signal(10).await.expect("SIGUSR1");
+    assert_eq!(
+        execution.wait().await.expect("it ends").exit_code(),
+        Some(42)
+    );
+    execution.signal(10).await.expect("harmless");
+    execution.kill().await;
+    for number in [0, 65] {
+        assert!(execution.signal(number).await.is_err());
+    }
+
+    let marker = format!("orders-{}", std::process::id());
+    let flood = format!("sh -c 'sleep 600; : {marker}' & exec yes");
+    let mut execution = start(&sandbox, &flood, Stdin::Null).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    execution.kill().await;
+    eventually_gone(&marker).await;
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
+    assert!(
+        result.stdout.total > 0 && result.stragglers >= 1,
+        "{result:?}"
+    );
+}
+
+async fn eventually_gone(marker: &str) {
+    let marker = marker.to_owned();
+    let look = move || {
+        eventually(Duration::from_secs(5), "the tree is gone", || {
+            processes_with(&marker).is_empty()
+        });
+    };
+    tokio::task::spawn_blocking(look).await.expect("gone");
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_the_program_and_not_the_sandbox() {
+    let sandbox = create(policy()).await;
+    let marker = format!("reader-{}", std::process::id());
+    let script = format!("sh -c 'setsid sleep 600; : {marker}' & exec yes {marker}");
+    let mut execution = start(&sandbox, &script, Stdin::Piped).await;
+    let mut read = 0;
+    while read < 1 << 20 {
+        if let Some(ExecEvent::Stdout(bytes)) = execution.next().await.expect("it works") {
+            read += bytes.len();
+        }
+    }
+    assert!(processes_with(&marker).len() >= 2);
+    let mut stdin = execution.take_stdin().expect("piped");
+    drop(execution);
+    eventually_gone(&marker).await;
+    assert!(sandbox.exec(&sh("true")).await.expect("it runs").ok());
+    let error = stdin
+        .write_all(&[0; 1 << 20])
+        .await
+        .expect_err("nobody reads");
+    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn a_dropped_handle_ends_its_executions() {
+    let sandbox = create(policy()).await;
+    let marker = format!("handle-{}", std::process::id());
+    let script = format!("setsid sh -c 'sleep 600; : {marker}' & echo ready; sleep 600");
+    let mut execution = start(&sandbox, &script, Stdin::Null).await;
+    while execution.next().await.expect("it works") != Some(ExecEvent::Stdout("ready\n".into())) {}
+    drop(sandbox);
+    let error = execution.wait().await.expect_err("its sandbox is gone");
+    assert!(error.to_string().contains("handle was dropped"), "{error}");
+    assert_eq!(error.kind(), sandbox_core::ErrorKind::SandboxEnded);
+    eventually_gone(&marker).await;
+}
+
+/// Runs alone: its memory is measured.
+#[test]
+fn a_slow_reader_gets_every_byte_and_costs_no_memory() {
+    crate::users::alone(
+        "streams::a_slow_reader_gets_every_byte_and_costs_no_memory",
+        || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(async {
+                let mut policy = policy();
+                policy.timeout = Some(Duration::from_secs(120));
+                let sandbox = create(policy).await;
+                let script = "head -c 268435456 /dev/zero | tr '\\0' 'a'; exit 9";
+                let request = sh(script).timeout(Duration::from_secs(110));
+                let mut execution = sandbox
+                    .start(&request, Stdin::Null)
+                    .await
+                    .expect("it starts");
+                let before = resident();
+                let (mut total, mut largest, mut pieces) = (0, 0, 0u32);
+                let result = loop {
+                    match execution.next().await.expect("it works") {
+                        Some(ExecEvent::Stdout(bytes)) => {
+                            assert!(bytes.iter().all(|byte| *byte == b'a'));
+                            total += bytes.len();
+                            pieces += 1;
+                            if pieces % 64 == 0 {
+                                tokio::time::sleep(Duration::from_millis(5)).await;
+                                largest = largest.max(resident());
+                            }
+                        }
+                        Some(ExecEvent::Exited(result)) => break result,
+                        _ => {}
+                    }
+                };
+                assert_eq!((total, result.exit_code()), (256 << 20, Some(9)));
+                assert_eq!(result.stdout.total, 256 << 20);
+                let grown = largest.saturating_sub(before);
+                println!("{pieces} pieces; {grown} KiB more memory");
+                assert!(grown < 16 * 1024, "{grown} KiB more memory");
+            });
+        },
+    );
+}
+
+/// Resident memory of this process, KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let mut fields = line.expect("there").split_ascii_whitespace();
+    fields
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .expect("a number")
+}
+
+/// The reader takes longer than the time limit and every grace on top, after a program that ended long before.
+#[tokio::test]
+async fn a_late_reader_loses_neither_the_exit_code_nor_the_sandbox() {
+    let sandbox = create(policy()).await;
+    let request = sh("head -c 3000000 /dev/zero; exit 11").timeout(Duration::from_secs(1));
+    let mut execution = sandbox
+        .start(&request, Stdin::Null)
+        .await
+        .expect("it starts");
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let result = execution.wait().await.expect("it ends");
+    // The program itself waits for its reader, until its limit; what fits on the way it has written.
+    let ended = matches!(
+        result.outcome,
+        Outcome::TimedOut | Outcome::Exited { code: 11 }
+    );
+    assert!(ended && result.stdout.total > 0, "{result:?}");
+
+    let request = sh("head -c 500000 /dev/zero; exit 11").timeout(Duration::from_secs(1));
+    let mut execution = sandbox
+        .start(&request, Stdin::Null)
+        .await
+        .expect("it starts");
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(
+        (result.exit_code(), result.stdout.bytes.len()),
+        (Some(11), 500_000)
+    );
+    assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());
+}
+
+#[tokio::test]
+async fn the_exit_code_comes_after_a_hundred_thousand_small_writes() {
+    let sandbox = create(policy()).await;
+    let python = "import os, sys
+for number in range(100_000):
+    os.write(1 + number % 2, b'%d\\n' % number)
+sys.exit(13)";
+    let request = ExecRequest::new("python3")
+        .arg("-c")
+        .arg(python)
+        .timeout(Duration::from_secs(30));
+    let mut execution = sandbox
+        .start(&request, Stdin::Null)
+        .await
+        .expect("it starts");
+    let mut streams = [Vec::new(), Vec::new()];
+    let mut exits = 0;
+    while let Some(event) = execution.next().await.expect("it works") {
+        match event {
+            ExecEvent::Stdout(bytes) => streams[0].extend_from_slice(&bytes),
+            ExecEvent::Stderr(bytes) => streams[1].extend_from_slice(&bytes),
+            ExecEvent::Exited(result) => {
+                assert_eq!(result.exit_code(), Some(13));
+                exits += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(exits, 1);
+    for (parity, stream) in streams.iter().enumerate() {
+        let expected: String = (parity..100_000)
+            .step_by(2)
+            .map(|number| format!("{number}\n"))
+            .collect();
+        assert!(stream == expected.as_bytes(), "stream {parity} differs");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_arrive_as_they_are() {
+    let sandbox = create(policy()).await;
+    // Every byte, and a character in two pieces.
+    let python = "import os, time
+os.write(1, bytes(range(256)))
+os.write(2, b'\\xc3')
+time.sleep(0.2)
+os.write(2, b'\\xa4')";
+    let request = ExecRequest::new("python3").arg("-c").arg(python);
+    let mut execution = sandbox
+        .start(&request, Stdin::Null)
+        .await
+        .expect("it starts");
+    let mut stderr = Vec::new();
+    while let Some(event) = execution.next().await.expect("it works") {
+        match event {
+            ExecEvent::Stdout(bytes) => assert_eq!(bytes, (0..=255).collect::<Vec<u8>>()),
+            ExecEvent::Stderr(bytes) => stderr.push(bytes),
+            _ => {}
+        }
+    }
+    assert_eq!(stderr, [&b"\xc3"[..], &b"\xa4"[..]]);
+}
+
+#[tokio::test]
+async fn a_function_gets_the_output_as_it_comes() {
+    let sandbox = create(policy()).await;
+    let mut seen = Vec::new();
+    let request = sh("cat; echo err >&2; exit 3");
+    let stdin = Box::new(std::io::Cursor::new(b"in".to_vec()));
+    let result = sandbox.exec_live(&request, Some(stdin), |stream, bytes| {
+        seen.push((stream, bytes.to_vec()))
+    });
+    let result = result.await.expect("it runs");
+    use sandbox_core::spi::OutputStream::{Stderr, Stdout};
+    assert_eq!(
+        seen,
+        [(Stdout, b"in".to_vec()), (Stderr, b"err\n".to_vec())]
+    );
+    assert_eq!(
+        (result.exit_code(), result.stdout_text()),
+        (Some(3), "in".into())
+    );
+}
+
+/// Two programs, each of which reads what the other writes: nobody's full pipe stops somebody else's input.
+#[tokio::test]
+async fn a_receiver_that_takes_its_time_does_not_hold_up_the_input() {
+    let sandbox = create(policy()).await;
+    let (mut execution, mut stdin) = piped(
+        &sandbox,
+        "head -c 2000000 /dev/zero; cat > ${TMPDIR:-/tmp}/in; wc -c < ${TMPDIR:-/tmp}/in >&2",
+    )
+    .await;
+    // Nothing is read meanwhile, so the program does not get to its input: it waits on the way.
+    let write = async {
+        stdin
+            .write_all(&vec![b'x'; 200_000])
+            .await
+            .expect("it fits on the way");
+        stdin.shutdown().await.expect("closed");
+    };
+    tokio::time::timeout(Duration::from_secs(10), write)
+        .await
+        .expect("in time");
+    let result = execution.wait().await.expect("it ends");
+    assert_eq!(
+        (result.stdout.total, result.stderr_text()),
+        (2_000_000, "200000\n".into())
+    );
+}
