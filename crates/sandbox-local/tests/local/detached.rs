@@ -13,7 +13,7 @@ use sandbox_core::{
     ByteSize, CapabilityPolicy, ErrorKind, Outcome, SandboxClient, SandboxHandle, SandboxSpec,
     SandboxState,
 };
-use sandbox_local::{LocalBackend, LocalConfig};
+use sandbox_local::{LocalBackend, LocalConfig, UnsafeLocalBackend};
 
 use crate::support::{eventually, is_root, namespaces, policy, processes_with, sh};
 
@@ -488,4 +488,71 @@ async fn the_policy_it_was_created_under_governs() {
     sandbox.stop().await.expect("stopped");
     sandbox.stop().await.expect("harmless");
     assert!(left(state.path()).is_empty());
+}
+
+#[tokio::test]
+async fn what_the_code_has_closed_is_removed_too() {
+    let state = state();
+    let client = client(state.path(), policy());
+    for way in ["closed-by-keeper", "closed-by-others"] {
+        let name = unique(way);
+        let sandbox = client.create(&spec(&name)).await.expect("created");
+        let script = "cd \"${TMPDIR:-/tmp}\"; for mode in 0 500 300; do mkdir -p $mode/below; touch $mode/file; chmod $mode $mode; done";
+        assert!(sandbox.exec(&sh(script)).await.expect("it runs").ok());
+        let parts = parts(state.path(), &name);
+        if way == "closed-by-others" {
+            kill_process(parts.keeper, Signal::KILL).expect("killed");
+            eventually(Duration::from_secs(5), "the agent is gone", || {
+                !runs(parts.agent)
+            });
+            assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);
+        } else {
+            sandbox.kill().await.expect("ended");
+        }
+        assert!(left(state.path()).is_empty(), "{way}");
+    }
+}
+
+#[tokio::test]
+async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
+    let state = state();
+    let name = unique("uninsulated");
+    let config = LocalConfig::new().state_folder(state.path());
+    let backend = || Arc::new(UnsafeLocalBackend::new(config.clone()));
+    let open = || SandboxClient::with_backend(backend(), policy()).expect("a valid policy");
+    let created = open().create(&spec(&name)).await.expect("created");
+    let parts = parts(state.path(), &name);
+    drop(created);
+    // Its name is taken for all tiers, but only its own finds it.
+    let local = client(state.path(), policy());
+    let taken = local.create(&spec(&name)).await.expect_err("taken");
+    assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "{taken}");
+    for error in [
+        local.get(&name).await.expect_err("of another tier"),
+        local.remove(&name).await.expect_err("of another tier"),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        assert!(
+            error
+                .fix()
+                .is_some_and(|fix| fix.contains("-b local_unsafe")),
+            "{error}"
+        );
+    }
+    assert!(local.list().await.expect("a list").is_empty());
+    let sandbox = open().get(&name).await.expect("found");
+    let marker = unique("uninsulated-marker");
+    let script = format!("(setsid sh -c 'sleep 60; : {marker}' &) & echo ran");
+    let result = sandbox.exec(&sh(&script)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "ran\n");
+    assert!(processes_with(&marker).is_empty());
+    tokio::join!(lingering(&sandbox, &marker), async {
+        while processes_with(&marker).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        open().remove(&name).await.expect("removed");
+    });
+    eventually(Duration::from_secs(5), "nothing is left", || {
+        is_gone(state.path(), &name, &parts) && processes_with(&marker).is_empty()
+    });
 }
