@@ -22,6 +22,7 @@ mod sandbox;
 pub mod seccomp;
 
 pub use counters::{Counters, refused_processes, unreachable_destinations};
+pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;
