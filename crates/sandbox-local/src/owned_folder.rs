@@ -13,9 +13,10 @@ pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removes a folder with what code has put there: also folders that it has closed.
+/// Removes a folder with what code has put there: also folders that it has closed. An empty one takes no descriptor: there may be
+/// none, where that is why the sandbox could not be made.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+    match std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder)) {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             open_all(folder)?;
             std::fs::remove_dir_all(folder)
