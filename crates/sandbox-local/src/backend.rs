@@ -9,7 +9,7 @@ use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 
 use crate::LocalConfig;
-use crate::detached;
+use crate::detached::{self, Registry};
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
@@ -110,11 +110,6 @@ impl LocalBackend {
         self.config.packages.folder().ok()?.canonicalize().ok()
     }
 
-    /// The state folder, where there is one: without it there are no detached sandboxes.
-    fn kept(&self) -> Result<Option<PathBuf>> {
-        state::found(TIER, &self.config)
-    }
-
     /// The state folder as mounts name it: without links, whether it exists already or not.
     fn state_folder(&self, host: &Host) -> PathBuf {
         let folder = state::folder(&self.config, host.user.id);
@@ -178,7 +173,7 @@ impl Backend for LocalBackend {
             lowered: &lowered,
         };
         if plan.detached {
-            return Ok(Box::new(detached::create(&order).await?));
+            return Ok(Box::new(detached::start(&order).await?));
         }
         Ok(Box::new(start::start(&order).await?))
     }
@@ -188,29 +183,19 @@ impl Backend for LocalBackend {
     }
 
     async fn get(&self, name: &str) -> Result<Found> {
-        match self.kept()? {
-            Some(state) => detached::get(TIER, &state, name).await,
-            None => Err(detached::not_found(TIER, name)),
-        }
+        Registry::of(TIER, &self.config)?.get(TIER, name).await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        self.kept()?
-            .map_or(Ok(Vec::new()), |state| detached::list(TIER, &state))
+        Registry::of(TIER, &self.config)?.list()
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        match self.kept()? {
-            Some(state) => detached::remove(TIER, &state, name).await,
-            None => Err(detached::not_found(TIER, name)),
-        }
+        Registry::of(TIER, &self.config)?.remove(TIER, name).await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        match self.kept()? {
-            Some(state) => detached::prune(TIER, &state).await,
-            None => Ok(Vec::new()),
-        }
+        Registry::of(TIER, &self.config)?.prune().await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

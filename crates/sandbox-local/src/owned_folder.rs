@@ -68,7 +68,8 @@ mod tests {
         std::fs::create_dir_all(folder.join("a/b")).expect("made");
         for closed in ["a/b", "a"] {
             let closed = folder.join(closed);
-            std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0)).expect("closed");
+            std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0o000))
+                .expect("closed");
         }
         open_all(&folder).expect("opened");
         remove(&folder).expect("removed");

@@ -1,23 +1,27 @@
 //! The tier `local_unsafe`: the agent without any isolation.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Plan, Result};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
 use crate::LocalConfig;
 use crate::cgroup::{Group, Limits};
+use crate::detached::{Registry, Uninsulated, start_uninsulated};
 use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
 use crate::remains::Remains;
 use crate::spawn::Launch;
+use crate::stale::sweep_once;
 use crate::start::{launch_agent, stream};
+use crate::state;
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local_unsafe";
@@ -53,45 +57,41 @@ impl Backend for UnsafeLocalBackend {
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         check(plan)?;
         let host = Host::detect(&self.config);
+        if plan.detached {
+            return self.create_detached(plan, &host).await;
+        }
         let mut remains = Remains::new(false);
-        // Limits nothing: it finds the processes when they are to be ended.
-        let group = Group::plan(
-            &host.cgroups,
-            &Limits {
-                track: true,
-                ..Limits::default()
-            },
-        );
-        remains.set_group(group.map(Arc::new));
+        remains.set_group(group(&host));
         let (stream, theirs) = stream(TIER)?;
-        let launch = Launch {
-            stream: theirs,
-            namespaces: 0,
-            maps: None,
-            mapped: Vec::new(),
-            scratch: None,
-            die_with_parent: false,
-            network: None,
-            groups: Arc::default(),
-            setup: false,
-            listen: None,
-        };
+        let launch = launch(theirs);
         let remains = launch_agent(TIER, launch, remains).await?;
         let stream = UnixStream::from_std(stream)
             .map_err(|cause| error::setup(TIER, "the agent's stream", cause))?;
-        let confinement = Confinement {
-            umask: 0o022,
-            ..Confinement::default()
-        };
-        let mut sandbox = Sandbox::new(plan, confinement, EnforcementReport::nothing(REASON))?;
-        sandbox.settings.make_dirs.clear();
-        if plan.workdir.is_none() {
-            sandbox.settings.workdir = work_folder(plan)?;
-        }
+        let sandbox = sandbox(plan)?;
         let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        Registry::of(TIER, &self.config)?.get(TIER, name).await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        Registry::of(TIER, &self.config)?.list()
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        Registry::of(TIER, &self.config)?.remove(TIER, name).await
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        Registry::of(TIER, &self.config)?.prune().await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -101,6 +101,62 @@ impl Backend for UnsafeLocalBackend {
     async fn profile(&self) -> Result<Vec<(String, String)>> {
         Ok(profile(TIER, &Host::detect(&self.config)))
     }
+}
+
+impl UnsafeLocalBackend {
+    async fn create_detached(&self, plan: &Plan, host: &Host) -> Result<Box<dyn Instance>> {
+        let state = state::folder(&self.config, host.user.id);
+        state::prepare(TIER, &state, host.user.id)?;
+        sweep_once(&host.cgroups, &state);
+        let (stream, theirs) = stream(TIER)?;
+        let uninsulated = Uninsulated {
+            tier: TIER,
+            plan,
+            state: &state,
+            launch: launch(theirs),
+            stream,
+            group: group(host),
+            sandbox: sandbox(plan)?,
+        };
+        Ok(Box::new(start_uninsulated(uninsulated).await?))
+    }
+}
+
+/// Limits nothing: it finds the processes when they are to be ended.
+fn group(host: &Host) -> Option<Arc<Group>> {
+    let limits = Limits {
+        track: true,
+        ..Limits::default()
+    };
+    Group::plan(&host.cgroups, &limits).map(Arc::new)
+}
+
+fn launch(stream: OwnedFd) -> Launch {
+    Launch {
+        stream,
+        namespaces: 0,
+        maps: None,
+        mapped: Vec::new(),
+        scratch: None,
+        die_with_parent: false,
+        network: None,
+        groups: Arc::default(),
+        setup: false,
+        listen: None,
+    }
+}
+
+fn sandbox(plan: &Plan) -> Result<Sandbox> {
+    let confinement = Confinement {
+        umask: 0o022,
+        ..Confinement::default()
+    };
+    let mut sandbox = Sandbox::new(plan, confinement, EnforcementReport::nothing(REASON))?;
+    sandbox.settings.make_dirs.clear();
+    if plan.workdir.is_none() {
+        sandbox.settings.workdir = work_folder(plan)?;
+    }
+    Ok(sandbox)
 }
 
 /// Nothing is mounted, so the workspace is where it is on the host.

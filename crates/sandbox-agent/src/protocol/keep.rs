@@ -5,12 +5,13 @@
 //! ```text
 //! creator                             keeper
 //!  | Charge {folder, groups}            |   before the keeper starts: what it removes, whatever comes
-//!  | Keep {lifetime, key, record}       |   the sandbox works: from now on it is the keeper's alone
-//!  |                    Kept | refused  |
+//!  | Keep {lifetime, key, record}       |   the sandbox works, and may be written down
+//!  |                   Ready | refused  |
+//!  | Go                                 |   from now on it is the keeper's alone
 //! ```
 //!
 //! Each message is its length in four bytes, little-endian, and its bytes. When the creator ends, or closes the stream,
-//! before it was told [`Answer::Kept`], the keeper removes everything.
+//! before it has said [`GO`], the keeper removes everything.
 
 use alloc::vec::Vec;
 
@@ -18,6 +19,9 @@ use super::{Failure, Key, ProtocolError, Reader, Writer, attach::read_key};
 
 /// How large a message may be, in bytes.
 pub const MAX_KEEP_MESSAGE: usize = 4 * 1024 * 1024;
+
+/// The creator's last message: an empty one.
+pub const GO: [u8; 4] = [0; 4];
 
 /// Names of the files in a detached sandbox's folder.
 pub mod files {
@@ -50,7 +54,7 @@ pub struct Charge {
     pub own_processes: bool,
 }
 
-/// The sandbox works: the keeper takes it over.
+/// The sandbox works: what the keeper needs to take it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keep {
     /// Milliseconds until the keeper ends it.
@@ -66,8 +70,8 @@ pub struct Keep {
 /// What the keeper says to [`Keep`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The sandbox is kept.
-    Kept,
+    /// It is written down.
+    Ready,
     /// It could not be: everything is removed once the creator closes the stream.
     Refused(Failure),
 }
@@ -163,7 +167,7 @@ impl Answer {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Kept => framed(&[]),
+            Self::Ready => framed(&[]),
             Self::Refused(failure) => framed(&failure.encode()),
         }
     }
@@ -175,7 +179,7 @@ impl Answer {
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         if message.is_empty() {
-            return Ok(Self::Kept);
+            return Ok(Self::Ready);
         }
         Failure::decode(message).map(Self::Refused)
     }
@@ -212,6 +216,7 @@ mod tests {
             assert_eq!(next_message(&rest[..cut]), Ok(None));
         }
         assert!(next_message(&[0xff; 4]).is_err());
+        assert_eq!(next_message(&GO), Ok(Some((&[][..], 4))));
     }
 
     #[test]
@@ -221,7 +226,7 @@ mod tests {
             errno: 28,
             detail: "key".into(),
         });
-        for answer in [Answer::Kept, refused] {
+        for answer in [Answer::Ready, refused] {
             let bytes = answer.encode();
             let (message, _) = next_message(&bytes).unwrap().unwrap();
             assert_eq!(Answer::decode(message), Ok(answer));

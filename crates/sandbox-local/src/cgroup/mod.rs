@@ -143,12 +143,17 @@ impl Group {
 
     /// How many processes the limit of the group has refused; `None` where they are not limited.
     pub(crate) fn refused_processes(&self) -> Option<u64> {
+        refused_processes(&self.process_limit()?)
+    }
+
+    /// The group with the limit of processes.
+    pub(crate) fn process_limit(&self) -> Option<PathBuf> {
         let limits = |part: &&Part| {
             part.settings
                 .iter()
                 .any(|setting| setting.file == "pids.max")
         };
-        refused_processes(&self.parts.iter().find(limits)?.folder)
+        Some(self.parts.iter().find(limits)?.folder.clone())
     }
 
     /// Every process of the groups.

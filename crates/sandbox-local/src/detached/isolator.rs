@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
-use sandbox_host::Isolator;
+use sandbox_host::{Counters, Isolator, refused_processes, unreachable_destinations};
 
 use super::record::Record;
 use super::sandboxes::{KeeperState, Sandboxes, name_of, read_private};
@@ -47,6 +47,8 @@ struct Facts {
     kills: Kills,
     /// Kills of processes that were not ours to report.
     before: u64,
+    /// Refusals of code that were not ours to report.
+    refused_before: Counters,
 }
 
 /// Where kills for memory are counted.
@@ -125,10 +127,12 @@ impl KeptIsolator {
     pub(super) fn learn(&self, record: Record) {
         let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
         let before = kills.count().unwrap_or(0);
+        let refused_before = counters(&record);
         *lock(&self.0.facts) = Some(Facts {
             record,
             kills,
             before,
+            refused_before,
         });
     }
 
@@ -199,6 +203,25 @@ impl Isolator for KeptIsolator {
         Some(facts.kills.count()?.saturating_sub(facts.before))
     }
 
+    async fn counters(&self) -> Counters {
+        let facts = lock(&self.0.facts);
+        let Some(Facts {
+            record,
+            refused_before: before,
+            ..
+        }) = facts.as_ref()
+        else {
+            return Counters::default();
+        };
+        let now = counters(record);
+        let since =
+            |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before.unwrap_or(0)));
+        Counters::new(
+            since(now.processes, before.processes),
+            since(now.unreachable, before.unreachable),
+        )
+    }
+
     async fn post_mortem(&self) -> Option<String> {
         wait_for_end(&self.0.keeper, POST_MORTEM).await;
         if !stale::wait(&self.0.keeper, Duration::ZERO) {
@@ -211,6 +234,14 @@ impl Isolator for KeptIsolator {
             _ => "the sandbox was ended by somebody else, or its keeper was killed".to_owned(),
         })
     }
+}
+
+/// What the kernel has refused the code of a sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
+/// lives, the number is the agent's.
+fn counters(record: &Record) -> Counters {
+    let refused = record.process_limit.as_deref().and_then(refused_processes);
+    let agent = record.own_network.then_some(record.agent.pid);
+    Counters::new(refused, agent.and_then(unreachable_destinations))
 }
 
 /// A descriptor of this process, which a keeper watches until the sandbox is its own.

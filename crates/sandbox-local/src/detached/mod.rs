@@ -7,6 +7,7 @@
 //! A folder whose lock nobody holds has no keeper any more; whoever finds it may remove it, and ends processes only where
 //! number, start and machine's start are those that were noted.
 
+mod hand_over;
 mod isolator;
 mod record;
 mod sandboxes;
@@ -27,8 +28,9 @@ use isolator::{KeptIsolator, open_folder};
 use record::Record;
 use sandboxes::{Entry, KeeperState, Sandboxes, name_of, read_private};
 
+use crate::LocalConfig;
 use crate::error;
-use crate::start::Order;
+use crate::state;
 
 /// How long a sandbox that is being made or removed is waited for.
 const CHANGING: Duration = Duration::from_secs(3);
@@ -36,21 +38,61 @@ const CHANGING: Duration = Duration::from_secs(3);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Builds a detached sandbox.
-pub(crate) async fn create(order: &Order<'_>) -> Result<AgentInstance> {
-    let sandboxes = Sandboxes::new(order.tier, order.state);
-    start::start(order, &sandboxes).await
+pub(crate) use start::{Uninsulated, start, start_uninsulated};
+
+/// The detached sandboxes of a tier.
+#[derive(Debug)]
+pub(crate) struct Registry(Option<Sandboxes>);
+
+impl Registry {
+    /// Those of the user that runs this.
+    ///
+    /// # Errors
+    ///
+    /// Where the state folder is not ours alone.
+    pub(crate) fn of(tier: &str, config: &LocalConfig) -> Result<Self> {
+        let state = state::found(tier, config)?;
+        Ok(Self(state.map(|state| Sandboxes::new(tier, &state))))
+    }
+
+    /// Without a state folder there are none.
+    fn sandboxes(&self, tier: &str, name: &str) -> Result<&Sandboxes> {
+        let none = || Sandboxes::new(tier, Path::new("")).not_found(name);
+        self.0.as_ref().ok_or_else(none)
+    }
+
+    /// One that runs.
+    pub(crate) async fn get(&self, tier: &str, name: &str) -> Result<Found> {
+        get(self.sandboxes(tier, name)?, name).await
+    }
+
+    /// Ends one, whatever state it is in, and removes what it left.
+    pub(crate) async fn remove(&self, tier: &str, name: &str) -> Result<()> {
+        remove(self.sandboxes(tier, name)?, name).await
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.0.as_ref().map_or(Ok(Vec::new()), list)
+    }
+
+    /// Removes what those left that have no keeper any more.
+    pub(crate) async fn prune(&self) -> Result<Vec<String>> {
+        match &self.0 {
+            Some(sandboxes) => prune(sandboxes).await,
+            None => Ok(Vec::new()),
+        }
+    }
 }
 
-/// A detached sandbox that runs.
-pub(crate) async fn get(tier: &str, state: &Path, name: &str) -> Result<Found> {
-    let sandboxes = Sandboxes::new(tier, state);
+async fn get(sandboxes: &Sandboxes, name: &str) -> Result<Found> {
+    let tier = sandboxes.tier.as_str();
     let entry = sandboxes.entry(name)?;
     let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
     let Some(record) = entry.record else {
         return Err(sandboxes.not_found(name));
     };
-    let record = of_tier(&sandboxes, record?)?;
+    let record = of_tier(sandboxes, record?)?;
     let keeper = match entry.keeper {
         KeeperState::Alive => record.keeper.open(),
         _ => None,
@@ -58,13 +100,8 @@ pub(crate) async fn get(tier: &str, state: &Path, name: &str) -> Result<Found> {
     let keeper = keeper.ok_or_else(|| ended(tier, name))?;
     let plan = record.plan.clone();
     let isolator = KeptIsolator::of_kept(sandboxes.clone(), record.clone(), keeper);
-    let instance = Box::new(attach(&sandboxes, record, isolator).await?) as Box<dyn Instance>;
+    let instance = Box::new(attach(sandboxes, record, isolator).await?) as Box<dyn Instance>;
     Ok(Found { plan, instance })
-}
-
-/// The error for a name that nothing has.
-pub(crate) fn not_found(tier: &str, name: &str) -> Error {
-    Sandboxes::new(tier, Path::new("")).not_found(name)
 }
 
 fn of_tier(sandboxes: &Sandboxes, record: Record) -> Result<Record> {
@@ -116,10 +153,9 @@ async fn attach(
     AgentInstance::attach(stream, &Key::new(key), sandbox, Box::new(isolator)).await
 }
 
-/// The detached sandboxes of a tier.
-pub(crate) fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
+fn list(sandboxes: &Sandboxes) -> Result<Vec<SandboxInfo>> {
     let mut list = Vec::new();
-    for entry in Sandboxes::new(tier, state).entries()? {
+    for entry in sandboxes.entries()? {
         let Some(record) = entry.record else { continue };
         let record = record?;
         let runs = entry.keeper == KeeperState::Alive;
@@ -128,30 +164,31 @@ pub(crate) fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
         } else {
             SandboxState::Ended
         };
-        if record.tier == tier {
+        if record.tier == sandboxes.tier {
             list.push(record.info(state));
         }
     }
     Ok(list)
 }
 
-/// Ends a detached sandbox, whatever state it is in, and removes what it left.
-pub(crate) async fn remove(tier: &str, state: &Path, name: &str) -> Result<()> {
-    let sandboxes = Sandboxes::new(tier, state);
+async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
+    let tier = sandboxes.tier.as_str();
     let deadline = tokio::time::Instant::now() + CHANGING;
     loop {
         let entry = sandboxes.entry(name)?;
         let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
         match (&entry.record, entry.keeper) {
             (Some(Ok(record)), KeeperState::Alive) => {
-                let record = of_tier(&sandboxes, record.clone())?;
+                let record = of_tier(sandboxes, record.clone())?;
                 if let Some(keeper) = record.keeper.open() {
-                    return KeptIsolator::of_kept(sandboxes, record, keeper).end().await;
+                    return KeptIsolator::of_kept(sandboxes.clone(), record, keeper)
+                        .end()
+                        .await;
                 }
                 // It ends right now, or somebody removes what it left.
             }
             (Some(Ok(record)), KeeperState::Gone) => {
-                of_tier(&sandboxes, record.clone())?;
+                of_tier(sandboxes, record.clone())?;
                 return clear(tier, entry).await;
             }
             (Some(Err(_)) | None, KeeperState::Gone) => return clear(tier, entry).await,
@@ -181,11 +218,11 @@ async fn clear(tier: &str, entry: Entry) -> Result<()> {
     }
 }
 
-/// Removes what detached sandboxes of a tier left that have no keeper any more.
-pub(crate) async fn prune(tier: &str, state: &Path) -> Result<Vec<String>> {
+async fn prune(sandboxes: &Sandboxes) -> Result<Vec<String>> {
+    let tier = sandboxes.tier.as_str();
     let mut removed = Vec::new();
     let mut failed = None;
-    for entry in Sandboxes::new(tier, state).entries()? {
+    for entry in sandboxes.entries()? {
         let others = matches!(&entry.record, Some(Ok(record)) if record.tier != tier);
         if entry.keeper != KeeperState::Gone || others {
             continue;

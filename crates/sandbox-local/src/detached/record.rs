@@ -32,9 +32,13 @@ pub(crate) struct Record {
     pub(crate) agent: ProcessId,
     /// Whether the agent is the first process of a process namespace.
     pub(crate) own_processes: bool,
+    /// Whether the network namespace is the sandbox's own.
+    pub(crate) own_network: bool,
     pub(crate) groups: Vec<PathBuf>,
     /// The file with the kernel's counter of kills for memory.
     pub(crate) counter: Option<PathBuf>,
+    /// The group with the limit of processes.
+    pub(crate) process_limit: Option<PathBuf>,
     /// Whether the keeper holds memory to its limit, and counts kills in a file of its own.
     pub(crate) sampled: bool,
 }
@@ -45,8 +49,12 @@ pub(crate) struct Parts {
     pub(crate) keeper: ProcessId,
     pub(crate) agent: ProcessId,
     pub(crate) own_processes: bool,
+    /// Whether the network namespace is the sandbox's own.
+    pub(crate) own_network: bool,
     pub(crate) groups: Vec<PathBuf>,
     pub(crate) counter: Option<PathBuf>,
+    /// The group with the limit of processes.
+    pub(crate) process_limit: Option<PathBuf>,
     pub(crate) sampled: bool,
 }
 
@@ -75,8 +83,10 @@ impl Record {
             keeper: parts.keeper,
             agent: parts.agent,
             own_processes: parts.own_processes,
+            own_network: parts.own_network,
             groups: parts.groups,
             counter: parts.counter,
+            process_limit: parts.process_limit,
             sampled: parts.sampled,
         }
     }
@@ -155,8 +165,10 @@ mod tests {
             keeper: process,
             agent: process,
             own_processes: true,
+            own_network: true,
             groups: vec!["/sys/fs/cgroup/x".into()],
             counter: None,
+            process_limit: None,
             sampled: false,
         };
         let report = EnforcementReport::nothing("a test");

@@ -13,6 +13,7 @@ use sandbox_agent::protocol::keep::files;
 use super::record::Record;
 use super::sandboxes::{Entry, name_of, open_lock};
 use crate::cgroup::Group;
+use crate::owned_folder;
 use crate::process::Era;
 use crate::remains::{kill_group, kill_tree};
 
@@ -79,10 +80,7 @@ pub(super) fn wait(process: &OwnedFd, longest: Duration) -> bool {
 /// The record goes first, so that nobody takes a half-removed sandbox for one.
 fn remove_folder(folder: &Path) -> Result<(), String> {
     let record = folder.join(name_of(files::RECORD));
-    for removed in [
-        std::fs::remove_file(&record),
-        std::fs::remove_dir_all(folder),
-    ] {
+    for removed in [std::fs::remove_file(&record), owned_folder::remove(folder)] {
         match removed {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
                 return Err(shown(folder, &cause));

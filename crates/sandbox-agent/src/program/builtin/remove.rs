@@ -1,5 +1,8 @@
 //! Removing files of the sandbox.
 
+use alloc::ffi::CString;
+use core::ffi::CStr;
+
 use sandbox_freestanding::{
     Errno, Result, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
@@ -30,23 +33,46 @@ pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
     fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
 }
 
-/// Removes everything below the start of a walk.
+/// Removes everything below the start of a walk, also out of folders that their owner has closed.
 fn empty(mut walk: Walk) -> Result<()> {
     loop {
         let Some(name) = walk.next_name() else {
             let Some(name) = walk.ascend()? else {
                 return Ok(());
             };
-            gone(fs::unlink(walk.folder(), &name, AT_REMOVEDIR))?;
+            gone(unlink(&walk, &name, AT_REMOVEDIR))?;
             continue;
         };
-        match fs::unlink(walk.folder(), &name, 0) {
-            Err(Errno::EISDIR) => match fs::unlink(walk.folder(), &name, AT_REMOVEDIR) {
-                Err(Errno::ENOTEMPTY) => walk.descend(name)?,
+        match unlink(&walk, &name, 0) {
+            Err(Errno::EISDIR) => match unlink(&walk, &name, AT_REMOVEDIR) {
+                Err(Errno::ENOTEMPTY) => descend(&mut walk, name)?,
                 other => gone(other)?,
             },
             other => gone(other)?,
         }
+    }
+}
+
+/// Removes an entry of the folder in which a walk stands.
+fn unlink(walk: &Walk, name: &CStr, flags: i32) -> Result<()> {
+    match fs::unlink(walk.folder(), name, flags) {
+        Err(Errno::EACCES) => {
+            fs::change_mode_of(walk.folder(), 0o700)?;
+            fs::unlink(walk.folder(), name, flags)
+        }
+        other => other,
+    }
+}
+
+/// Goes down into a folder, one that its owner has closed too.
+fn descend(walk: &mut Walk, name: CString) -> Result<()> {
+    match walk.descend(name.clone()) {
+        Err(Errno::EACCES) => {
+            // Whoever puts a link in its place meanwhile has it changed as whom we run, which is them.
+            fs::change_mode(walk.folder(), &name, 0o700)?;
+            walk.descend(name)
+        }
+        other => other,
     }
 }
 
@@ -61,8 +87,22 @@ fn gone(removed: Result<()>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::ffi::CString;
     use std::os::unix::{ffi::OsStrExt, fs::symlink};
+
+    #[test]
+    fn removes_what_its_owner_has_closed() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let tree = place.path().join("tree");
+        for (name, mode) in [("closed", 0o000), ("read-only", 0o500), ("unlisted", 0o300)] {
+            let folder = tree.join(name);
+            std::fs::create_dir_all(folder.join("below")).unwrap();
+            std::fs::write(folder.join("file"), "").unwrap();
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        remove(tree.as_os_str().as_bytes()).unwrap();
+        assert!(!tree.exists());
+    }
 
     #[test]
     fn removes_trees_of_any_depth() {

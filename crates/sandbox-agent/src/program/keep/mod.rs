@@ -54,6 +54,8 @@ const EXIT_CHARGE: i32 = 70;
 enum Phase {
     /// The creator builds the sandbox.
     Creation { over: Moment },
+    /// It works, and the creator may still give it up.
+    Ready { over: Moment, lives_until: Moment },
     /// The sandbox is ours until this moment of the clock that counts sleep.
     Kept { over: Moment },
 }
@@ -99,7 +101,7 @@ fn protocol(_: ProtocolError) -> Errno {
 impl Keeper {
     fn begin(terminate: Fd) -> Result<Self> {
         io::set_nonblocking(CONTROL, true)?;
-        let mut bytes = Vec::new();
+        let (mut bytes, mut listens) = (Vec::new(), true);
         let over = after(now(), CREATION);
         let charge = loop {
             if let Some((message, length)) = next_message(&bytes).map_err(protocol)? {
@@ -107,23 +109,33 @@ impl Keeper {
                 bytes.drain(..length);
                 break charge;
             }
-            if !wait_for(CONTROL, POLLIN, Some(CREATION)) || !receive(&mut bytes)? {
+            // The creator may be gone already: what it has said is there all the same.
+            if !listens || !wait_for(CONTROL, POLLIN, Some(CREATION)) {
                 return Err(Errno::EPIPE);
             }
+            listens = receive(&mut bytes)?;
         };
-        Ok(Self {
+        let mut keeper = Self {
             charge,
             bytes,
-            listens: true,
+            listens,
             phase: Phase::Creation { over },
             sampler: None,
             terminate,
-        })
+        };
+        // More may have come with it, whose arrival nobody will be told of again.
+        if keeper.heed().is_err() {
+            keeper.listens = false;
+        }
+        Ok(keeper)
     }
 
     /// Waits once; whether the sandbox goes on.
     fn wait(&mut self) -> bool {
-        let creating = matches!(self.phase, Phase::Creation { .. });
+        let creating = !matches!(self.phase, Phase::Kept { .. });
+        if creating && !self.listens {
+            return false;
+        }
         let watch =
             |descriptor, wanted| poll::PollFd::new(if wanted { descriptor } else { -1 }, POLLIN);
         let mut set = [
@@ -144,7 +156,9 @@ impl Keeper {
         }
         match self.phase {
             // What it said last was heard above.
-            Phase::Creation { over } => self.listens && !creator && now() < over,
+            Phase::Creation { over } | Phase::Ready { over, .. } => {
+                self.listens && !creator && now() < over
+            }
             Phase::Kept { over } => {
                 if let Some(sampler) = &mut self.sampler {
                     sampler.look();
@@ -157,7 +171,7 @@ impl Keeper {
     /// How long to wait at most, microseconds.
     fn pause(&self) -> u64 {
         let left = match self.phase {
-            Phase::Creation { over } => over.saturating_sub(now()),
+            Phase::Creation { over } | Phase::Ready { over, .. } => over.saturating_sub(now()),
             Phase::Kept { over } => over.saturating_sub(boottime_microseconds()),
         };
         let sample = self.sampler.as_ref().map_or(u64::MAX, Sampler::pause);
@@ -167,29 +181,39 @@ impl Keeper {
     /// Reads what the creator says.
     fn hear(&mut self) -> Result<()> {
         self.listens = receive(&mut self.bytes)?;
-        if let Some((message, length)) = next_message(&self.bytes).map_err(protocol)? {
-            if matches!(self.phase, Phase::Kept { .. }) {
-                return Err(Errno::EPROTO);
+        self.heed()
+    }
+
+    /// Does what the creator has said.
+    fn heed(&mut self) -> Result<()> {
+        while let Some((message, length)) = next_message(&self.bytes).map_err(protocol)? {
+            match (&self.phase, message) {
+                (Phase::Creation { .. }, message) if !message.is_empty() => {
+                    let keep = Keep::decode(message).map_err(protocol)?;
+                    self.prepare(&keep);
+                }
+                (Phase::Ready { lives_until, .. }, []) => {
+                    self.phase = Phase::Kept { over: *lives_until };
+                }
+                _ => return Err(Errno::EPROTO),
             }
-            let keep = Keep::decode(message).map_err(protocol)?;
             self.bytes.drain(..length);
-            self.take_over(&keep);
         }
         Ok(())
     }
 
-    fn take_over(&mut self, keep: &Keep) {
-        let answer = match self.accept(keep) {
-            Ok(()) => Answer::Kept,
+    fn prepare(&mut self, keep: &Keep) {
+        let answer = match self.write_down(keep) {
+            Ok(()) => Answer::Ready,
             Err(errno) => {
                 Answer::Refused(failure(FailStep::Setup, errno, "the sandbox's own files"))
             }
         };
-        // The creator may be gone by now: the sandbox is kept all the same.
+        // If the creator is gone, the next look at its process says so.
         let _ = io::write_all(CONTROL, &answer.encode());
     }
 
-    fn accept(&mut self, keep: &Keep) -> Result<()> {
+    fn write_down(&mut self, keep: &Keep) -> Result<()> {
         let store = Store::open(&self.charge.folder)?;
         let sampler = match keep.sampled_memory {
             0 => None,
@@ -197,8 +221,9 @@ impl Keeper {
         };
         store.write(keep.key.as_bytes(), &keep.record)?;
         self.sampler = sampler;
-        self.phase = Phase::Kept {
-            over: after(boottime_microseconds(), keep.lifetime_ms),
+        self.phase = Phase::Ready {
+            over: after(now(), CREATION),
+            lives_until: after(boottime_microseconds(), keep.lifetime_ms),
         };
         Ok(())
     }

@@ -1,0 +1,244 @@
+//! The start of a keeper, and the moment when a sandbox becomes its own.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
+use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
+use sandbox_core::plan::defaults;
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_freestanding::Pid;
+use sandbox_host::{AgentInstance, Sandbox, failure_error};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::isolator::{KeptIsolator, own_process};
+use super::record::{Parts, Record};
+use super::sandboxes::Sandboxes;
+use crate::cgroup::Group;
+use crate::error;
+use crate::process::ProcessId;
+use crate::spawn::{Keeping, Kept, Launch, Refusal};
+
+/// How long the keeper may take to write two small files.
+const TAKE_OVER: Duration = Duration::from_secs(10);
+
+/// What a keeper is started for.
+pub(super) struct Start<'a> {
+    pub(super) sandboxes: &'a Sandboxes,
+    pub(super) plan: &'a Plan,
+    pub(super) group: Option<Arc<Group>>,
+    pub(super) traits: Traits,
+}
+
+/// What a sandbox has of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traits {
+    /// A process namespace, whose first process is the agent.
+    pub(super) own_processes: bool,
+    /// A network namespace.
+    pub(super) own_network: bool,
+    /// A folder of the host for the code's files.
+    pub(super) private: bool,
+    /// Bytes of memory that the keeper holds it to.
+    pub(super) sampled_memory: Option<u64>,
+}
+
+/// A keeper that waits to be told that the sandbox works.
+pub(super) struct Started<'a> {
+    start: Start<'a>,
+    kept: Kept,
+    isolator: KeptIsolator,
+}
+
+impl<'a> Start<'a> {
+    /// Starts the keeper and the agent, in groups that are made before.
+    pub(super) async fn with_keeper(
+        self,
+        launch: Launch,
+        stream: &StdUnixStream,
+        users: Option<BorrowedFd<'_>>,
+    ) -> Result<Started<'a>> {
+        let tier = self.sandboxes.tier.as_str();
+        let name = self.plan.name.as_str();
+        let group = &self.group;
+        let failed = |cause| error::setup(tier, "start of the keeper", cause);
+        let (control, theirs) = StdUnixStream::pair().map_err(failed)?;
+        let groups = group
+            .as_ref()
+            .map(|group| group.folders())
+            .unwrap_or_default();
+        let charge = Charge {
+            folder: self
+                .sandboxes
+                .folder_of(name)
+                .as_os_str()
+                .as_bytes()
+                .to_vec(),
+            groups: groups
+                .iter()
+                .map(|folder| folder.as_os_str().as_bytes().to_vec())
+                .collect(),
+            own_processes: self.traits.own_processes,
+        };
+        // It waits in the stream, so that the keeper finds it even if it finds nobody else.
+        (&control).write_all(&charge.encode()).map_err(failed)?;
+        let keeping = Keeping {
+            folder: CString::new(charge.folder).map_err(|cause| failed(cause.into()))?,
+            name: CString::new(name).map_err(|cause| failed(cause.into()))?,
+            private: self.traits.private,
+            control: theirs.into(),
+            creator: own_process().map_err(failed)?,
+            owner: stream.as_fd().try_clone_to_owned().map_err(failed)?,
+            users: users
+                .map(|users| users.try_clone_to_owned())
+                .transpose()
+                .map_err(failed)?,
+        };
+        if let Some(group) = group {
+            group
+                .create()
+                .map_err(|cause| error::setup(tier, "control groups", cause))?;
+        }
+        let launched = {
+            let group = group.clone();
+            let launch = move || {
+                launch.wait_for_network();
+                launch.groups.opener().open();
+                launch.run_kept(group.as_deref(), &keeping)
+            };
+            tokio::task::spawn_blocking(launch).await
+        };
+        let kept = match launched {
+            Ok(Ok(kept)) => kept,
+            Ok(Err(Refusal::NameIsTaken)) => return Err(self.sandboxes.name_is_taken(name)),
+            Ok(Err(Refusal::Failed(cause))) => {
+                return Err(error::setup(tier, "start of the agent", cause));
+            }
+            Err(panicked) => return Err(error::setup(tier, "start of the agent", panicked)),
+        };
+        // It waits for us, so its number is its own.
+        let keeper = KernelPid::from_raw(kept.keeper.0)
+            .ok_or(rustix::io::Errno::SRCH)
+            .and_then(|keeper| pidfd_open(keeper, PidfdFlags::empty()))
+            .map_err(|errno| failed(errno.into()))?;
+        let isolator = KeptIsolator::of_new(self.sandboxes.clone(), name, keeper, control);
+        Ok(Started {
+            start: self,
+            kept,
+            isolator,
+        })
+    }
+}
+
+impl Started<'_> {
+    /// The agent's process, as the host numbers it.
+    pub(super) fn agent(&self) -> Pid {
+        self.kept.agent
+    }
+
+    /// What ends the sandbox.
+    pub(super) fn isolator(&self) -> KeptIsolator {
+        self.isolator.clone()
+    }
+
+    /// Greets the agent, gives the sandbox to its keeper, and becomes one of its clients.
+    pub(super) async fn hand_over(
+        self,
+        stream: UnixStream,
+        sandbox: Sandbox,
+    ) -> Result<AgentInstance> {
+        let Start {
+            sandboxes,
+            plan,
+            group,
+            traits,
+        } = &self.start;
+        let tier = sandboxes.tier.as_str();
+        let mut sandbox = sandbox.detached();
+        // Its owner is the keeper, which holds our end of the stream as well: so the agent ends with its keeper.
+        sandbox.settings.owned = true;
+        let key = sandbox.settings.key.clone();
+        let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
+        let isolator = self.isolator.clone();
+        let first = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?;
+
+        let process = |what: &str, pid: i32| {
+            ProcessId::of(pid).ok_or_else(|| {
+                let ended = std::io::Error::other("it has ended");
+                error::setup(tier, what, ended)
+            })
+        };
+        let lifetime = plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME);
+        let parts = Parts {
+            keeper: process("the keeper", self.kept.keeper.0)?,
+            agent: process("the agent", self.kept.agent.0)?,
+            own_processes: traits.own_processes,
+            own_network: traits.own_network,
+            groups: group
+                .as_ref()
+                .map(|group| group.folders())
+                .unwrap_or_default(),
+            counter: group.as_ref().and_then(|group| group.counter()),
+            process_limit: group.as_ref().and_then(|group| group.process_limit()),
+            sampled: traits.sampled_memory.is_some(),
+        };
+        let record = Record::new(tier, plan, env, enforcement, lifetime, parts);
+        let keep = Keep {
+            lifetime_ms: u64::try_from(lifetime.as_millis())
+                .unwrap_or(u64::MAX)
+                .max(1),
+            sampled_memory: traits.sampled_memory.unwrap_or(0),
+            key,
+            record: record.encode()?,
+        };
+        let control = self.isolator.take_control();
+        let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
+        let ready = tokio::time::timeout(TAKE_OVER, write_down(tier, control, &keep)).await;
+        let control =
+            ready.map_err(|_| refused(tier, format!("no answer within {TAKE_OVER:?}")))??;
+        self.isolator.learn(record.clone());
+        drop(first);
+        let instance = super::attach(sandboxes, record, self.isolator).await?;
+        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        (&control)
+            .write_all(&GO)
+            .map_err(|cause| refused(tier, cause.to_string()))?;
+        if let Some(group) = group {
+            group.give_away();
+        }
+        Ok(instance)
+    }
+}
+
+fn refused(tier: &str, why: String) -> Error {
+    let context = format!("the keeper of the sandbox: {why}");
+    Error::new(ErrorKind::SetupFailed, "create sandbox", context).on(tier)
+}
+
+/// Says that the sandbox works, and waits for the answer; gives the stream back, whose end is still the end of the sandbox.
+async fn write_down(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdUnixStream> {
+    let broken = |cause: std::io::Error| refused(tier, cause.to_string());
+    control.set_nonblocking(true).map_err(broken)?;
+    let mut control = UnixStream::from_std(control).map_err(broken)?;
+    control.write_all(&keep.encode()).await.map_err(broken)?;
+    let mut bytes = Vec::new();
+    loop {
+        let next = next_message(&bytes).map_err(|error| refused(tier, error.to_string()))?;
+        if let Some((message, _)) = next {
+            return match Answer::decode(message) {
+                Ok(Answer::Ready) => control.into_std().map_err(broken),
+                Ok(Answer::Refused(failure)) => Err(failure_error(tier, &failure)),
+                Err(error) => Err(refused(tier, error.to_string())),
+            };
+        }
+        if control.read_buf(&mut bytes).await.map_err(broken)? == 0 {
+            return Err(refused(tier, "it has ended".into()));
+        }
+    }
+}
