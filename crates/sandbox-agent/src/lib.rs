@@ -1,7 +1,7 @@
 //! The one static program that runs as the first process of every sandbox, and its protocol.
 //!
 //! [`program()`] gives the program's bytes: a static executable for the target that this crate was compiled for, without a C
-//! runtime, about 200 KB. [`protocol`] is what it speaks.
+//! runtime, about 260 KB. [`protocol`] is what it speaks.
 //!
 //! # The program
 //!

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Bytes that the throughput operations move.
-pub const OUTPUT_BYTES: u64 = 64 << 20;
+pub const OUTPUT_BYTES: u64 = 256 << 20;
+/// Processes of the tree that is killed, each in a session of its own.
+pub const TREE: u32 = 500;
 /// Exchanges of one byte in an echo operation; its sample is one of them.
 pub const ECHOES: u32 = 100;
 
@@ -25,6 +27,18 @@ pub enum Operation {
     OutputSpawn,
     /// The same in a local sandbox that runs.
     Output,
+    /// A file of [`OUTPUT_BYTES`] copied from one folder in memory to another, without isolation.
+    CopyFile,
+    /// Such a file into a local sandbox that runs.
+    Put,
+    /// The same file out of it.
+    Fetch,
+    /// The end of an execution with a tree of [`TREE`] processes, from the order to its report.
+    KillTree,
+    /// 200 local sandboxes that live at the same time: made, used once, ended. A sample is a sandbox's share.
+    Crowd200,
+    /// The same with 1,000.
+    Crowd1000,
     /// A byte to `cat` and back, without isolation.
     EchoSpawn,
     /// The same in a local sandbox that runs.
@@ -102,7 +116,15 @@ impl Case {
 
     /// How many bytes one operation moves, for those whose speed is that of bytes.
     pub fn bytes(&self) -> Option<u64> {
-        matches!(self.operation, Operation::Output | Operation::OutputSpawn).then_some(OUTPUT_BYTES)
+        matches!(
+            self.operation,
+            Operation::Output
+                | Operation::OutputSpawn
+                | Operation::CopyFile
+                | Operation::Put
+                | Operation::Fetch
+        )
+        .then_some(OUTPUT_BYTES)
     }
 }
 
@@ -111,7 +133,7 @@ use Place::*;
 
 /// Every case, in the order of a round. What moves much memory comes last, because it takes the
 /// processor's caches from what follows.
-pub const CASES: [Case; 23] = [
+pub const CASES: [Case; 29] = [
     case(
         "spawn",
         "plain spawn of /bin/true",
@@ -274,7 +296,7 @@ pub const CASES: [Case; 23] = [
     ),
     case(
         "output-spawn",
-        "64 MiB from a plain program",
+        "256 MiB from a plain program",
         OutputSpawn,
         OneThread,
         8,
@@ -282,7 +304,7 @@ pub const CASES: [Case; 23] = [
     ),
     case(
         "output",
-        "local, 64 MiB of stdout",
+        "local, 256 MiB of stdout",
         Output,
         OneThread,
         8,
@@ -290,11 +312,59 @@ pub const CASES: [Case; 23] = [
     ),
     case(
         "output-threads",
-        "local, 64 MiB of stdout",
+        "local, 256 MiB of stdout",
         Output,
         ManyThreads,
         8,
         Some("output-spawn"),
+    ),
+    case(
+        "copy-file",
+        "a file of 256 MiB, plain copy",
+        CopyFile,
+        OneThread,
+        20,
+        None,
+    ),
+    case(
+        "put",
+        "local, a file of 256 MiB in",
+        Put,
+        OneThread,
+        20,
+        Some("copy-file"),
+    ),
+    case(
+        "fetch",
+        "local, the same file out",
+        Fetch,
+        OneThread,
+        20,
+        Some("copy-file"),
+    ),
+    case(
+        "kill-tree",
+        "local, end of a tree of 500 sessions",
+        KillTree,
+        OneThread,
+        20,
+        None,
+    ),
+    case(
+        "crowd-200",
+        "local, one of 200 at once",
+        Crowd200,
+        ManyThreads,
+        100,
+        Some("one-shot-threads"),
+    ),
+    case(
+        "crowd-1000",
+        "local, one of 1,000 at once",
+        Crowd1000,
+        ManyThreads,
+        100,
+        Some("one-shot-threads"),
     ),
 ];
 

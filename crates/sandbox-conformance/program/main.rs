@@ -137,6 +137,7 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "exit" => call::exit(a.number(0)),
         "raise" => processes::raise(a.number(0)),
         "memory" => resources::memory(a.number(0)),
+        "memory-unmapped" => resources::memory_unmapped(a.number(0)),
         "memory-of-children" => resources::memory_of_children(a.number(0), a.number(1)),
         "fill" => resources::fill(a.path(0), a.number(1)),
         "fill-many" => resources::fill_many(a.path(0), a.number(1)),

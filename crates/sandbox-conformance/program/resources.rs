@@ -39,6 +39,22 @@ pub fn memory(mib: usize) -> Said {
     done()
 }
 
+/// The same amount in a file in memory, of which nothing is mapped.
+pub fn memory_unmapped(mib: usize) -> Said {
+    let file = kernel!(MEMFD_CREATE, c"probe", 0usize)? as i32;
+    let piece = vec![1u8; MIB];
+    for _ in 0..mib {
+        let written = kernel!(WRITE, file, piece.as_slice(), piece.len())?;
+        if written != piece.len() {
+            return Err(Errno::ENOSPC.into());
+        }
+    }
+    // As long as a look from outside takes that comes ten times a second.
+    pause(300);
+    close(file);
+    done()
+}
+
 /// The same in several processes at once, each of which takes less than the limit.
 pub fn memory_of_children(count: usize, mib: usize) -> Said {
     let mut ends = [0i32; 2];

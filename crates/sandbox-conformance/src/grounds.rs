@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use sandbox_core::CapabilityPolicy;
 
 use crate::probe::{Setting, Trouble};
-use crate::program;
+use crate::{program, wheel};
 
 /// Where the folders are made: on disk, on no path that a sandbox has a file system of its own at, and never part of the
 /// platform's roots.
@@ -17,6 +18,25 @@ const PARENT: &str = "/var/tmp";
 
 /// What the name of the folder starts with; the number of the process follows.
 const PREFIX: &str = "sandbox-conformance-";
+
+/// The folder with the suite's own package, and the cache of packages of this process' backends. Installers are told of it by
+/// variables, which have to be set before the process starts: [`package_variables`].
+fn package_folder() -> PathBuf {
+    Path::new(PARENT).join(format!("{PREFIX}{}-packages", std::process::id()))
+}
+
+/// The variables by which installers of this process, after it has become another program, find the suite's package and
+/// nothing else.
+#[must_use]
+pub fn package_variables() -> [(&'static str, PathBuf); 4] {
+    let folder = package_folder();
+    [
+        ("PIP_CONFIG_FILE", "/dev/null".into()),
+        ("PIP_NO_INDEX", "1".into()),
+        ("PIP_FIND_LINKS", folder.join("wheels")),
+        ("XDG_CACHE_HOME", folder.join("cache")),
+    ]
+}
 
 /// The grounds of one run. Dropping them removes everything.
 #[derive(Debug)]
@@ -26,6 +46,48 @@ pub struct Grounds {
     secret: String,
     /// Open across `exec` for as long as the run lasts, so that a sandbox could inherit it.
     inheritable: OwnedFd,
+    _packages: Packages,
+}
+
+/// The folder of packages, which all grounds of a process share: there as long as one of them is.
+#[derive(Debug)]
+struct Packages;
+
+static GROUNDS_WITH_PACKAGES: Mutex<usize> = Mutex::new(0);
+
+impl Packages {
+    fn prepare() -> Result<Self, Trouble> {
+        let mut count = GROUNDS_WITH_PACKAGES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let wheels = package_folder().join("wheels");
+        make_folder(&package_folder())?;
+        make_folder(&wheels)?;
+        wheel::write(&wheels, &package_token())?;
+        *count += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for Packages {
+    fn drop(&mut self) {
+        let mut count = GROUNDS_WITH_PACKAGES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *count -= 1;
+        let folder = package_folder();
+        if *count == 0
+            && let Err(error) = fs::remove_dir_all(&folder)
+        {
+            eprintln!("cannot remove {}: {error}", folder.display());
+        }
+    }
+}
+
+/// What the suite's package says in this process.
+#[must_use]
+pub fn package_token() -> String {
+    format!("package-{}", std::process::id())
 }
 
 /// The variable that holds a secret of the host, which no sandbox may see.
@@ -52,6 +114,7 @@ impl Grounds {
             nonce,
             secret,
             inheritable,
+            _packages: Packages::prepare()?,
         };
         for folder in [grounds.read_root(), grounds.write_root(), grounds.outside()] {
             make_folder(&folder)?;

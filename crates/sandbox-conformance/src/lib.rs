@@ -34,6 +34,7 @@ mod stage;
 pub mod suite;
 mod target;
 mod verdict;
+mod wheel;
 
 // Named so that the linker keeps the backends that the features choose.
 use sandbox as _;

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use sandbox_conformance::grounds::{SECRET_VARIABLE, random_name};
+use sandbox_conformance::grounds::{SECRET_VARIABLE, package_variables, random_name};
 
 /// The exit code of a program that was interrupted, as shells give it.
 const INTERRUPTED: u8 = 130;
@@ -35,11 +35,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// Becomes this program once more, with a secret in its environment that no sandbox may see.
+/// Becomes this program once more, with a secret in its environment that no sandbox may see, and the way to the suite's package.
 fn again_with_a_secret() -> ExitCode {
     let error = Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .env(SECRET_VARIABLE, format!("secret-{}", random_name()))
+        .envs(package_variables())
         .exec();
     failed(&format!("start again with {SECRET_VARIABLE}: {error}"))
 }

@@ -157,6 +157,21 @@ impl Pool {
         })
     }
 
+    /// Creates a sandbox of its own with the policy of a place, changed, and ends it.
+    ///
+    /// # Errors
+    ///
+    /// What creating and ending it finds.
+    pub async fn create_other(
+        &self,
+        place: &Place,
+        change: impl FnOnce(&mut CapabilityPolicy),
+    ) -> Result<(), Error> {
+        let mut policy = place.setting.policy.clone();
+        change(&mut policy);
+        self.attempt(policy, &place.setting).await?.kill().await
+    }
+
     async fn attempt(
         &self,
         policy: CapabilityPolicy,

@@ -224,6 +224,18 @@ impl Stage {
         }
     }
 
+    /// Creates a sandbox with the policy of the one that is attacked, changed by `change`, and ends it.
+    ///
+    /// # Errors
+    ///
+    /// What creating and ending it finds.
+    pub async fn create(
+        &self,
+        change: impl FnOnce(&mut sandbox_core::CapabilityPolicy),
+    ) -> Result<(), sandbox_core::Error> {
+        self.pool.create_other(&self.attacked, change).await
+    }
+
     /// Does something with the sandbox that is attacked, under a lock.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{
-    Attach, Channel, ExitReport, Failure, Frame, FrameBuffer, Key, Kind, MAX_FRAME, MAX_STREAMS,
-    MessageAssembler, ProtocolError, Settings, Welcome, encode_frame, encode_message,
+    Channel, ExitReport, Failure, Frame, FrameBuffer, Kind, MAX_FRAME, MAX_STREAMS,
+    MessageAssembler, ProtocolError, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,59 +17,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::failure::failure_error;
-use crate::inbox::{End, Inbox, Inboxes, OVERTIME};
-
-/// How long the agent may take to answer the first message.
-const WELCOME: Duration = Duration::from_secs(10);
-
-/// How often the host looks whether the agent does what it has to.
-const WATCH_EVERY: Duration = Duration::from_secs(5);
-
-/// How often the host pings, so that the agent's lease stays and a dead agent is noticed.
-const PING_EVERY: Duration = Duration::from_secs(10);
-
-/// By how much a look may be late before it tells more of this process, stopped or starved, than of the agent.
-const LATE: Duration = Duration::from_secs(1);
+use crate::greeting::{Greeting, greet};
+use crate::inbox::{End, Inbox, Inboxes};
+use crate::open_stream::OpenStream;
+use crate::watch::watch;
 
 /// How long the agent may leave a ping unanswered, or a write may make no progress.
-const STALL: Duration = Duration::from_secs(10);
-
-/// What a client says first.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Greeting<'a> {
-    /// The first client: these are the settings.
-    Hello(&'a Settings),
-    /// A later one.
-    Attach(&'a Key),
-}
-
-impl Greeting<'_> {
-    fn operation(self) -> &'static str {
-        match self {
-            Self::Hello(_) => "start the agent",
-            Self::Attach(_) => "attach to sandbox",
-        }
-    }
-
-    fn encode(self) -> Vec<u8> {
-        let (kind, message) = match self {
-            Self::Hello(settings) => (Kind::Hello, settings.encode()),
-            Self::Attach(key) => (Kind::Attach, Attach { key: key.clone() }.encode()),
-        };
-        let mut bytes = Vec::new();
-        encode_message(&mut bytes, 0, kind, &message);
-        bytes
-    }
-
-    /// The error of a stream that ended, or broke, before the answer.
-    fn no_answer(self, tier: &str, context: String) -> Error {
-        let kind = match self {
-            Self::Hello(_) => ErrorKind::Protocol,
-            Self::Attach(_) => ErrorKind::SandboxEnded,
-        };
-        Error::new(kind, self.operation(), context).on(tier)
-    }
-}
+pub(crate) const STALL: Duration = Duration::from_secs(10);
 
 /// Why a connection has ended.
 #[derive(Debug, Clone)]
@@ -100,8 +54,9 @@ pub(crate) struct Connection {
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// What the connection's tasks share.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     streams: Mutex<Streams>,
     ended: watch::Sender<Option<Ended>>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
@@ -124,50 +79,8 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let broken = |context: String| {
-            Error::new(ErrorKind::Protocol, greeting.operation(), context).on(tier)
-        };
         let (mut reader, mut writer) = tokio::io::split(stream);
-        let mut buffer = FrameBuffer::new();
-        let welcome = tokio::time::timeout(WELCOME, async {
-            // An agent that refuses closes its end at once: its answer says more than the error of this write.
-            let sent = match writer.write_all(&greeting.encode()).await {
-                Ok(()) => writer.flush().await,
-                failed => failed,
-            };
-            loop {
-                if let Some(frame) = buffer
-                    .next_frame()
-                    .map_err(|error| broken(error.to_string()))?
-                {
-                    return match frame.header.kind {
-                        Kind::Welcome => {
-                            Welcome::decode(frame.payload).map_err(|e| broken(e.to_string()))
-                        }
-                        Kind::Failed => Err(match Failure::decode(frame.payload) {
-                            Ok(failure) => failure_error(tier, &failure),
-                            Err(error) => broken(error.to_string()),
-                        }),
-                        kind => Err(broken(format!("unexpected first frame {kind:?}"))),
-                    };
-                }
-                let mut bytes = [0; 4096];
-                match reader.read(&mut bytes).await {
-                    Ok(0) => {
-                        let context = match &sent {
-                            Ok(()) => "the agent ended before its first answer".into(),
-                            Err(error) => error.to_string(),
-                        };
-                        return Err(greeting.no_answer(tier, context));
-                    }
-                    Ok(count) => buffer.extend(&bytes[..count]),
-                    Err(error) => return Err(greeting.no_answer(tier, error.to_string())),
-                }
-            }
-        })
-        .await
-        .map_err(|_| broken(format!("no answer within {WELCOME:?}")))??;
-
+        let (welcome, buffer) = greet(tier, greeting, &mut reader, &mut writer).await?;
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (ended_sender, ended) = watch::channel(None);
         let shared = Arc::new(Shared {
@@ -223,12 +136,7 @@ impl Connection {
         };
         let mut bytes = Vec::new();
         encode_message(&mut bytes, id, kind, message);
-        let stream = OpenStream {
-            id,
-            inbox,
-            outgoing: self.outgoing.clone(),
-            done: false,
-        };
+        let stream = OpenStream::new(id, inbox, self.outgoing.clone());
         stream.send(bytes);
         Ok(stream)
     }
@@ -275,33 +183,33 @@ impl Shared {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn last_frame(&self) -> MutexGuard<'_, Instant> {
+    pub(crate) fn last_frame(&self) -> MutexGuard<'_, Instant> {
         self.last_frame
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn control(&self, kind: Kind, message: &[u8]) {
+    pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
         // A closed queue means that the connection has ended, which every stream is told on its own.
         let _ = self.outgoing.send(bytes);
     }
 
-    fn is_overdue(&self) -> bool {
+    pub(crate) fn is_overdue(&self) -> bool {
         self.streams()
             .inboxes
             .values()
             .any(|inbox| inbox.is_overdue())
     }
 
-    fn forgive(&self, time: Duration) {
+    pub(crate) fn forgive(&self, time: Duration) {
         for inbox in self.streams().inboxes.values() {
             inbox.forgive(time);
         }
     }
 
-    fn end(&self, cause: Cause, reason: &str) {
+    pub(crate) fn end(&self, cause: Cause, reason: &str) {
         let mut streams = self.streams();
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
@@ -454,91 +362,6 @@ async fn write<W: AsyncWrite + Unpin>(
             Ok(Ok(())) => {}
             Ok(Err(error)) => return shared.broken(&error),
             Err(_) => return shared.end(Cause::Stalled, "the sandbox's agent stopped reading"),
-        }
-    }
-}
-
-/// Pings, and ends the connection to an agent that does not answer, or does not end what it has to.
-async fn watch(shared: Arc<Shared>) {
-    let mut asked = None;
-    let mut pinged = Instant::now();
-    loop {
-        let begun = Instant::now();
-        tokio::time::sleep(WATCH_EVERY).await;
-        let now = Instant::now();
-        let late = (now - begun).saturating_sub(WATCH_EVERY);
-        if late > LATE {
-            // What the agent has answered meanwhile may not have been read yet.
-            asked = asked.map(|asked| asked + late);
-            shared.forgive(late);
-            continue;
-        }
-        if shared.is_overdue() {
-            let reason = format!("the agent did not end an execution within {OVERTIME:?}");
-            return shared.end(Cause::Violation, &reason);
-        }
-        match asked {
-            Some(at) if *shared.last_frame() >= at => asked = None,
-            Some(at) if now - at >= STALL => {
-                return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
-            }
-            _ => {}
-        }
-        if asked.is_none() && now - pinged >= PING_EVERY {
-            asked = Some(now);
-            pinged = now;
-            shared.control(Kind::Ping, b"");
-        }
-    }
-}
-
-/// A stream that was opened and has not ended. Dropping it kills the execution.
-#[derive(Debug)]
-pub(crate) struct OpenStream {
-    id: u32,
-    pub(crate) inbox: Arc<Inbox>,
-    outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    done: bool,
-}
-
-impl OpenStream {
-    fn send(&self, bytes: Vec<u8>) {
-        // A closed queue means that the connection has ended; the inbox says so.
-        let _ = self.outgoing.send(bytes);
-    }
-
-    /// Sends one frame. An order to kill must be answered in time.
-    pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
-        if kind == Kind::Kill {
-            self.inbox.expect_end();
-        }
-        let mut bytes = Vec::with_capacity(payload.len() + 8);
-        encode_frame(&mut bytes, self.id, kind, false, payload);
-        self.send(bytes);
-    }
-
-    /// Notes that output was taken, and grants the agent more in turn.
-    pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
-        if let Some(granted) = self.inbox.grant(channel, bytes as u64) {
-            self.frame(Kind::Credit, &channel.credit(granted));
-        }
-    }
-
-    /// The last frame was read: nothing is left to kill.
-    pub(crate) fn finish(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        if !self.done {
-            self.frame(Kind::Kill, b"");
-            for (channel, granted) in self.inbox.abandon() {
-                if granted > 0 {
-                    self.frame(Kind::Credit, &channel.credit(granted));
-                }
-            }
         }
     }
 }

@@ -4,8 +4,8 @@ use sandbox_agent::protocol::{Channel, ExitReport, Failure, Kind, MAX_PAYLOAD};
 use sandbox_core::spi::{Flow, Input, Order, OutputSink, OutputStream, Source};
 use tokio::io::AsyncReadExt;
 
-use crate::connection::OpenStream;
 use crate::inbox::{Arrived, End};
+use crate::open_stream::OpenStream;
 
 /// How an execution ended, as the host saw it.
 #[derive(Debug)]

@@ -6,15 +6,9 @@ use std::time::Duration;
 
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, ProtocolError, WINDOW};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-/// Output that was taken is granted anew in pieces of at least this many bytes: whoever sends single bytes does not make the
-/// host's queue grow by an answer to each.
-const GRANT: u64 = WINDOW as u64 / 4;
-
-/// How long after its time limit, or after an order to kill, an execution may go on before the sandbox is given up. The agent's
-/// own bounds for a kill sum up to 6 s.
-pub(crate) const OVERTIME: Duration = Duration::from_secs(10);
+use crate::clock::Clock;
+use crate::window::Window;
 
 /// How a stream ended.
 #[derive(Debug, Clone)]
@@ -50,70 +44,6 @@ struct State {
     clock: Clock,
 }
 
-/// What the agent may send on a channel.
-#[derive(Debug)]
-struct Window {
-    /// Bytes it may still send.
-    credit: u64,
-    /// Bytes that were taken, and are not granted anew yet.
-    owed: u64,
-}
-
-impl Window {
-    const fn new() -> Self {
-        Self {
-            credit: WINDOW as u64,
-            owed: 0,
-        }
-    }
-
-    fn receive(&mut self, bytes: u64) -> Result<(), ProtocolError> {
-        self.credit = self
-            .credit
-            .checked_sub(bytes)
-            .ok_or(ProtocolError::CreditExceeded)?;
-        Ok(())
-    }
-
-    /// Notes that bytes were taken; gives what is to be granted, if it is worth a frame.
-    fn take(&mut self, bytes: u64) -> Option<u32> {
-        self.owed += bytes;
-        (self.owed >= GRANT).then(|| self.grant_all())
-    }
-
-    fn grant_all(&mut self) -> u32 {
-        let granted = std::mem::take(&mut self.owed);
-        self.credit += granted;
-        // Never more than the window.
-        u32::try_from(granted).unwrap_or(WINDOW)
-    }
-}
-
-/// The time that the agent has had for an execution: not what the receiver of the output took for itself.
-#[derive(Debug)]
-struct Clock {
-    opened: Instant,
-    /// How long the receiver has kept the agent waiting.
-    held: Duration,
-    /// Since when the receiver has not come back.
-    taken: Option<Instant>,
-    /// How much time there is.
-    limit: Option<Duration>,
-}
-
-impl Clock {
-    fn used(&self, now: Instant) -> Duration {
-        let holding = self.taken.map_or(Duration::ZERO, |taken| now - taken);
-        (now - self.opened).saturating_sub(self.held + holding)
-    }
-
-    fn come_back(&mut self, now: Instant) {
-        if let Some(taken) = self.taken.take() {
-            self.held += now - taken;
-        }
-    }
-}
-
 /// The inbox of one stream.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -137,12 +67,7 @@ impl Inbox {
             stdin_credit: window,
             stdin_closed: false,
             abandoned: false,
-            clock: Clock {
-                opened: Instant::now(),
-                held: Duration::ZERO,
-                taken: None,
-                limit: limit.map(|limit| limit.saturating_add(OVERTIME)),
-            },
+            clock: Clock::start(limit),
         };
         Self {
             state: Mutex::new(state),
@@ -213,7 +138,7 @@ impl Inbox {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.abandoned = true;
-        state.clock.come_back(Instant::now());
+        state.clock.come_back();
         state.arrived = Arrived {
             end: state.arrived.end.take(),
             ..Arrived::default()
@@ -230,28 +155,18 @@ impl Inbox {
 
     /// The agent was told to end the execution.
     pub(crate) fn expect_end(&self) {
-        let mut state = self.lock();
-        let limit = state.clock.used(Instant::now()) + OVERTIME;
-        let earlier = state.clock.limit.is_none_or(|earlier| limit < earlier);
-        if earlier {
-            state.clock.limit = Some(limit);
-        }
+        self.lock().clock.expect_end();
     }
 
-    /// Whether the agent has had more time than there was.
+    /// Whether the agent has had more time for the end than there was.
     pub(crate) fn is_overdue(&self) -> bool {
         let state = self.lock();
-        let clock = &state.clock;
-        let ended = state.arrived.end.is_some();
-        !ended
-            && clock
-                .limit
-                .is_some_and(|limit| clock.used(Instant::now()) > limit)
+        state.arrived.end.is_none() && state.clock.is_over()
     }
 
     /// Leaves out time in which this process did not run.
     pub(crate) fn forgive(&self, time: Duration) {
-        self.lock().clock.held += time;
+        self.lock().clock.forgive(time);
     }
 
     /// Waits until something is there and takes it.
@@ -260,12 +175,11 @@ impl Inbox {
             {
                 let mut guard = self.lock();
                 let state = &mut *guard;
-                let now = Instant::now();
-                state.clock.come_back(now);
+                state.clock.come_back();
                 let arrived = &mut state.arrived;
                 let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
                 if arrived.started || output || arrived.end.is_some() {
-                    state.clock.taken = Some(now);
+                    state.clock.leave();
                     return Arrived {
                         started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
@@ -328,6 +242,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::GRANT;
 
     #[tokio::test]
     async fn output_beyond_the_credit_is_an_error() {

@@ -16,9 +16,11 @@ use sandbox_core::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Cause, Connection, Greeting, OpenStream};
+use crate::connection::{Cause, Connection};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
+use crate::greeting::Greeting;
+use crate::open_stream::OpenStream;
 use crate::sandbox::{AttachedSandbox, Sandbox};
 use crate::{Counters, Isolator, copy, export};
 

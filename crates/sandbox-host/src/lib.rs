@@ -1,10 +1,11 @@
 //! What every backend shares on the outside of a sandbox: the agent's client, the lowering of a plan into the confinement of
 //! executions, and the export of artifacts.
 //!
-//! A backend makes an isolated place, starts [`sandbox_agent::program`] in it, and hands the byte stream to
+//! A backend makes an isolated place, starts [`sandbox_agent::program()`] in it, and hands the byte stream to
 //! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
 //! [`AgentInstance::attach`].
 
+mod clock;
 pub mod confinement;
 mod connection;
 mod copy;
@@ -13,13 +14,17 @@ mod entries;
 mod execution;
 mod export;
 mod failure;
+mod greeting;
 mod inbox;
 mod instance;
 mod isolator;
+mod open_stream;
 mod output_folder;
 mod output_path;
 mod sandbox;
 pub mod seccomp;
+mod watch;
+mod window;
 
 pub use counters::{Counters, refused_processes, unreachable_destinations};
 pub use failure::failure_error;

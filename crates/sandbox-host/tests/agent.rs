@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Kept, instance, run, shell, source};
+use common::{Kept, all, instance, run, shell, source};
 use sandbox_core::spi::Instance;
 use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome, SkipReason};
 
@@ -232,20 +232,7 @@ async fn fifty_at_once_keep_their_output_apart() {
         );
         assert_eq!(kept.stdout, vec![b'0' + number % 10; 100_000]);
     });
-    let mut tasks = Vec::new();
-    for run in runs {
-        tasks.push(Box::pin(run));
-    }
-    let mut pending = tasks;
-    std::future::poll_fn(|context| {
-        pending.retain_mut(|task| task.as_mut().poll(context).is_pending());
-        if pending.is_empty() {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
+    all(runs).await;
 }
 
 #[tokio::test]

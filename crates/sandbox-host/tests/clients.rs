@@ -4,8 +4,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Kept, Listening, run, shell, wait_until};
-use sandbox_core::spi::Instance;
+use async_trait::async_trait;
+use common::{Kept, Listening, all, run, shell, wait_until};
+use sandbox_agent::protocol::MAX_CLIENTS;
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{ErrorKind, Outcome};
 use sandbox_host::Key;
 
@@ -67,4 +69,179 @@ async fn stop_ends_the_sandbox_for_all_clients() {
     }
     let late = sandbox.attach_over(third, &sandbox.key).await.map(drop);
     assert_eq!(late.unwrap_err().kind(), ErrorKind::SandboxEnded);
+}
+
+#[tokio::test]
+async fn a_hundred_at_once_over_two_clients() {
+    let (sandbox, first) = Listening::detached().await;
+    let second = sandbox.attach().await;
+    let clients = [&first, &second];
+    let runs = (0..100u8).map(|number| async move {
+        let client = clients[usize::from(number) % 2];
+        let digit = number % 10;
+        let script = format!("head -c 30000 /dev/zero | tr '\\0' {digit}; exit {number}");
+        let (end, kept) = run(client, &shell(&script), None).await;
+        let code = number.into();
+        assert_eq!(end.outcome, Outcome::Exited { code });
+        assert_eq!(kept.stdout, vec![b'0' + digit; 30_000]);
+    });
+    all(runs).await;
+}
+
+#[tokio::test]
+async fn a_dropped_client_takes_its_own_executions_with_it() {
+    let (sandbox, first) = Listening::detached().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let second = sandbox.attach().await;
+    let script = format!(
+        "touch {}; sleep 2; echo late >{}",
+        path("begun"),
+        path("late")
+    );
+    let request = shell(&script);
+    let mut kept = Kept::default();
+    let other = tokio::spawn(async move {
+        let (end, kept) = run(&first, &shell("sleep 3; echo unharmed"), None).await;
+        (end.outcome, kept.stdout)
+    });
+    let begun = path("begun");
+    {
+        let execution = second.exec(&request, None.into(), &mut kept);
+        let begins = wait_until("it has begun", || std::path::Path::new(&begun).exists());
+        tokio::select! {
+            end = execution => panic!("{end:?}"),
+            () = begins => {}
+        }
+    }
+    drop(second);
+    let (outcome, stdout) = other.await.unwrap();
+    assert!(outcome.ok());
+    assert_eq!(stdout, b"unharmed\n");
+    assert!(!std::path::Path::new(&path("late")).exists());
+    assert_eq!(sandbox.process.destroyed(), 0);
+}
+
+#[tokio::test]
+async fn the_owners_handle_ends_the_sandbox_of_later_clients_too() {
+    let (sandbox, first) = Listening::owned().await;
+    let second = sandbox.attach().await;
+    let request = shell("sleep 20");
+    let mut kept = Kept::default();
+    let execution = second.exec(&request, None.into(), &mut kept);
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(first);
+    };
+    let (lost, ()) = tokio::join!(execution, end);
+    assert!(matches!(lost.unwrap().outcome, Outcome::Unknown { .. }));
+    assert!(sandbox.process.destroyed() > 0);
+}
+
+#[tokio::test]
+async fn one_client_too_many_is_told() {
+    let (sandbox, _first) = Listening::detached().await;
+    let mut others = Vec::new();
+    for _ in 1..MAX_CLIENTS {
+        others.push(sandbox.attach().await);
+    }
+    let error = sandbox
+        .attach_with(&sandbox.key)
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.to_string().contains("too many clients"), "{error}");
+    others.pop();
+    let mut late = None;
+    // The agent hears of the end a little later.
+    for _ in 0..1000 {
+        late = sandbox.attach_with(&sandbox.key).await.ok();
+        if late.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (end, _) = run(&late.unwrap(), &shell("true"), None).await;
+    assert!(end.outcome.ok());
+}
+
+/// Keeps a log until it holds a word.
+struct Until {
+    word: &'static [u8],
+    log: Vec<u8>,
+}
+
+impl Until {
+    fn new(word: &'static [u8]) -> Self {
+        Self {
+            word,
+            log: Vec::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl OutputSink for Until {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
+        assert_eq!(stream, OutputStream::Stdout);
+        self.log.extend_from_slice(bytes);
+        if self.log.ends_with(self.word) {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+}
+
+#[tokio::test]
+async fn logs_are_followed_by_another_client() {
+    let (sandbox, first) = Listening::detached().await;
+    run(&first, &shell("echo before"), None).await;
+    let second = sandbox.attach().await;
+    let script = "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three";
+    // All of it, and what comes; then only what comes.
+    let mut all = Until::new(b"three\n");
+    let mut new = Until::new(b"three\n");
+    let (one, other, (end, _)) = tokio::join!(
+        second.follow_logs(None, &mut all),
+        second.follow_logs(Some(0), &mut new),
+        async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            run(&first, &shell(script), None).await
+        },
+    );
+    one.unwrap();
+    other.unwrap();
+    assert!(end.outcome.ok());
+    assert_eq!(all.log, b"before\none\ntwo\nthree\n");
+    assert_eq!(new.log, b"one\ntwo\nthree\n");
+    // To the end of a stop all of it comes, and that is no error.
+    let mut rest = Until::new(b"never");
+    let request = shell("trap 'echo bye; exit' TERM; sleep 100 & echo up; wait");
+    let mut kept = Kept::default();
+    let (followed, _, stopped) = tokio::join!(
+        second.follow_logs(Some(0), &mut rest),
+        first.exec(&request, None.into(), &mut kept),
+        async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            first.stop(Duration::from_secs(5)).await
+        }
+    );
+    stopped.unwrap();
+    followed.unwrap();
+    assert_eq!(rest.log, b"up\nbye\n");
+}
+
+#[tokio::test]
+async fn a_log_that_is_cut_off_says_so() {
+    let (sandbox, first) = Listening::detached().await;
+    let second = sandbox.attach().await;
+    let mut log = Until::new(b"never");
+    let (followed, killed) = tokio::join!(second.follow_logs(None, &mut log), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        first.kill().await
+    });
+    killed.unwrap();
+    assert_eq!(followed.unwrap_err().kind(), ErrorKind::SandboxEnded);
 }

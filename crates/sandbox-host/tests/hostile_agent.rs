@@ -1,172 +1,20 @@
 //! An agent that the guest owns: it sends garbage, floods, lies and stalls. The host stays bounded and says what is known.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+mod fake;
 
-use async_trait::async_trait;
+use std::path::Path;
+
+use fake::{
+    Client, Count, FakeAgent, client_of, exec, exited, has_ended, report, request, sandbox,
+    unknown, unknown_and_destroyed,
+};
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Channel, Confinement, ExitKind, ExitReport, FrameBuffer, Kind, WINDOW, Welcome, encode_frame,
+    Channel, ExitKind, FailStep, Failure, Kind, MAX_MESSAGE, MAX_PAYLOAD, WINDOW, encode_frame,
     encode_message,
 };
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
-use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest, Outcome, Plan,
-    Result, SandboxSpec,
-};
-use sandbox_host::{AgentInstance, Isolator, Sandbox};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-
-struct Counted(Arc<AtomicUsize>);
-
-#[async_trait]
-impl Isolator for Counted {
-    fn tier(&self) -> &str {
-        "hostile"
-    }
-    async fn destroy(&self) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-    fn destroy_soon(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    async fn oom_kills(&self) -> Option<u64> {
-        Some(0)
-    }
-    async fn post_mortem(&self) -> Option<String> {
-        None
-    }
-}
-
-#[derive(Default)]
-struct Count {
-    bytes: usize,
-    stop_after: Option<usize>,
-}
-
-#[async_trait]
-impl OutputSink for Count {
-    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
-        self.bytes += bytes.len();
-        match self.stop_after {
-            Some(limit) if self.bytes > limit => Flow::Stop,
-            _ => Flow::Continue,
-        }
-    }
-}
-
-struct FakeAgent {
-    stream: DuplexStream,
-    buffer: FrameBuffer,
-}
-
-impl FakeAgent {
-    async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
-        loop {
-            if let Some(frame) = self.buffer.next_frame().unwrap() {
-                return Some((
-                    frame.header.stream,
-                    frame.header.kind,
-                    frame.payload.to_vec(),
-                ));
-            }
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes).await {
-                Ok(0) | Err(_) => return None,
-                Ok(count) => self.buffer.extend(&bytes[..count]),
-            }
-        }
-    }
-
-    async fn wait_for(&mut self, kind: Kind) -> Option<u32> {
-        while let Some((stream, found, _)) = self.next().await {
-            if found == kind {
-                return Some(stream);
-            }
-        }
-        None
-    }
-
-    async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) -> bool {
-        let mut bytes = Vec::new();
-        encode_frame(&mut bytes, stream, kind, false, payload);
-        self.stream.write_all(&bytes).await.is_ok()
-    }
-}
-
-fn exited(kind: ExitKind) -> Vec<u8> {
-    ExitReport {
-        kind,
-        stdout_total: 0,
-        stderr_total: 0,
-        stragglers: 0,
-        survivors: 0,
-        drain_cut: false,
-        cpu_us: 0,
-        max_rss_kib: 0,
-        wall_us: 0,
-        refused_programs: 0,
-        refused_processes: 0,
-    }
-    .encode()
-}
-
-async fn sandbox<F, Fut>(agent: F) -> (AgentInstance, Arc<AtomicUsize>)
-where
-    F: FnOnce(FakeAgent) -> Fut,
-    Fut: Future<Output = ()> + Send + 'static,
-{
-    let (host, guest) = tokio::io::duplex(1 << 20);
-    let mut fake = FakeAgent {
-        stream: guest,
-        buffer: FrameBuffer::new(),
-    };
-    let welcome = async {
-        fake.wait_for(Kind::Hello).await.unwrap();
-        let welcome = Welcome {
-            split: true,
-            landlock_abi: 0,
-            capabilities: 0,
-        };
-        assert!(fake.frame(0, Kind::Welcome, &welcome.encode()).await);
-        fake
-    };
-    let destroyed = Arc::new(AtomicUsize::new(0));
-    let plan = Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap();
-    let settings = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
-    let isolator = Box::new(Counted(Arc::clone(&destroyed)));
-    let (instance, fake) = tokio::join!(AgentInstance::connect(host, settings, isolator), welcome);
-    tokio::spawn(agent(fake));
-    (instance.unwrap(), destroyed)
-}
-
-fn request() -> ExecRequest {
-    ExecRequest::new("true").timeout(Duration::from_secs(5))
-}
-
-async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &AtomicUsize, said: &str) {
-    let end = instance
-        .exec(&request(), None.into(), &mut Count::default())
-        .await
-        .unwrap();
-    let Outcome::Unknown { reason } = &end.outcome else {
-        panic!("{end:?}")
-    };
-    assert!(reason.contains(said), "{reason}");
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(
-        destroyed.load(Ordering::Relaxed) > 0,
-        "the sandbox must be destroyed"
-    );
-    let again = instance
-        .exec(&request(), None.into(), &mut Count::default())
-        .await
-        .unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::SandboxEnded);
-}
+use sandbox_core::spi::Instance;
+use sandbox_core::{ArtifactLimits, Outcome};
 
 #[tokio::test]
 async fn an_end_without_a_word_is_unknown_and_never_success() {
@@ -188,7 +36,7 @@ async fn output_beyond_the_credit_ends_the_sandbox() {
             for _ in 0..10 {
                 encode_frame(&mut bytes, stream, Kind::Stdout, false, &piece);
             }
-            if agent.stream.write_all(&bytes).await.is_err() {
+            if !agent.raw(&bytes).await {
                 return;
             }
         }
@@ -224,11 +72,7 @@ async fn a_second_end_of_a_stream_ends_the_sandbox() {
         std::future::pending::<()>().await;
     })
     .await;
-    let first = instance
-        .exec(&request(), None.into(), &mut Count::default())
-        .await
-        .unwrap();
-    assert!(first.outcome.ok());
+    assert!(exec(&instance).await.outcome.ok());
     unknown_and_destroyed(&instance, &destroyed, "not open").await;
 }
 
@@ -243,11 +87,7 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
     })
     .await;
     for _ in 0..3 {
-        let end = instance
-            .exec(&request(), None.into(), &mut Count::default())
-            .await
-            .unwrap();
-        assert!(matches!(end.outcome, Outcome::Unknown { .. }), "{end:?}");
+        unknown(&exec(&instance).await);
     }
 }
 
@@ -255,24 +95,7 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
 async fn a_flood_is_bounded_by_its_receiver() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let piece = vec![b'x'; 60_000];
-        let mut credit = i64::from(WINDOW);
-        loop {
-            while credit >= 60_000 {
-                if !agent.frame(stream, Kind::Stdout, &piece).await {
-                    return;
-                }
-                credit -= 60_000;
-            }
-            match agent.next().await {
-                Some((_, Kind::Credit, payload)) => {
-                    credit += i64::from(Channel::read_credit(&payload).unwrap().1);
-                }
-                Some((_, Kind::Kill, _)) => break,
-                Some(_) => {}
-                None => return,
-            }
-        }
+        agent.flood(stream).await;
         agent
             .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
             .await;
@@ -299,23 +122,7 @@ async fn a_flood_is_bounded_by_its_receiver() {
 async fn a_list_that_never_ends_is_cut() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let mut credit = i64::from(WINDOW);
-        loop {
-            while credit >= 60_000 {
-                if !agent.frame(stream, Kind::Stdout, &[b'f'; 60_000]).await {
-                    return;
-                }
-                credit -= 60_000;
-            }
-            match agent.next().await {
-                Some((_, Kind::Credit, payload)) => {
-                    credit += i64::from(Channel::read_credit(&payload).unwrap().1);
-                }
-                Some((_, Kind::Kill, _)) => break,
-                Some(_) => {}
-                None => return,
-            }
-        }
+        agent.flood(stream).await;
         agent
             .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
             .await;
@@ -388,6 +195,267 @@ async fn names_that_leave_the_folder_are_refused() {
     );
 }
 
+/// An agent that answers the first execution with these bytes.
+async fn answered_with(bytes: Vec<u8>) -> (sandbox_host::AgentInstance, fake::Destroyed) {
+    sandbox(|mut agent| async move {
+        agent.wait_for(Kind::Exec).await;
+        agent.raw(&bytes).await;
+        agent.stall().await;
+    })
+    .await
+}
+
+fn frame(stream: u32, kind: Kind, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(&mut bytes, stream, kind, false, payload);
+    bytes
+}
+
+#[tokio::test]
+async fn reports_out_of_range_end_the_sandbox() {
+    let good = exited(ExitKind::Exited(0));
+    let with = |kind: u8, code: u8| [&[kind, code], &good[2..]].concat();
+    let cases = [
+        (with(1, 0), "value out of range in kind of an end"),
+        (with(1, 65), "value out of range in kind of an end"),
+        (with(2, 1), "value out of range in kind of an end"),
+        (with(4, 9), "value out of range in kind of an end"),
+        (with(5, 0), "value out of range in kind of an end"),
+        (good[..good.len() - 1].to_vec(), "ends in the middle"),
+        ([&good[..], &[0]].concat(), "after the last field"),
+        (Vec::new(), "ends in the middle"),
+    ];
+    for (report, said) in cases {
+        let (instance, destroyed) = answered_with(frame(1, Kind::Exited, &report)).await;
+        unknown_and_destroyed(&instance, &destroyed, said).await;
+    }
+}
+
+#[tokio::test]
+async fn an_end_of_another_stream_is_not_this_ones() {
+    for stream in [2, u32::MAX] {
+        let bytes = frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)));
+        let (instance, destroyed) = answered_with(bytes).await;
+        unknown_and_destroyed(&instance, &destroyed, "not open").await;
+    }
+    let (instance, destroyed) =
+        answered_with(frame(0, Kind::Exited, &exited(ExitKind::Exited(0)))).await;
+    unknown_and_destroyed(&instance, &destroyed, "stream 0").await;
+}
+
+#[tokio::test]
+async fn the_first_of_two_ends_counts_and_the_second_ends_the_sandbox() {
+    let failure = Failure {
+        step: FailStep::NotFound,
+        errno: 2,
+        detail: "x".into(),
+    };
+    for second in [
+        frame(1, Kind::Exited, &exited(ExitKind::Exited(0))),
+        frame(1, Kind::Failed, &failure.encode()),
+        frame(1, Kind::Stdout, b"late"),
+        frame(1, Kind::Started, &[0; 4]),
+    ] {
+        let first = frame(1, Kind::Exited, &exited(ExitKind::Exited(3)));
+        let (instance, destroyed) = answered_with([first, second].concat()).await;
+        assert_eq!(exec(&instance).await.outcome, Outcome::Exited { code: 3 });
+        assert!(destroyed.soon().await);
+        has_ended(&instance).await;
+    }
+}
+
+#[tokio::test]
+async fn frames_that_make_no_sense_end_the_sandbox() {
+    let credit = |channel: Channel, bytes| frame(1, Kind::Credit, &channel.credit(bytes));
+    let started = frame(1, Kind::Started, &[0; 4]);
+    for (bytes, said) in [
+        ([started.clone(), started].concat(), "second start"),
+        (credit(Channel::Stdout, 1), "channel of a credit"),
+        // Nothing was sent that it could be for.
+        (credit(Channel::Stdin, 1), "value out of range in credit"),
+        (
+            credit(Channel::Stdin, u32::MAX),
+            "value out of range in credit",
+        ),
+        (frame(1, Kind::Exec, b""), "frame of the host's kind"),
+        (frame(0, Kind::Hello, b""), "stream 0"),
+        (frame(0, Kind::Welcome, b""), "stream 0"),
+        (frame(0, Kind::Attach, b""), "stream 0"),
+    ] {
+        let (instance, destroyed) = answered_with(bytes).await;
+        unknown_and_destroyed(&instance, &destroyed, said).await;
+    }
+}
+
+#[tokio::test]
+async fn huge_lengths_are_refused_before_anything_is_kept_for_them() {
+    // A frame that claims more than a frame may have.
+    let mut header = frame(1, Kind::Stdout, b"");
+    header[6..8].copy_from_slice(&u16::MAX.to_le_bytes());
+    let (instance, destroyed) = answered_with(header).await;
+    unknown_and_destroyed(&instance, &destroyed, "frame is larger").await;
+    // A field that claims more than its message has.
+    let mut failure = vec![FailStep::Spawn as u8, 0, 0, 0, 0];
+    failure.extend(u32::MAX.to_le_bytes());
+    let (instance, destroyed) = answered_with(frame(1, Kind::Failed, &failure)).await;
+    unknown_and_destroyed(&instance, &destroyed, "ends in the middle").await;
+    // A message that never ends.
+    let (instance, destroyed) = sandbox(|mut agent| async move {
+        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let mut bytes = Vec::new();
+        encode_frame(&mut bytes, stream, Kind::Failed, true, &[b'x'; MAX_PAYLOAD]);
+        let mut sent = 0;
+        while agent.raw(&bytes).await {
+            sent += bytes.len();
+            assert!(sent < 2 * MAX_MESSAGE + fake::PIPE, "the host takes it all");
+        }
+    })
+    .await;
+    unknown_and_destroyed(&instance, &destroyed, "message is larger").await;
+}
+
+#[tokio::test]
+async fn what_a_failure_says_is_cut_and_escaped() {
+    let (instance, _destroyed) = sandbox(|mut agent| async move {
+        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let mut writer = sandbox_agent::protocol::Writer::new();
+        writer
+            .u8(FailStep::NotFound as u8)
+            .i32(2)
+            .bytes(&b"\x1b]0;owned\x07\n".repeat(100_000));
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, stream, Kind::Failed, &writer.finish());
+        agent.raw(&bytes).await;
+        agent.stall().await;
+    })
+    .await;
+    let error = instance
+        .exec(&request(), None.into(), &mut Count::default())
+        .await
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(said.len() < 40_000, "{}", said.len());
+    assert!(!said.chars().any(char::is_control), "{said:?}");
+}
+
+#[tokio::test]
+async fn numbers_of_a_report_are_taken_as_they_are() {
+    let (instance, _destroyed) = sandbox(|mut agent| async move {
+        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let lie = sandbox_agent::protocol::ExitReport {
+            stdout_total: u64::MAX,
+            stderr_total: u64::MAX,
+            stragglers: u32::MAX,
+            cpu_us: u64::MAX,
+            max_rss_kib: u64::MAX,
+            wall_us: u64::MAX,
+            refused_programs: u32::MAX,
+            refused_processes: u32::MAX,
+            ..report(ExitKind::Exited(255))
+        };
+        agent.frame(stream, Kind::Exited, &lie.encode()).await;
+        agent.stall().await;
+    })
+    .await;
+    assert_eq!(exec(&instance).await.outcome, Outcome::Exited { code: 255 });
+}
+
+#[tokio::test]
+async fn survivors_end_the_sandbox() {
+    let (instance, destroyed) = sandbox(|mut agent| async move {
+        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let survived = sandbox_agent::protocol::ExitReport {
+            survivors: 1,
+            ..report(ExitKind::Exited(0))
+        };
+        agent.frame(stream, Kind::Exited, &survived.encode()).await;
+        agent.stall().await;
+    })
+    .await;
+    assert!(exec(&instance).await.outcome.ok());
+    assert!(destroyed.count() > 0);
+    has_ended(&instance).await;
+}
+
+/// Whoever sends single bytes, and reads nothing, does not make the host's queue of answers grow with each.
+#[tokio::test]
+async fn single_bytes_are_not_answered_one_by_one() {
+    const BYTES: usize = 200_000;
+    for dropped in [false, true] {
+        let (done, end) = tokio::sync::oneshot::channel();
+        let (instance, _destroyed) = sandbox(move |mut agent| async move {
+            let stream = agent.wait_for(Kind::Exec).await.unwrap();
+            if dropped {
+                agent.wait_for(Kind::Kill).await.unwrap();
+            }
+            let bytes = frame(stream, Kind::Stdout, b"x").repeat(100);
+            for _ in 0..BYTES / 100 {
+                assert!(agent.raw(&bytes).await);
+                // So that they are taken one by one.
+                tokio::task::yield_now().await;
+            }
+            agent
+                .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
+                .await;
+            // The next execution comes behind all that was answered to this one.
+            let mut credits = 0;
+            while let Some((_, kind, _)) = agent.next().await {
+                credits += usize::from(kind == Kind::Credit);
+                if kind == Kind::Exec {
+                    break;
+                }
+            }
+            done.send(credits).unwrap();
+            agent.stall().await;
+        })
+        .await;
+        let mut sink = Count::default();
+        let request = request();
+        let first = instance.exec(&request, None.into(), &mut sink);
+        if dropped {
+            let cut = tokio::time::timeout(std::time::Duration::from_millis(100), first);
+            assert!(cut.await.is_err());
+        } else {
+            first.await.unwrap();
+        }
+        let mut sink = Count::default();
+        let second = instance.exec(&request, None.into(), &mut sink);
+        let credits = tokio::select! {
+            credits = end => credits.unwrap(),
+            end = second => panic!("{end:?}"),
+        };
+        assert!(credits <= BYTES / (WINDOW as usize / 4) + 1, "{credits}");
+    }
+}
+
+/// A handle that does not own the sandbox destroys it for a breach of the protocol, and for nothing else.
+#[tokio::test]
+async fn a_sandbox_that_is_not_owned_ends_with_a_violation_only() {
+    for client in [Client::Creator, Client::Later] {
+        let (instance, destroyed) = client_of(client, |mut agent| async move {
+            agent.wait_for(Kind::Exec).await;
+            agent.raw(&[0xff; 100]).await;
+            agent.stall().await;
+        })
+        .await;
+        unknown_and_destroyed(&instance, &destroyed, "broke the protocol").await;
+
+        let (instance, destroyed) = client_of(client, |mut agent| async move {
+            agent.wait_for(Kind::Exec).await;
+        })
+        .await;
+        assert!(unknown(&exec(&instance).await).contains("agent ended"));
+        assert!(!destroyed.soon().await);
+        has_ended(&instance).await;
+        drop(instance);
+        assert!(!destroyed.soon().await);
+
+        let (instance, destroyed) = client_of(client, FakeAgent::stall).await;
+        drop(instance);
+        assert!(!destroyed.soon().await);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -398,10 +466,9 @@ proptest! {
         runtime.block_on(async {
             let (instance, _) = sandbox(|mut agent| async move {
                 agent.wait_for(Kind::Exec).await;
-                let _ = agent.stream.write_all(&garbage).await;
+                agent.raw(&garbage).await;
             }).await;
-            let end = instance.exec(&request(), None.into(), &mut Count::default()).await.unwrap();
-            assert!(matches!(end.outcome, Outcome::Unknown { .. }), "{end:?}");
+            unknown(&exec(&instance).await);
         });
     }
 
@@ -418,7 +485,7 @@ proptest! {
                     let Ok(kind) = Kind::from_byte(kind) else { continue };
                     let mut bytes = Vec::new();
                     encode_message(&mut bytes, stream, kind, &payload);
-                    if agent.stream.write_all(&bytes).await.is_err() {
+                    if !agent.raw(&bytes).await {
                         return;
                     }
                 }
@@ -428,5 +495,26 @@ proptest! {
                 assert!(!end.outcome.ok() || end.incomplete.is_none());
             }
         });
+    }
+
+    /// Whatever answers a later client's key, it is a typed error, and the sandbox is left alone.
+    #[test]
+    fn garbage_is_no_welcome(
+        garbage in proptest::collection::vec(any::<u8>(), 0..200),
+        kind in any::<u8>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let framed = Kind::from_byte(kind).map(|kind| frame(0, kind, &garbage));
+        for bytes in framed.into_iter().chain([garbage]) {
+            runtime.block_on(async {
+                let (host, guest) = tokio::io::duplex(fake::PIPE);
+                let mut agent = FakeAgent::new(guest);
+                agent.raw(&bytes).await;
+                drop(agent);
+                let (instance, destroyed) = fake::connect(Client::Later, host).await;
+                assert!(instance.is_err());
+                assert_eq!(destroyed.count(), 0);
+            });
+        }
     }
 }

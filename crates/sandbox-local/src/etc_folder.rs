@@ -20,15 +20,40 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
         return Ok(());
     }
     let built = owned_folder::make(state).and_then(|unfinished| {
-        build(&unfinished, etc)?;
-        make_folder(&state.join("etc"), 0o700)?;
-        match std::fs::rename(&unfinished, &folder) {
-            // Somebody else was faster.
-            Err(_) if folder.is_dir() => std::fs::remove_dir_all(&unfinished),
-            renamed => renamed,
+        let built = finish(&unfinished, state, &folder, etc);
+        if built.is_err() {
+            take_back(&unfinished, etc);
         }
+        built
     });
     built.map_err(|cause| error::setup(tier, format!("prepare {}", folder.display()), cause))
+}
+
+/// Builds it at `unfinished` and gives it its place.
+fn finish(unfinished: &Path, state: &Path, folder: &Path, etc: &Etc) -> io::Result<()> {
+    build(unfinished, etc)?;
+    make_folder(&state.join("etc"), 0o700)?;
+    match std::fs::rename(unfinished, folder) {
+        // Somebody else was faster.
+        Err(_) if folder.is_dir() => std::fs::remove_dir_all(unfinished),
+        renamed => renamed,
+    }
+}
+
+/// Removes what was built so far by the names that it has: to list a folder takes a descriptor, and the lack of one may be why it
+/// was not finished. What resists stays; the cause of that is the one that is told.
+fn take_back(folder: &Path, etc: &Etc) {
+    let below = etc.entries.keys().rev();
+    for path in below.filter_map(|path| path.strip_prefix("/etc").ok()) {
+        let target = folder.join(path);
+        // A file, a folder, or not made yet.
+        let _ = std::fs::remove_file(&target).or_else(|_| std::fs::remove_dir(&target));
+        for parent in path.ancestors().skip(1) {
+            // The last one to be emptied goes with the last path in it.
+            let _ = std::fs::remove_dir(folder.join(parent));
+        }
+    }
+    let _ = std::fs::remove_dir(folder);
 }
 
 fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
@@ -115,6 +140,17 @@ mod tests {
         prepare("local", state.path(), &etc()).expect("found");
         let left = std::fs::read_dir(state.path()).expect("a folder").count();
         assert_eq!(left, 1, "nothing is left over");
+    }
+
+    #[test]
+    fn what_cannot_be_finished_is_not_left() {
+        let state = tempfile::tempdir().expect("a folder");
+        std::fs::write(state.path().join("etc"), "in the way").expect("written");
+        assert!(prepare("local", state.path(), &etc()).is_err());
+        assert_eq!(
+            std::fs::read_dir(state.path()).expect("a folder").count(),
+            1
+        );
     }
 
     #[test]

@@ -13,9 +13,10 @@ pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removes a folder with what code has put there: also folders that it has closed.
+/// Removes a folder with what code has put there: also folders that it has closed. An empty one takes no descriptor: there may be
+/// none, where that is why the sandbox could not be made.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+    match std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder)) {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             open_all(folder)?;
             std::fs::remove_dir_all(folder)
@@ -67,7 +68,8 @@ mod tests {
         std::fs::create_dir_all(folder.join("a/b")).expect("made");
         for closed in ["a/b", "a"] {
             let closed = folder.join(closed);
-            std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0)).expect("closed");
+            std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0o000))
+                .expect("closed");
         }
         open_all(&folder).expect("opened");
         remove(&folder).expect("removed");

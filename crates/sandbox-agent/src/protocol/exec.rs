@@ -178,6 +178,9 @@ impl FailStep {
     }
 }
 
+/// How much of a failure's detail is kept, in bytes: a path as long as paths may be.
+const MAX_DETAIL: usize = 4096;
+
 /// Why an execution did not start, a file operation failed, or the sandbox could not be set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -198,11 +201,11 @@ impl Failure {
         message
             .u8(self.step as u8)
             .i32(self.errno)
-            .bytes(&detail[..detail.len().min(4096)]);
+            .bytes(&detail[..detail.len().min(MAX_DETAIL)]);
         message.finish()
     }
 
-    /// Reads the message; what is not UTF-8 in the detail is replaced.
+    /// Reads the message; what is not UTF-8 in the detail is replaced, and what is too long is cut.
     ///
     /// # Errors
     ///
@@ -211,7 +214,9 @@ impl Failure {
         let mut reader = Reader::new(message);
         let step = FailStep::from_byte(reader.u8()?)?;
         let errno = reader.i32()?;
-        let detail = String::from_utf8_lossy(reader.bytes()?).into_owned();
+        let detail = reader.bytes()?;
+        let detail = &detail[..detail.len().min(MAX_DETAIL)];
+        let detail = String::from_utf8_lossy(detail).into_owned();
         reader.end()?;
         Ok(Self {
             step,

@@ -53,6 +53,20 @@ pub fn output() -> Result<Sample> {
     Ok(sample)
 }
 
+/// Copies a file between folders in memory, as sandboxes have them.
+pub fn copy() -> Result<Sample> {
+    let folder = tempfile::tempdir_in("/dev/shm").context("make a folder in /dev/shm")?;
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let mut file = fs::File::create(&from).context("make a file")?;
+    let chunk = vec![7_u8; 1 << 20];
+    for _ in 0..OUTPUT_BYTES >> 20 {
+        file.write_all(&chunk).context("fill a file")?;
+    }
+    let watch = Stopwatch::start();
+    fs::copy(&from, &to).context("copy a file")?;
+    Ok(watch.stop())
+}
+
 /// A byte to `cat` and back.
 pub fn echo() -> Result<Sample> {
     let mut child = Command::new("cat")

@@ -3,15 +3,21 @@
 use std::time::Duration;
 
 use sandbox::{
-    CapabilityPolicy, Error, ErrorKind, ExecRequest, ExecResult, SandboxClient, SandboxHandle,
-    SandboxSpec, unique_name,
+    ByteSize, CapabilityPolicy, Error, ErrorKind, ExecRequest, ExecResult, SandboxClient,
+    SandboxHandle, SandboxSpec, unique_name,
 };
 
 use super::{Stopwatch, echo, failed, nanoseconds};
-use crate::case::{ECHOES, OUTPUT_BYTES};
+use crate::case::{ECHOES, OUTPUT_BYTES, TREE};
 use crate::failure::{Failure, Result};
 use crate::memory::{self, Footprint};
 use crate::protocol::Sample;
+
+/// The file that goes in and out.
+const FILE: &str = "/tmp/file";
+
+/// How many sandboxes of a crowd are made, or ended, at the same time.
+const AT_ONCE: usize = 8;
 
 /// A new sandbox is idle after this long.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -92,6 +98,98 @@ impl Tier {
         })
     }
 
+    /// Writes a file of [`OUTPUT_BYTES`] into a sandbox that runs.
+    pub async fn put(&mut self) -> Result<Sample> {
+        let sandbox = self.warm().await?;
+        let content = vec![7_u8; OUTPUT_BYTES as usize];
+        let watch = Stopwatch::start();
+        let put = sandbox.put(FILE, 0o600, Box::new(std::io::Cursor::new(content)));
+        put.await.map_err(explain)?;
+        Ok(watch.stop())
+    }
+
+    /// Reads the file that [`Tier::put`] has left.
+    pub async fn fetch(&mut self) -> Result<Sample> {
+        let sandbox = self.warm().await?;
+        let limit = OUTPUT_BYTES as usize;
+        let watch = Stopwatch::start();
+        let content = sandbox.fetch(FILE, limit).await.map_err(explain)?;
+        let sample = watch.stop();
+        if content.len() as u64 != OUTPUT_BYTES {
+            return Err(failed(format!("received {} bytes", content.len())));
+        }
+        // So that the other operations have the memory.
+        let removed = sandbox.exec(&ExecRequest::new("rm").arg(FILE)).await;
+        expect_success(&removed.map_err(explain)?)?;
+        Ok(sample)
+    }
+
+    /// Starts a tree in a sandbox of its own, and ends it.
+    pub async fn kill_tree(&mut self) -> Result<Sample> {
+        let mut policy = policy();
+        policy.pids = Some(TREE + 50);
+        let client = self.client_with(policy)?;
+        let sandbox = client.create(&self.spec()).await.map_err(explain)?;
+        let script = format!(
+            "i=0; while [ $i -lt {TREE} ]; do setsid sleep 600 & i=$((i+1)); done; echo ready; wait"
+        );
+        let request = ExecRequest::shell(script);
+        let started = sandbox.start(&request, sandbox::Stdin::Null).await;
+        let mut execution = started.map_err(explain)?;
+        loop {
+            match execution.next().await.map_err(explain)? {
+                Some(sandbox::ExecEvent::Stdout(_)) => break,
+                Some(sandbox::ExecEvent::Exited(result)) => {
+                    return Err(failed(format!("the tree did not grow: {result:?}")));
+                }
+                Some(_) => {}
+                None => return Err(failed("the tree's end has no report")),
+            }
+        }
+        let watch = Stopwatch::start();
+        execution.kill().await;
+        let result = execution.wait().await.map_err(explain)?;
+        let sample = watch.stop();
+        sandbox.kill().await.map_err(explain)?;
+        if result.stragglers < TREE {
+            return Err(failed(format!("a tree of {} only", result.stragglers)));
+        }
+        Ok(sample)
+    }
+
+    /// Makes `count` sandboxes that live at the same time, uses each once, and ends them; the share of one.
+    pub async fn crowd(&mut self, count: u32) -> Result<Sample> {
+        let client = self.client()?;
+        let names = (0..count).map(|_| self.spec()).collect::<Vec<_>>();
+        let mut watch = Stopwatch::start();
+        let mut crowd = Vec::with_capacity(names.len());
+        for chunk in names.chunks(AT_ONCE) {
+            let begun = chunk.iter().cloned().map(|spec| {
+                let client = client.clone();
+                tokio::spawn(async move { begin(&client, &spec).await })
+            });
+            for sandbox in begun.collect::<Vec<_>>() {
+                crowd.push(sandbox.await.map_err(|panic| failed(panic.to_string()))??);
+            }
+        }
+        watch.part("create and exec");
+        while !crowd.is_empty() {
+            let ended = crowd.drain(crowd.len().saturating_sub(AT_ONCE)..);
+            let ended = ended
+                .map(|sandbox| tokio::spawn(async move { sandbox.kill().await.map_err(explain) }));
+            for end in ended.collect::<Vec<_>>() {
+                end.await.map_err(|panic| failed(panic.to_string()))??;
+            }
+        }
+        watch.part("kill");
+        let mut sample = watch.stop();
+        sample.nanoseconds /= u64::from(count);
+        for (_, part) in &mut sample.parts {
+            *part /= u64::from(count);
+        }
+        Ok(sample)
+    }
+
     /// The processes that one more idle sandbox costs.
     pub async fn memory(&mut self) -> Result<Vec<Footprint>> {
         let (client, spec) = (self.client()?, self.spec());
@@ -124,8 +222,12 @@ impl Tier {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
-        let client = SandboxClient::open(self.name, CapabilityPolicy::new()).map_err(explain)?;
+        let client = self.client_with(policy())?;
         Ok(self.client.insert(client).clone())
+    }
+
+    fn client_with(&self, policy: CapabilityPolicy) -> Result<SandboxClient> {
+        SandboxClient::open(self.name, policy).map_err(explain)
     }
 
     fn spec(&self) -> SandboxSpec {
@@ -143,6 +245,21 @@ impl Tier {
         }
         self.warm.as_ref().ok_or_else(|| failed("no sandbox runs"))
     }
+}
+
+/// The default one, but for the room that large outputs and files take.
+fn policy() -> CapabilityPolicy {
+    let mut policy = CapabilityPolicy::new();
+    policy.stdout_max_bytes = Some(ByteSize::bytes(OUTPUT_BYTES));
+    policy.disk = Some(ByteSize::bytes(OUTPUT_BYTES + (16 << 20)));
+    policy
+}
+
+async fn begin(client: &SandboxClient, spec: &SandboxSpec) -> Result<SandboxHandle> {
+    let sandbox = client.create(spec).await.map_err(explain)?;
+    let result = sandbox.exec(&program()).await.map_err(explain)?;
+    expect_success(&result)?;
+    Ok(sandbox)
 }
 
 fn program() -> ExecRequest {

@@ -14,6 +14,7 @@ mod memory;
 mod network;
 mod open_files;
 mod output;
+mod packages;
 mod pids;
 mod prelude;
 mod processes;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<&'static Probe> {
         network::PROBES,
         open_files::PROBES,
         output::PROBES,
+        packages::PROBES,
         pids::PROBES,
         processes::PROBES,
         streams::PROBES,

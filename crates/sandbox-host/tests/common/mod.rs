@@ -210,6 +210,20 @@ pub fn source(bytes: Vec<u8>) -> Source {
     Box::new(std::io::Cursor::new(bytes))
 }
 
+/// Waits for all of them at once.
+pub async fn all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut pending: Vec<_> = futures.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        pending.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if pending.is_empty() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
 /// Waits until something holds, at most 10 s.
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl Fn() -> bool) -> impl Future<Output = ()> {

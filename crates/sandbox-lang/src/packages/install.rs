@@ -68,23 +68,37 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<PathBuf
     if let Some(found) = cache.find(&key) {
         return Ok(found);
     }
-    let staging = cache.stage(&key, &lock)?;
+    // What a killed installation left may take a while to remove. The lock goes along, here and below, in case that nobody
+    // waits for the result any more.
+    let (staging, cache, key, lock) = aside(move || {
+        let staging = cache.stage(&key, &lock)?;
+        Ok((staging, cache, key, lock))
+    })
+    .await?;
     tracing::info!(packages = %names(order), "installing");
-    install(backend, order, &source, &staging, deadline)
-        .await
-        .map_err(|error| match error.backend() {
-            Some(_) => error,
-            None => error.on(backend.name()),
-        })?;
+    let installed = install(backend, order, &source, &staging, deadline).await;
     let (interpreter, packages) = (order.interpreter.clone(), order.packages.to_vec());
-    // The lock goes along, in case that nobody waits for the result any more.
-    let published = tokio::task::spawn_blocking(move || {
-        let published = cache.publish(&key, staging, &interpreter, &packages);
+    let published = aside(move || {
+        let published = match installed {
+            Ok(()) => cache.publish(&key, staging, &interpreter, &packages),
+            Err(error) => {
+                drop(staging);
+                Err(error)
+            }
+        };
         drop(lock);
         published
     });
-    match published.await {
-        Ok(published) => published,
+    published.await.map_err(|error| match error.backend() {
+        Some(_) => error,
+        None => error.on(backend.name()),
+    })
+}
+
+/// Does what keeps a disk busy beside the runtime.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
         Err(panicked) => Err(Error::new(
             ErrorKind::InstallFailed,
             "keep installed packages",

@@ -16,9 +16,11 @@ fn interpreter(folder: &Path) -> Interpreter {
 }
 
 async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -> Result<PathBuf> {
-    let mut settings = PackageSettings::default();
-    settings.folder = Some(folder.join("cache/packages"));
-    settings.source = Some(source);
+    let settings = PackageSettings {
+        folder: Some(folder.join("cache/packages")),
+        source: Some(source),
+        ..PackageSettings::default()
+    };
     let packages = ["demo==1".parse().expect("a name")];
     let interpreter = interpreter(folder);
     let order = Order {

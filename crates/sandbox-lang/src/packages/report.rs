@@ -29,3 +29,28 @@ pub fn denied(plan: &Plan) -> Enforcement {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    use super::*;
+
+    #[test]
+    fn a_network_is_a_way_to_packages() {
+        for (network, status) in [
+            (NetworkPolicy::None, "enforced"),
+            (NetworkPolicy::Full, "unenforced"),
+        ] {
+            let mut policy = CapabilityPolicy::new();
+            policy.package_installation = Some(false);
+            policy.network = Some(network);
+            let plan = Plan::resolve(&SandboxSpec::new("test"), &policy).expect("a plan");
+            assert_eq!(denied(&plan).status(), status);
+            assert!(
+                plan.demand(sandbox_core::Capability::PackageInstallation)
+                    .is_some()
+            );
+        }
+    }
+}

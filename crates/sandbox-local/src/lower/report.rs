@@ -176,7 +176,7 @@ fn memory(site: &Site<'_>) -> Enforcement {
         return Enforcement::partial(
             "sampled every 100 ms, RLIMIT_DATA",
             format!(
-                "what is taken between two samples is not stopped in time ({})",
+                "what is taken between two samples, and what no process has mapped (files in memory), is not stopped ({})",
                 no_cgroup(site, "memory")
             ),
         );

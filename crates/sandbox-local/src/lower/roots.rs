@@ -160,8 +160,7 @@ impl<'a> Roots<'a> {
         let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
         if site.isolation == Isolation::Landlock {
             let mut around = site.material.write.iter().chain(workspace);
-            let around = around.rfind(|root| cache.starts_with(&root.path));
-            return match around {
+            return match around.rfind(|root| cache.starts_with(&root.path)) {
                 None => Ok(()),
                 Some(root) => {
                     let role = match in_workspace {

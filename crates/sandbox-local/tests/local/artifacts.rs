@@ -179,9 +179,11 @@ async fn sparse_large_and_many_are_bounded() {
          head -c 5000 /dev/zero > medium; i=0; while [ $i -lt 40 ]; do echo x > many$i; i=$((i+1)); done",
     )
     .await;
-    let mut limits = ArtifactLimits::default();
-    limits.count = 20;
-    limits.file_size = ByteSize::bytes(4000);
+    let limits = ArtifactLimits {
+        count: 20,
+        file_size: ByteSize::bytes(4000),
+        ..ArtifactLimits::default()
+    };
     let export = sandbox.export(out.path(), limits).await.expect("exported");
     assert_eq!(export.artifacts.len(), 20);
     assert!(
@@ -194,8 +196,10 @@ async fn sparse_large_and_many_are_bounded() {
     assert_eq!(reason(&export, "/many9"), &SkipReason::LimitReached);
 
     let out = open_folder();
-    let mut limits = ArtifactLimits::default();
-    limits.total_size = ByteSize::bytes(3010);
+    let limits = ArtifactLimits {
+        total_size: ByteSize::bytes(3010),
+        ..ArtifactLimits::default()
+    };
     let export = sandbox.export(out.path(), limits).await.expect("exported");
     let total: u64 = export.artifacts.iter().map(|a| a.size_bytes).sum();
     assert!(total <= 3010, "{total}");
@@ -278,8 +282,10 @@ async fn files_that_change_while_they_are_read_are_bounded() {
     let changing = sandbox.exec(&script);
     let exporting = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let mut limits = ArtifactLimits::default();
-        limits.file_size = ByteSize::bytes(1 << 20);
+        let limits = ArtifactLimits {
+            file_size: ByteSize::bytes(1 << 20),
+            ..ArtifactLimits::default()
+        };
         for _ in 0..10 {
             let export =
                 tokio::time::timeout(Duration::from_secs(10), sandbox.export(out.path(), limits));

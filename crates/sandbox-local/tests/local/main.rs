@@ -2,6 +2,7 @@
 //! both run them again as if user namespaces were denied.
 
 mod artifacts;
+mod cancellation;
 mod denials;
 mod detached;
 mod isolation;
@@ -9,6 +10,7 @@ mod lifetime;
 mod limits;
 mod packages;
 mod registry;
+mod residue;
 mod roots;
 mod streams;
 mod support;

@@ -5,7 +5,14 @@ use crate::probe::Probe;
 mod fifo;
 mod file;
 mod link;
+mod output_link;
 mod unlisted;
 
 /// The probes of this area.
-pub static PROBES: &[Probe] = &[fifo::PROBE, file::PROBE, link::PROBE, unlisted::PROBE];
+pub static PROBES: &[Probe] = &[
+    fifo::PROBE,
+    file::PROBE,
+    link::PROBE,
+    output_link::PROBE,
+    unlisted::PROBE,
+];

@@ -1,0 +1,111 @@
+//! A Python package made here, so that packages can be probed without a registry.
+
+use std::path::Path;
+
+/// The package's name, and its module's.
+pub const NAME: &str = "sandbox_conformance_package";
+
+/// Writes the package's wheel into a folder. Its module has a `token`.
+///
+/// # Errors
+///
+/// When the host's disk refuses.
+pub fn write(folder: &Path, token: &str) -> std::io::Result<()> {
+    let info = format!("{NAME}-1.0.dist-info");
+    let files = [
+        (format!("{NAME}.py"), format!("token = '{token}'\n")),
+        (
+            format!("{info}/METADATA"),
+            format!("Metadata-Version: 2.1\nName: {NAME}\nVersion: 1.0\n"),
+        ),
+        (
+            format!("{info}/WHEEL"),
+            "Wheel-Version: 1.0\nGenerator: probes\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+                .to_owned(),
+        ),
+        (format!("{info}/RECORD"), String::new()),
+    ];
+    std::fs::write(
+        folder.join(format!("{NAME}-1.0-py3-none-any.whl")),
+        archive(&files),
+    )
+}
+
+/// A ZIP archive whose files are stored as they are.
+fn archive(files: &[(String, String)]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    let mut directory = Vec::new();
+    for (name, content) in files {
+        let offset = small(archive.len());
+        let mut about = Vec::new();
+        // Version 2.0, no flags, stored, no time, the first day of 1980.
+        about.extend_from_slice(&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
+        about.extend_from_slice(&checksum(content.as_bytes()).to_le_bytes());
+        about.extend_from_slice(&small(content.len()).to_le_bytes());
+        about.extend_from_slice(&small(content.len()).to_le_bytes());
+        about.extend_from_slice(&(small(name.len()) as u16).to_le_bytes());
+        about.extend_from_slice(&[0, 0]);
+        archive.extend_from_slice(b"PK\x03\x04");
+        archive.extend_from_slice(&about);
+        archive.extend_from_slice(name.as_bytes());
+        archive.extend_from_slice(content.as_bytes());
+        directory.extend_from_slice(b"PK\x01\x02");
+        // Made by version 2.0.
+        directory.extend_from_slice(&[20, 0]);
+        directory.extend_from_slice(&about);
+        // No comment, one disk, no attributes.
+        directory.extend_from_slice(&[0; 10]);
+        directory.extend_from_slice(&offset.to_le_bytes());
+        directory.extend_from_slice(name.as_bytes());
+    }
+    let start = small(archive.len());
+    let size = small(directory.len());
+    let count = (files.len() as u16).to_le_bytes();
+    archive.extend_from_slice(&directory);
+    archive.extend_from_slice(b"PK\x05\x06\0\0\0\0");
+    archive.extend_from_slice(&count);
+    archive.extend_from_slice(&count);
+    archive.extend_from_slice(&size.to_le_bytes());
+    archive.extend_from_slice(&start.to_le_bytes());
+    archive.extend_from_slice(&[0, 0]);
+    archive
+}
+
+/// Lengths here are a few hundred bytes.
+fn small(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// CRC-32, as ZIP has it.
+fn checksum(bytes: &[u8]) -> u32 {
+    let step = |state: u32, byte: &u8| {
+        (0..8).fold(state ^ u32::from(*byte), |state, _| {
+            (state >> 1) ^ (0xedb8_8320 & (state & 1).wrapping_neg())
+        })
+    };
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_known_one() {
+        assert_eq!(checksum(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn python_reads_the_archive() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(folder.path(), "the token").expect("written");
+        let wheel = folder.path().join(format!("{NAME}-1.0-py3-none-any.whl"));
+        let output = std::process::Command::new("python3")
+            .args(["-m", "zipfile", "--test"])
+            .arg(&wheel)
+            .output()
+            .expect("the host has a Python");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("Done"), "{said}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The first message of a client, and the agent's answer.
+
+use std::time::Duration;
+
+use sandbox_agent::protocol::{
+    Attach, Failure, FrameBuffer, Key, Kind, Settings, Welcome, encode_message,
+};
+use sandbox_core::{Error, ErrorKind, Result};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::failure::failure_error;
+
+/// How long the agent may take to answer the first message.
+const WELCOME: Duration = Duration::from_secs(10);
+
+/// What a client says first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Greeting<'a> {
+    /// The first client: these are the settings.
+    Hello(&'a Settings),
+    /// A later one.
+    Attach(&'a Key),
+}
+
+impl Greeting<'_> {
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Hello(_) => "start the agent",
+            Self::Attach(_) => "attach to sandbox",
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let (kind, message) = match self {
+            Self::Hello(settings) => (Kind::Hello, settings.encode()),
+            Self::Attach(key) => (Kind::Attach, Attach { key: key.clone() }.encode()),
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, 0, kind, &message);
+        bytes
+    }
+
+    fn broken(self, tier: &str, context: String) -> Error {
+        Error::new(ErrorKind::Protocol, self.operation(), context).on(tier)
+    }
+
+    /// The error of a stream that ended, or broke, before the answer.
+    fn no_answer(self, tier: &str, context: String) -> Error {
+        let kind = match self {
+            Self::Hello(_) => ErrorKind::Protocol,
+            Self::Attach(_) => ErrorKind::SandboxEnded,
+        };
+        Error::new(kind, self.operation(), context).on(tier)
+    }
+}
+
+/// Says the first word and waits for the agent's welcome. Gives what came behind it, too.
+pub(crate) async fn greet(
+    tier: &str,
+    greeting: Greeting<'_>,
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> Result<(Welcome, FrameBuffer)> {
+    let broken = |context: String| greeting.broken(tier, context);
+    let welcome = tokio::time::timeout(WELCOME, async {
+        // An agent that refuses closes its end at once: its answer says more than the error of this write.
+        let sent = match writer.write_all(&greeting.encode()).await {
+            Ok(()) => writer.flush().await,
+            failed => failed,
+        };
+        let mut buffer = FrameBuffer::new();
+        loop {
+            let frame = buffer.next_frame().map_err(|e| broken(e.to_string()))?;
+            if let Some(frame) = frame {
+                let welcome = match frame.header.kind {
+                    Kind::Welcome => Welcome::decode(frame.payload),
+                    Kind::Failed => match Failure::decode(frame.payload) {
+                        Ok(failure) => return Err(failure_error(tier, &failure)),
+                        Err(error) => Err(error),
+                    },
+                    kind => return Err(broken(format!("unexpected first frame {kind:?}"))),
+                };
+                let welcome = welcome.map_err(|error| broken(error.to_string()))?;
+                return Ok((welcome, buffer));
+            }
+            let mut bytes = [0; 4096];
+            let failed = match reader.read(&mut bytes).await {
+                Ok(0) => sent.err(),
+                Ok(count) => {
+                    buffer.extend(&bytes[..count]);
+                    continue;
+                }
+                Err(error) => Some(error),
+            };
+            let context = match failed {
+                None => "the agent ended before its first answer".into(),
+                Some(error) => error.to_string(),
+            };
+            return Err(greeting.no_answer(tier, context));
+        }
+    });
+    welcome
+        .await
+        .map_err(|_| broken(format!("no answer within {WELCOME:?}")))?
+}

@@ -1,0 +1,296 @@
+//! An agent that a test owns, and the host's client of it.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::{
+    Channel, Confinement, ExitKind, ExitReport, FrameBuffer, Kind, WINDOW, Welcome, encode_frame,
+};
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
+use sandbox_core::{
+    CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan, Result,
+    SandboxSpec,
+};
+use sandbox_host::{AgentInstance, AttachedSandbox, Isolator, Key, Sandbox};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+/// How much is on its way at most in each direction.
+pub const PIPE: usize = 1 << 20;
+
+/// How often the sandbox was to be destroyed.
+#[derive(Clone, Default)]
+pub struct Destroyed(Arc<AtomicUsize>);
+
+impl Destroyed {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is, once everything that is under way has happened.
+    pub async fn soon(&self) -> bool {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        self.count() > 0
+    }
+}
+
+#[async_trait]
+impl Isolator for Destroyed {
+    fn tier(&self) -> &str {
+        "hostile"
+    }
+    async fn destroy(&self) -> Result<()> {
+        self.destroy_soon();
+        Ok(())
+    }
+    fn destroy_soon(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    async fn oom_kills(&self) -> Option<u64> {
+        Some(0)
+    }
+    async fn post_mortem(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Counts output, and may have enough at some time.
+#[derive(Default)]
+pub struct Count {
+    pub bytes: usize,
+    pub stop_after: Option<usize>,
+}
+
+#[async_trait]
+impl OutputSink for Count {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.bytes += bytes.len();
+        match self.stop_after {
+            Some(limit) if self.bytes > limit => Flow::Stop,
+            _ => Flow::Continue,
+        }
+    }
+}
+
+/// The agent's end of the stream.
+pub struct FakeAgent {
+    pub stream: DuplexStream,
+    buffer: FrameBuffer,
+}
+
+impl FakeAgent {
+    pub fn new(stream: DuplexStream) -> Self {
+        Self {
+            stream,
+            buffer: FrameBuffer::new(),
+        }
+    }
+
+    pub async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
+        loop {
+            if let Some(frame) = self.buffer.next_frame().unwrap() {
+                return Some((
+                    frame.header.stream,
+                    frame.header.kind,
+                    frame.payload.to_vec(),
+                ));
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes).await {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.buffer.extend(&bytes[..count]),
+            }
+        }
+    }
+
+    pub async fn wait_for(&mut self, kind: Kind) -> Option<u32> {
+        while let Some((stream, found, _)) = self.next().await {
+            if found == kind {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    pub async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) -> bool {
+        let mut bytes = Vec::new();
+        encode_frame(&mut bytes, stream, kind, false, payload);
+        self.raw(&bytes).await
+    }
+
+    pub async fn raw(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// The first answer of an agent.
+    pub async fn welcome(&mut self) {
+        let welcome = Welcome {
+            split: true,
+            landlock_abi: 0,
+            capabilities: 0,
+        };
+        assert!(self.frame(0, Kind::Welcome, &welcome.encode()).await);
+    }
+
+    /// Answers pings and nothing else, until the host has enough.
+    pub async fn only_answer_pings(&mut self) {
+        while let Some((_, kind, payload)) = self.next().await {
+            if kind == Kind::Ping && !self.frame(0, Kind::Pong, &payload).await {
+                return;
+            }
+        }
+    }
+
+    /// Sends output as fast as it is granted, until the host kills.
+    pub async fn flood(&mut self, stream: u32) {
+        let piece = vec![b'f'; 60_000];
+        let mut credit = i64::from(WINDOW);
+        loop {
+            while credit >= 60_000 {
+                if !self.frame(stream, Kind::Stdout, &piece).await {
+                    return;
+                }
+                credit -= 60_000;
+            }
+            match self.next().await {
+                Some((_, Kind::Credit, payload)) => {
+                    credit += i64::from(Channel::read_credit(&payload).unwrap().1);
+                }
+                Some((_, Kind::Kill, _)) | None => return,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Says nothing any more, and hears nothing.
+    pub async fn stall(self) {
+        std::future::pending::<()>().await;
+        drop(self);
+    }
+}
+
+/// The report of an end.
+pub fn report(kind: ExitKind) -> ExitReport {
+    ExitReport {
+        kind,
+        stdout_total: 0,
+        stderr_total: 0,
+        stragglers: 0,
+        survivors: 0,
+        drain_cut: false,
+        cpu_us: 0,
+        max_rss_kib: 0,
+        wall_us: 0,
+        refused_programs: 0,
+        refused_processes: 0,
+    }
+}
+
+pub fn exited(kind: ExitKind) -> Vec<u8> {
+    report(kind).encode()
+}
+
+/// Which of its clients the host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    Owner,
+    Creator,
+    Later,
+}
+
+fn plan() -> Plan {
+    Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap()
+}
+
+fn hostile() -> Sandbox {
+    Sandbox::new(&plan(), Confinement::default(), EnforcementReport::new()).unwrap()
+}
+
+/// Connects to whatever is at the other end of `host`.
+pub async fn connect(client: Client, host: DuplexStream) -> (Result<AgentInstance>, Destroyed) {
+    let destroyed = Destroyed::default();
+    let isolator = Box::new(destroyed.clone());
+    let instance = match client {
+        Client::Owner => AgentInstance::connect(host, hostile(), isolator).await,
+        Client::Creator => AgentInstance::connect(host, hostile().detached(), isolator).await,
+        Client::Later => {
+            let sandbox = AttachedSandbox::new(&plan(), BTreeMap::new(), EnforcementReport::new());
+            AgentInstance::attach(host, &Key::new([9; 32]), sandbox, isolator).await
+        }
+    };
+    (instance, destroyed)
+}
+
+/// A client of this agent, which has said its welcome.
+pub async fn client_of<F, Fut>(client: Client, agent: F) -> (AgentInstance, Destroyed)
+where
+    F: FnOnce(FakeAgent) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let (host, guest) = tokio::io::duplex(PIPE);
+    let mut fake = FakeAgent::new(guest);
+    let welcome = async {
+        let greeting = if client == Client::Later {
+            Kind::Attach
+        } else {
+            Kind::Hello
+        };
+        fake.wait_for(greeting).await.unwrap();
+        fake.welcome().await;
+        fake
+    };
+    let ((instance, destroyed), fake) = tokio::join!(connect(client, host), welcome);
+    tokio::spawn(agent(fake));
+    (instance.unwrap(), destroyed)
+}
+
+/// The owner's client of this agent.
+pub async fn sandbox<F, Fut>(agent: F) -> (AgentInstance, Destroyed)
+where
+    F: FnOnce(FakeAgent) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    client_of(Client::Owner, agent).await
+}
+
+pub fn request() -> ExecRequest {
+    ExecRequest::new("true").timeout(Duration::from_secs(5))
+}
+
+/// Runs the request.
+pub async fn exec(instance: &AgentInstance) -> ExecEnd {
+    instance
+        .exec(&request(), None.into(), &mut Count::default())
+        .await
+        .unwrap()
+}
+
+/// The reason why the end of the request is not known.
+#[track_caller]
+pub fn unknown(end: &ExecEnd) -> &str {
+    match &end.outcome {
+        Outcome::Unknown { reason } => reason,
+        _ => panic!("{end:?}"),
+    }
+}
+
+/// Runs the request, whose end must be unknown for a reason, and the sandbox be destroyed.
+pub async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &Destroyed, said: &str) {
+    let end = exec(instance).await;
+    let reason = unknown(&end);
+    assert!(reason.contains(said), "{reason}");
+    assert!(destroyed.soon().await, "the sandbox must be destroyed");
+    has_ended(instance).await;
+}
+
+/// Nothing runs any more.
+pub async fn has_ended(instance: &AgentInstance) {
+    let again = instance
+        .exec(&request(), None.into(), &mut Count::default())
+        .await
+        .unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::SandboxEnded);
+}

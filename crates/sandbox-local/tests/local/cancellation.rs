@@ -1,0 +1,449 @@
+//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock, descriptor. Each test runs alone, so
+//! that what is left is its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use sandbox_core::{ExecEvent, SandboxHandle, Stdin};
+
+use crate::residue::{Ground, children};
+use crate::support::{eventually, is_root, namespaces, processes_with, sh, spec};
+use crate::users::alone;
+
+/// Polls a future so many times, then gives it up.
+struct Polled<F> {
+    future: Pin<Box<F>>,
+    left: usize,
+}
+
+impl<F: Future> Polled<F> {
+    fn new(future: F, polls: usize) -> Self {
+        Self {
+            future: Box::pin(future),
+            left: polls,
+        }
+    }
+}
+
+impl<F: Future> Future for Polled<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.left -= 1;
+        match self.future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// As with any pipe, who gives up while it is full may be told nothing: the programs are looked for by their words.
+fn lingering(marker: &str) -> String {
+    let sleep = format!("sh -c 'sleep 600; : {marker}'");
+    format!("setsid {sleep} & ({sleep} &) & echo ready; {sleep}")
+}
+
+#[test]
+fn a_creation_is_given_up_after_every_poll() {
+    alone(
+        "cancellation::a_creation_is_given_up_after_every_poll",
+        || {
+            block_on(async {
+                let ground = Ground::prepare().await;
+                for round in 0..4 {
+                    let mut polls = 1;
+                    loop {
+                        let client = ground.client();
+                        let spec = spec();
+                        let created = Polled::new(client.create(&spec), polls).await;
+                        let done = created.is_some();
+                        if let Some(sandbox) = created {
+                            sandbox.expect("nothing fails here");
+                        }
+                        if round > 0 || done {
+                            ground
+                                .nothing_is_left(&format!("{polls} polls of create"))
+                                .await;
+                        }
+                        if done {
+                            break;
+                        }
+                        polls += 1;
+                        assert!(polls < 1000, "it is never done");
+                    }
+                    println!("create is done after {polls} polls");
+                    assert!(polls > 2, "it was not given up in the middle");
+                }
+            });
+        },
+    );
+}
+
+#[test]
+fn a_creation_is_given_up_at_any_moment() {
+    alone("cancellation::a_creation_is_given_up_at_any_moment", || {
+        block_on(async {
+            let ground = Ground::prepare().await;
+            let mut created = 0;
+            for step in 0..200 {
+                let delay = Duration::from_micros(40 * step);
+                let (client, spec) = (ground.client(), spec());
+                if tokio::time::timeout(delay, client.create(&spec))
+                    .await
+                    .is_ok()
+                {
+                    created += 1;
+                }
+                if step % 10 == 9 {
+                    ground
+                        .nothing_is_left(&format!("{delay:?} of create"))
+                        .await;
+                }
+            }
+            println!("{created} of 200 were created");
+        });
+    });
+}
+
+/// The process that becomes the agent is killed at one moment after another, by somebody else.
+#[test]
+fn an_agent_that_dies_while_it_is_made_is_an_error_and_leaves_nothing() {
+    alone(
+        "cancellation::an_agent_that_dies_while_it_is_made_is_an_error_and_leaves_nothing",
+        || {
+            block_on(async {
+                let ground = Ground::prepare().await;
+                let (mut failed, mut created) = (0, 0);
+                for step in 0..150 {
+                    let killer = std::thread::spawn(move || {
+                        let deadline = Instant::now() + Duration::from_secs(5);
+                        let child = loop {
+                            if let Some(child) = children().first() {
+                                break *child;
+                            }
+                            assert!(Instant::now() < deadline, "no agent was started");
+                        };
+                        std::thread::sleep(Duration::from_micros(40 * step));
+                        let pid = rustix::process::Pid::from_raw(child).expect("a number");
+                        // It may have ended by itself: a sandbox that is there is dropped at once.
+                        let _ = rustix::process::kill_process(pid, Signal::KILL);
+                    });
+                    let started = Instant::now();
+                    let made = ground.client().create(&spec()).await;
+                    let took = started.elapsed();
+                    // It is there until the killer has found it.
+                    tokio::task::spawn_blocking(|| killer.join())
+                        .await
+                        .expect("joined")
+                        .expect("no panic");
+                    match made {
+                        Ok(sandbox) => {
+                            drop(sandbox);
+                            created += 1;
+                        }
+                        Err(error) => {
+                            failed += 1;
+                            let said = !error.context().is_empty();
+                            assert!(said && error.backend() == Some("local"), "{error}");
+                        }
+                    }
+                    assert!(took < Duration::from_secs(5), "{took:?}");
+                    ground
+                        .nothing_is_left(&format!(
+                            "an agent that was killed after {} µs",
+                            40 * step
+                        ))
+                        .await;
+                }
+                println!("{failed} failed, {created} were made before");
+                assert!(failed > 10, "the agent was hardly ever hit");
+            });
+        },
+    );
+}
+
+/// One descriptor after the other is there, and the next is not: whichever step is the first to lack one fails.
+#[test]
+fn a_creation_without_descriptors_fails_and_leaves_nothing() {
+    alone(
+        "cancellation::a_creation_without_descriptors_fails_and_leaves_nothing",
+        || {
+            block_on(async {
+                // As it is for the first sandbox of a process, and as it is later.
+                for prepared in [false, true] {
+                    let ground = Ground::prepare().await;
+                    let normal = getrlimit(Resource::Nofile);
+                    let free = lowest_free_descriptor();
+                    let mut failures = std::collections::BTreeMap::new();
+                    let mut room = 0;
+                    loop {
+                        if !prepared {
+                            let _ = std::fs::remove_dir_all(ground.state_folder());
+                        }
+                        let few = Rlimit {
+                            current: Some(free + room),
+                            ..normal
+                        };
+                        setrlimit(Resource::Nofile, few).expect("lowered");
+                        let created = ground.client().create(&spec()).await;
+                        let created = match created {
+                            Ok(sandbox) => {
+                                // A sandbox that was made works, or says that it does not.
+                                let result = sandbox.shell("exit 3").await;
+                                assert!(
+                                    result.is_err()
+                                        || result.is_ok_and(|r| r.exit_code() == Some(3))
+                                );
+                                true
+                            }
+                            Err(error) => {
+                                assert!(
+                                    !error.context().is_empty() && error.backend() == Some("local"),
+                                    "{error}"
+                                );
+                                *failures.entry(error.to_string()).or_insert(0) += 1;
+                                false
+                            }
+                        };
+                        setrlimit(Resource::Nofile, normal).expect("raised");
+                        ground
+                            .nothing_is_left(&format!(
+                                "a creation with room for {room} descriptors"
+                            ))
+                            .await;
+                        if created || room > 100 {
+                            break;
+                        }
+                        room += 1;
+                    }
+                    assert!(room <= 100, "it is never created");
+                    for (failure, times) in &failures {
+                        println!("{times} times: {failure}");
+                    }
+                    assert!(
+                        room > 3 && failures.len() > 1,
+                        "{room} descriptors are enough"
+                    );
+                }
+            });
+        },
+    );
+}
+
+/// The limit is one of numbers, not of how many there are.
+fn lowest_free_descriptor() -> u64 {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::open("/dev/null").expect("there");
+    file.as_raw_fd().unsigned_abs().into()
+}
+
+/// The state folder holds something else than it should.
+#[test]
+fn a_creation_in_a_spoiled_state_folder_fails_and_leaves_nothing() {
+    alone(
+        "cancellation::a_creation_in_a_spoiled_state_folder_fails_and_leaves_nothing",
+        || {
+            block_on(async {
+                let ground = Ground::prepare().await;
+                let state = ground.state_folder();
+                let mut spoiled = 0;
+                for part in [".", "scratch", "etc", "etc/*", "uids", "uids/0"] {
+                    let path = match part.strip_suffix("/*") {
+                        Some(folder) => match std::fs::read_dir(state.join(folder)) {
+                            Ok(mut entries) => {
+                                entries.next().expect("one").expect("readable").path()
+                            }
+                            Err(_) => continue,
+                        },
+                        None if part == "." => state.clone(),
+                        None => state.join(part),
+                    };
+                    // Without namespaces nothing else is used.
+                    if !path.exists() || !(namespaces() || part == ".") {
+                        continue;
+                    }
+                    let aside = state.with_extension("aside");
+                    std::fs::rename(&path, &aside).expect("moved");
+                    match part == "uids/0" {
+                        true => std::fs::create_dir(&path).expect("made"),
+                        false => std::fs::write(&path, "spoiled").expect("written"),
+                    }
+                    let error = ground
+                        .client()
+                        .create(&spec())
+                        .await
+                        .map(drop)
+                        .expect_err(part);
+                    println!("{part}: {error}");
+                    assert_eq!(error.backend(), Some("local"));
+                    let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+                    std::fs::rename(&aside, &path).expect("moved back");
+                    ground.nothing_is_left(&format!("a spoiled {part:?}")).await;
+                    spoiled += 1;
+                }
+                assert!(spoiled > 0);
+                ground
+                    .client()
+                    .create(&spec())
+                    .await
+                    .expect("it works again");
+                ground
+                    .nothing_is_left("a state folder that is well again")
+                    .await;
+            });
+        },
+    );
+}
+
+/// These tests prove nothing if they cannot see what is left.
+#[test]
+fn what_is_left_is_seen() {
+    alone("cancellation::what_is_left_is_seen", || {
+        block_on(async {
+            let ground = Ground::prepare().await;
+            let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
+            let left = ground.left().join("\n");
+            assert!(
+                left.contains("process ") && left.contains("descriptor socket:"),
+                "{left}"
+            );
+            if is_root() && namespaces() {
+                assert!(left.contains("group ") && left.contains("lock "), "{left}");
+            }
+            if !namespaces() {
+                assert!(left.contains("file "), "{left}");
+            }
+            drop(sandbox);
+            ground.nothing_is_left("a sandbox that was dropped").await;
+        });
+    });
+}
+
+#[test]
+fn executions_are_given_up_after_every_poll() {
+    alone(
+        "cancellation::executions_are_given_up_after_every_poll",
+        || {
+            block_on(async {
+                let ground = Ground::prepare().await;
+                let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
+                let marker = format!("polled-{}", std::process::id());
+                let script = lingering(&marker);
+                let short = sh("sleep 0.2");
+                // To its end, and in the middle of one that has none.
+                let mut polls = 1;
+                while Polled::new(sandbox.exec(&short), polls).await.is_none() {
+                    polls += 1;
+                }
+                for polls in 1..polls {
+                    let given_up = Polled::new(sandbox.exec(&sh(&script)), polls).await;
+                    assert!(given_up.is_none(), "it lingers");
+                }
+                for polls in 1..4 {
+                    let request = sh(&script);
+                    if let Some(execution) =
+                        Polled::new(sandbox.start(&request, Stdin::Piped), polls).await
+                    {
+                        let mut execution = execution.expect("it starts");
+                        assert!(Polled::new(execution.next(), 1).await.is_some());
+                    }
+                }
+                gone(&marker).await;
+                assert!(sandbox.shell("true").await.expect("it lives").ok());
+                drop(sandbox);
+                ground
+                    .nothing_is_left("executions that were given up")
+                    .await;
+            });
+        },
+    );
+}
+
+async fn gone(marker: &str) {
+    let marker = marker.to_owned();
+    let look = move || {
+        eventually(Duration::from_secs(10), "the tree is gone", || {
+            processes_with(&marker).is_empty()
+        });
+    };
+    tokio::task::spawn_blocking(look).await.expect("gone");
+}
+
+async fn started(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Execution {
+    let mut execution = sandbox
+        .start(&sh(script), Stdin::Piped)
+        .await
+        .expect("it starts");
+    while execution.next().await.expect("it works") != Some(ExecEvent::Stdout("ready\n".into())) {}
+    execution
+}
+
+/// The runtime ends while sandboxes are being made, run programs, and end; whatever is dropped first.
+#[test]
+fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
+    alone(
+        "cancellation::a_runtime_that_ends_in_the_middle_leaves_nothing",
+        || {
+            let ground = block_on(Ground::prepare());
+            let marker = format!("runtime-{}", std::process::id());
+            for step in 0..30 {
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .enable_all()
+                    .build();
+                let runtime = runtime.expect("a runtime");
+                let client = ground.client();
+                let script = lingering(&marker);
+                for _ in 0..2 {
+                    let (client, script) = (client.clone(), script.clone());
+                    runtime.spawn(async move {
+                        loop {
+                            let sandbox = client.create(&spec()).await.expect("a sandbox");
+                            let mut execution = started(&sandbox, &script).await;
+                            execution.kill().await;
+                            execution.wait().await.expect("it ends");
+                        }
+                    });
+                }
+                std::thread::sleep(Duration::from_micros(700 * step));
+                if step % 2 == 0 {
+                    runtime.shutdown_background();
+                } else {
+                    drop(runtime);
+                }
+                block_on(ground.nothing_is_left(&format!("a runtime of {} µs", 700 * step)));
+                assert!(processes_with(&marker).is_empty());
+            }
+            // The handle and the execution outlive the runtime, and then they do not.
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            let (sandbox, execution) = runtime.block_on(async {
+                let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
+                let execution = started(&sandbox, &lingering(&marker)).await;
+                (sandbox, execution)
+            });
+            assert!(!processes_with(&marker).is_empty());
+            runtime.shutdown_background();
+            eventually(Duration::from_secs(10), "the tree is gone", || {
+                processes_with(&marker).is_empty()
+            });
+            let error = block_on(async {
+                let mut execution = execution;
+                execution.wait().await.expect_err("its runtime is gone")
+            });
+            assert!(error.to_string().contains("runtime"), "{error}");
+            drop(sandbox);
+            block_on(ground.nothing_is_left("a handle without a runtime"));
+        },
+    );
+}

@@ -1,0 +1,174 @@
+//! What sandboxes could leave behind in this process and on its host.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use sandbox_core::SandboxClient;
+use sandbox_local::{LocalBackend, LocalConfig};
+
+use crate::support::{namespaces, own_groups, policy};
+
+/// A state folder of a test's own, and how things were before.
+pub struct Ground {
+    state: tempfile::TempDir,
+    descriptors: BTreeMap<String, usize>,
+    mounts: String,
+}
+
+impl Ground {
+    /// Remembers how things are. What a process needs once for all sandboxes is there already: one was made before.
+    pub async fn prepare() -> Self {
+        let state = tempfile::tempdir().expect("a folder");
+        let mut ground = Self {
+            state,
+            descriptors: BTreeMap::new(),
+            mounts: mounts(),
+        };
+        for _ in 0..2 {
+            let sandbox = ground.client().create(&crate::support::spec()).await;
+            let sandbox = sandbox.expect("a sandbox");
+            sandbox.shell("true").await.expect("it runs");
+            drop(sandbox);
+            let others =
+                |left: &Vec<String>| left.iter().all(|left| left.starts_with("descriptor"));
+            ground.settle(others).await;
+        }
+        // The last of them are closed by threads and tasks that go on.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ground.descriptors = descriptors();
+        ground.nothing_is_left("the beginning").await;
+        ground
+    }
+
+    /// A client with this state folder and a backend of its own.
+    pub fn client(&self) -> SandboxClient {
+        let config = LocalConfig::new().state_folder(self.state_folder());
+        let config = match namespaces() {
+            true => config,
+            false => config.without_user_namespaces(),
+        };
+        let backend = Arc::new(LocalBackend::new(config));
+        SandboxClient::with_backend(backend, policy()).expect("a valid policy")
+    }
+
+    pub fn state_folder(&self) -> PathBuf {
+        self.state.path().join("state")
+    }
+
+    /// Waits until nothing is left, at most 20 s.
+    pub async fn nothing_is_left(&self, after: &str) {
+        let left = self.settle(Vec::is_empty).await;
+        assert!(left.is_empty(), "after {after}: {left:#?}");
+    }
+
+    async fn settle(&self, enough: impl Fn(&Vec<String>) -> bool) -> Vec<String> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let left = self.left();
+            if enough(&left) || Instant::now() > deadline {
+                return left;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What is left now.
+    pub fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        left.extend(
+            children()
+                .into_iter()
+                .map(|child| format!("process {child}")),
+        );
+        left.extend(
+            own_groups()
+                .iter()
+                .map(|group| format!("group {}", group.display())),
+        );
+        left.extend(self.in_state_folder());
+        for (name, count) in descriptors() {
+            let before = self.descriptors.get(&name).copied().unwrap_or(0);
+            if count > before {
+                left.push(format!("descriptor {name}: {count}, not {before}"));
+            }
+        }
+        if mounts() != self.mounts {
+            left.push("mounts have changed".into());
+        }
+        left
+    }
+
+    /// Whatever is not kept for the next sandbox.
+    fn in_state_folder(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for path in entries(&self.state_folder()) {
+            match path.file_name().and_then(|name| name.to_str()) {
+                Some("etc") => {}
+                Some("uids") => {
+                    let held = entries(&path).into_iter().filter(|file| is_locked(file));
+                    left.extend(held.map(|file| format!("lock {}", file.display())));
+                }
+                // Where something is mounted, seen from a sandbox alone.
+                _ if path.is_dir() && entries(&path).is_empty() && is_place(&path) => {}
+                _ => left.push(format!("file {}", path.display())),
+            }
+        }
+        left
+    }
+}
+
+/// A folder that every sandbox mounts on, and none makes for itself.
+fn is_place(path: &Path) -> bool {
+    !path
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().contains('-'))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn is_locked(file: &Path) -> bool {
+    let file = std::fs::File::open(file).expect("a lock's file");
+    flock(file.as_fd(), FlockOperation::NonBlockingLockShared).is_err()
+}
+
+fn mounts() -> String {
+    std::fs::read_to_string("/proc/self/mountinfo").expect("procfs")
+}
+
+/// The children of every thread of this process.
+pub fn children() -> Vec<i32> {
+    let lists = entries(Path::new("/proc/self/task")).into_iter();
+    let lists = lists.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
+    let children = lists.collect::<Vec<_>>().join(" ");
+    children
+        .split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// The open descriptors by what they are, without the numbers in their names.
+fn descriptors() -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for entry in entries(Path::new("/proc/self/fd")) {
+        let Ok(target) = std::fs::read_link(&entry) else {
+            continue;
+        };
+        let name = target
+            .to_string_lossy()
+            .chars()
+            .filter(|c| !c.is_ascii_digit())
+            .collect::<String>();
+        // The folder that is being read.
+        if name != "/proc//fd" {
+            *kinds.entry(name).or_insert(0) += 1;
+        }
+    }
+    kinds
+}
