@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sandbox::{Enforcement, Error, Unmet};
+use sandbox::{Denial, Enforcement, Error, Unmet};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -19,9 +19,16 @@ pub struct Failure {
     kind: &'static str,
     message: String,
     fix: Option<String>,
-    unmet: Vec<Unmet>,
+    refused: Box<Refused>,
     backend: Option<String>,
     exit: Exit,
+}
+
+/// What was refused, where that is why.
+#[derive(Debug, Default)]
+struct Refused {
+    unmet: Vec<Unmet>,
+    denials: Vec<Denial>,
 }
 
 #[derive(Serialize)]
@@ -37,6 +44,7 @@ pub struct ErrorObject {
     fix: Option<String>,
     backend: Option<String>,
     unmet: Vec<Unmet>,
+    denials: Vec<Denial>,
 }
 
 impl Failure {
@@ -45,7 +53,7 @@ impl Failure {
             kind,
             message,
             fix,
-            unmet: Vec::new(),
+            refused: Box::default(),
             backend: None,
             exit,
         }
@@ -133,7 +141,7 @@ impl Failure {
                     say(self);
                 }
             }
-            Format::Text if self.unmet.is_empty() => say(self),
+            Format::Text if self.refused.unmet.is_empty() => say(self),
             Format::Text => self.say_what_is_not_enforced(),
         }
         self.exit
@@ -146,7 +154,8 @@ impl Failure {
                 message: self.message.clone(),
                 fix: self.fix.clone(),
                 backend: self.backend.clone(),
-                unmet: self.unmet.clone(),
+                unmet: self.refused.unmet.clone(),
+                denials: self.refused.denials.clone(),
             },
         }
     }
@@ -158,7 +167,7 @@ impl Failure {
 
     fn say_what_is_not_enforced(&self) {
         let tier = self.backend.as_deref().unwrap_or("this backend");
-        for unmet in &self.unmet {
+        for unmet in &self.refused.unmet {
             let capability = unmet.demand.capability;
             let flag = match unmet.enforcement {
                 Enforcement::Partial { .. } => "--allow-partial",
@@ -196,7 +205,10 @@ impl From<Error> for Failure {
             kind: error.kind().as_str(),
             message,
             fix: error.fix().map(str::to_owned),
-            unmet: error.unmet().to_vec(),
+            refused: Box::new(Refused {
+                unmet: error.unmet().to_vec(),
+                denials: error.denials().to_vec(),
+            }),
             backend: error.backend().map(str::to_owned),
             exit: Exit::of_error(error.kind()),
         }

@@ -64,6 +64,13 @@ fn check_tells_what_would_be_refused() {
             .any(|unmet| unmet["demand"]["capability"] == "egress"),
         "{unmet:?}"
     );
+    let denials = document["error"]["denials"].as_array().unwrap();
+    assert_eq!(denials.len(), unmet.len());
+    assert!(
+        denials
+            .iter()
+            .all(|denial| denial["kind"] == "not_enforceable")
+    );
 }
 
 #[test]

@@ -69,3 +69,35 @@ fn an_unsafe_tier_says_that_nothing_is_enforced() {
     );
     assert!(common::text(&output.stderr).contains("local_unsafe applies no policy"));
 }
+
+#[test]
+fn denials_are_data_with_a_line_for_people() {
+    let code = "import socket\ntry: socket.create_connection(('192.0.2.7', 80))\nexcept OSError: print('no')";
+    let (exit, result) = run_json(&["run", "-c", code]);
+    assert_eq!((exit, &result["stdout"]), (Some(0), &"no\n".into()));
+    let denials = result["denials"].as_array().unwrap();
+    let [denial] = denials.as_slice() else {
+        panic!("{denials:?}")
+    };
+    for (field, value) in [
+        ("kind", "network"),
+        ("capability", "network_access"),
+        ("rule", "network_access = none"),
+    ] {
+        assert_eq!(denial[field], value);
+    }
+    assert_eq!(denial["retry_helps"], false);
+    assert!(denial["times"].as_u64() >= Some(1));
+    let line = "network access is denied by the policy (network_access = none); a retry will not help: work without the network, \
+                or ask the operator to allow the destination";
+    assert_eq!(denial["message"], line);
+    assert_eq!(result["denials_omitted"], 0);
+
+    // The same in words, also where little is said.
+    let (exit, stdout, stderr) = common::run_text(["run", "-q", "-c", code]);
+    assert_eq!((exit, stdout.as_str()), (Some(0), "no\n"));
+    assert_eq!(stderr, format!("sandbox: {line}\n"));
+
+    let (_, result) = run_json(&["run", "--", "true"]);
+    assert_eq!(result["denials"], serde_json::json!([]));
+}

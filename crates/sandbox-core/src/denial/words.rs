@@ -58,7 +58,7 @@ fn of_refusal(refusal: Refusal, plan: &Plan) -> Denial {
         Refusal::Memory => (
             DenialKind::Memory,
             Capability::Memory,
-            "memory beyond the sandbox's limit was denied, and a process was killed for it",
+            "out of memory: a process was killed at the sandbox's limit",
             "use less memory, or ask the operator for more",
         ),
         Refusal::Network => (
@@ -73,7 +73,7 @@ fn of_refusal(refusal: Refusal, plan: &Plan) -> Denial {
 
 fn of_time(plan: &Plan, timeout: Duration) -> Denial {
     let denial = |rule: String, advice: String| {
-        let what = "the execution was killed at its time limit";
+        let what = "timed out: the execution was killed at its time limit";
         Denial::new(DenialKind::Time, Capability::Timeout, what, rule, advice)
     };
     if timeout < plan.timeout {

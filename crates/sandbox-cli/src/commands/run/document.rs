@@ -2,7 +2,8 @@
 
 use base64::Engine as _;
 use sandbox::{
-    Captured, Enforcement, ExecResult, Export, Level, Outcome, SandboxHandle, SkippedArtifact,
+    Captured, Denial, Enforcement, ExecResult, Export, Level, Outcome, SandboxHandle,
+    SkippedArtifact,
 };
 use serde::Serialize;
 
@@ -34,6 +35,10 @@ pub struct Document<'a> {
     skipped_artifacts: &'a [SkippedArtifact],
     /// Why artifacts could not be fetched at all.
     artifacts_error: Option<String>,
+    /// What was denied, to the program and of its artifacts.
+    denials: Vec<DenialEntry<'a>>,
+    /// How many more denials were not kept.
+    denials_omitted: u64,
     enforcement: Vec<EnforcementEntry<'a>>,
     duration_ms: f64,
     cpu_time_ms: Option<f64>,
@@ -51,6 +56,23 @@ struct ArtifactEntry<'a> {
 }
 
 /// What is enforced of a capability.
+/// A denial, and the line that tells it to a person or a model.
+#[derive(Debug, Serialize)]
+struct DenialEntry<'a> {
+    #[serde(flatten)]
+    denial: &'a Denial,
+    message: String,
+}
+
+impl<'a> DenialEntry<'a> {
+    fn new(denial: &'a Denial) -> Self {
+        Self {
+            denial,
+            message: denial.to_string(),
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub struct EnforcementEntry<'a> {
     capability: &'a str,
@@ -90,6 +112,13 @@ impl<'a> Document<'a> {
             artifacts: export.artifacts.iter().map(ArtifactEntry::new).collect(),
             skipped_artifacts: &export.skipped,
             artifacts_error: lost.map(ToString::to_string),
+            denials: result
+                .denials
+                .iter()
+                .chain(&export.denials)
+                .map(DenialEntry::new)
+                .collect(),
+            denials_omitted: result.denials.omitted() + export.denials.omitted(),
             enforcement: enforcement(sandbox),
             duration_ms: milliseconds(result.duration),
             cpu_time_ms: result.cpu_time.map(milliseconds),

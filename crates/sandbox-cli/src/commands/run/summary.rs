@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use sandbox::{
-    Artifact, Captured, ExecResult, Export, Outcome, Plan, SandboxHandle, SkipReason,
-    SkippedArtifact,
+    Artifact, Captured, Denial, DenialKind, Denials, ExecResult, Export, Outcome, SandboxHandle,
+    SkipReason, SkippedArtifact,
 };
 
 use super::enforcement_line::enforcement_line;
@@ -35,10 +35,10 @@ impl Summary<'_> {
     }
 
     fn lines(&self, quiet: bool) -> Vec<String> {
-        let plan = self.sandbox.plan();
         let mut lines = Vec::new();
         if !self.live.is_broken {
-            lines.extend(outcome(&self.result.outcome, plan));
+            lines.extend(outcome(&self.result.outcome));
+            lines.extend(denied(&self.result.denials, &self.result.outcome));
         }
         lines.extend(truncation(
             "standard output",
@@ -80,17 +80,29 @@ impl Summary<'_> {
     }
 }
 
-fn outcome(outcome: &Outcome, plan: &Plan) -> Option<String> {
+/// How it ended, where no denial says so.
+fn outcome(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Exited { .. } => None,
-        Outcome::TimedOut => Some(format!("timed out after {:?}", plan.timeout)),
-        Outcome::OutOfMemory => Some(format!(
-            "out of memory: the sandbox may use {}",
-            plan.memory
-        )),
-        Outcome::OutputLimit => Some("killed for writing far more output than is kept".into()),
+        Outcome::Exited { .. }
+        | Outcome::TimedOut
+        | Outcome::OutOfMemory
+        | Outcome::OutputLimit => None,
         other => Some(escape(&other.to_string())),
     }
+}
+
+/// What was denied. Output that was only cut has a line of its own, with numbers.
+fn denied(denials: &Denials, outcome: &Outcome) -> Vec<String> {
+    let is_cut =
+        |denial: &&Denial| denial.kind == DenialKind::Output && *outcome != Outcome::OutputLimit;
+    let told = denials.iter().filter(|denial| !is_cut(denial));
+    let mut lines = told
+        .map(|denial| escape(&denial.to_string()))
+        .collect::<Vec<_>>();
+    if denials.omitted() > 0 {
+        lines.push(format!("{} more denials", denials.omitted()));
+    }
+    lines
 }
 
 fn truncation(name: &str, option: &str, output: &Captured) -> Option<String> {
