@@ -12,6 +12,7 @@ mod network;
 mod none;
 mod output;
 mod process;
+mod process_limit;
 mod program;
 mod timeout;
 
@@ -24,6 +25,7 @@ pub static PROBES: &[Probe] = &[
     none::PROBE,
     output::PROBE,
     process::PROBE,
+    process_limit::PROBE,
     program::PROBE,
     timeout::PROBE,
 ];
