@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Plan, Result, SandboxInfo, SandboxState,
+    Outcome, Plan, Refusal, Result, SandboxInfo, SandboxState,
 };
 
 /// What a [`FakeBackend`] answers to an execution.
@@ -23,6 +23,8 @@ pub struct FakeAnswer {
     pub stdout: Vec<u8>,
     /// What it writes to standard error.
     pub stderr: Vec<u8>,
+    /// What it is refused, and how often.
+    pub refused: Vec<(Refusal, u64)>,
 }
 
 impl FakeAnswer {
@@ -32,6 +34,7 @@ impl FakeAnswer {
             outcome: Outcome::Exited { code: 0 },
             stdout: text.into(),
             stderr: Vec::new(),
+            refused: Vec::new(),
         }
     }
 }
@@ -215,6 +218,7 @@ impl Instance for FakeInstance {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .push(request.clone());
         let answer = (self.answer)(request)?;
+        sink.started().await;
         for (stream, bytes) in [
             (OutputStream::Stdout, &answer.stdout),
             (OutputStream::Stderr, &answer.stderr),
@@ -223,7 +227,9 @@ impl Instance for FakeInstance {
                 return Ok(ExecEnd::new(Outcome::OutputLimit));
             }
         }
-        Ok(ExecEnd::new(answer.outcome))
+        let mut end = ExecEnd::new(answer.outcome);
+        end.refused = answer.refused;
+        Ok(end)
     }
 
     async fn put(&self, _path: &str, _mode: u32, _content: Source) -> Result<()> {

@@ -200,7 +200,8 @@ impl SandboxHandle {
     /// of a folder without harm to the rest stands in [`Copied::skipped`].
     pub async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
         absolute(target)?;
-        self.running.instance.copy_in(source, target).await
+        let copied = self.running.instance.copy_in(source, target).await;
+        copied.map_err(|error| self.denied_file(error, DenialKind::FileWrite, target))
     }
 
     /// Copies a file, or a folder with everything below it, out of the sandbox, as [`Instance::copy_out`] says.
@@ -215,7 +216,8 @@ impl SandboxHandle {
         limits: ArtifactLimits,
     ) -> Result<Copied> {
         absolute(source)?;
-        self.running.instance.copy_out(source, target, limits).await
+        let copied = self.running.instance.copy_out(source, target, limits).await;
+        copied.map_err(|error| self.denied_file(error, DenialKind::FileRead, source))
     }
 
     /// Copies what the policy's `artifact_export_paths` name into `folder` of the host.

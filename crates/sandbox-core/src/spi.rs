@@ -41,8 +41,8 @@ pub trait OutputSink: Send {
     /// Takes a piece of output.
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow;
 
-    /// The program runs. Comes before all output, and not at all where it could not be started or the backend does not
-    /// know; more than once only from a backend that lies.
+    /// The program runs, or where that cannot be known, it was asked for. Comes before all output, and not where the program
+    /// could not be started.
     async fn started(&mut self) {}
 }
 
@@ -172,6 +172,7 @@ pub trait Instance: Send + Sync {
     ///
     /// # Behavior
     ///
+    /// - `sink` is told of the start first: whoever started the program waits for that.
     /// - Output goes to `sink` as it comes, every byte once, each stream in its order, all of it before the end.
     /// - Standard input and orders are taken from `input` whatever `sink` does: a receiver that takes its time delays neither.
     /// - An order that comes after the end is dropped; [`Order::Kill`] ends as [`crate::Outcome::Signaled`] by SIGKILL.

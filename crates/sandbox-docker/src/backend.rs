@@ -209,7 +209,10 @@ impl DockerBackend {
         };
         let (guard, stream) = launch.run().await?;
         let words = stream.last_words();
-        let isolator = DockerIsolator::new(tier, engine.clone(), guard, words, plan.lifetime);
+        let no_network = draft.confined.is_some() && !lower::has_network(plan);
+        let lifetime = plan.lifetime;
+        let isolator =
+            DockerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
         isolator.look_up().await;
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }

@@ -1,6 +1,5 @@
 //! The container around an agent.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::Docker;
 use sandbox_core::Result;
-use sandbox_host::Isolator;
+use sandbox_host::{Counters, Isolator};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
-use crate::cgroup;
+use crate::cgroup::Counts;
 use crate::engine::Engine;
 use crate::removal::{self, Guard};
 use crate::stream::LastWords;
@@ -28,8 +27,10 @@ pub(crate) struct DockerIsolator {
     /// Removes the container with the isolator.
     guard: Mutex<Option<Guard>>,
     last_words: LastWords,
-    /// Where the kernel counts kills for memory, looked up once.
-    memory_events: OnceCell<Option<PathBuf>>,
+    /// Whether code has no network but its loopback.
+    no_network: bool,
+    /// Where the kernel counts what it refused, looked up once.
+    counts: OnceCell<Option<Counts>>,
     /// Ends the sandbox at its time to live.
     reaper: Option<JoinHandle<()>>,
 }
@@ -41,6 +42,7 @@ impl DockerIsolator {
         engine: Engine,
         guard: Guard,
         last_words: LastWords,
+        no_network: bool,
         lifetime: Option<Duration>,
     ) -> Self {
         let container = guard.container().to_owned();
@@ -58,7 +60,8 @@ impl DockerIsolator {
             gone: AtomicBool::new(false),
             guard: Mutex::new(Some(guard)),
             last_words,
-            memory_events: OnceCell::new(),
+            no_network,
+            counts: OnceCell::new(),
             reaper,
         }
     }
@@ -69,21 +72,21 @@ impl DockerIsolator {
 
     /// Looks up what later questions need, while the sandbox is still being made.
     pub(crate) async fn look_up(&self) {
-        self.memory_events().await;
+        self.counts().await;
     }
 
-    async fn memory_events(&self) -> Option<&PathBuf> {
-        let path = self.memory_events.get_or_init(|| async {
+    async fn counts(&self) -> Option<&Counts> {
+        let look = self.counts.get_or_init(|| async {
             if !self.engine.facts.local {
                 return None;
             }
-            if let Some(path) = cgroup::usual_memory_events(&self.container) {
-                return Some(path);
+            if let Some(counts) = Counts::usual(&self.container, self.no_network) {
+                return Some(counts);
             }
             let pid = process(&self.engine.client, &self.container).await?;
-            cgroup::memory_events(&self.container, pid)
+            Counts::of_process(&self.container, pid, self.no_network)
         });
-        path.await.as_ref()
+        look.await.as_ref()
     }
 }
 
@@ -116,7 +119,12 @@ impl Isolator for DockerIsolator {
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        cgroup::oom_kills(self.memory_events().await?)
+        self.counts().await?.oom_kills()
+    }
+
+    async fn counters(&self) -> Counters {
+        let counts = self.counts().await;
+        counts.map(Counts::counters).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {

@@ -4,6 +4,7 @@ use crate::probe::Probe;
 
 mod artifacts;
 mod cpus;
+mod denials;
 mod disk;
 mod environment;
 mod exec;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<&'static Probe> {
     let areas: &[&[Probe]] = &[
         artifacts::PROBES,
         cpus::PROBES,
+        denials::PROBES,
         disk::PROBES,
         environment::PROBES,
         exec::PROBES,

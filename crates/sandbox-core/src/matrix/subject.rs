@@ -17,11 +17,13 @@ pub enum Feature {
     Streams,
     /// Files go in and out unchanged.
     Files,
+    /// What was denied is told, and nothing else.
+    Denials,
 }
 
 impl Feature {
     /// Every feature, in the order of the matrix.
-    pub const ALL: &'static [Self] = &[Self::Exec, Self::Streams, Self::Files];
+    pub const ALL: &'static [Self] = &[Self::Exec, Self::Streams, Self::Files, Self::Denials];
 
     /// The name in reports and the matrix.
     #[must_use]
@@ -30,6 +32,7 @@ impl Feature {
             Self::Exec => "exec",
             Self::Streams => "streams",
             Self::Files => "files",
+            Self::Denials => "denials",
         }
     }
 }

@@ -231,10 +231,12 @@ fn open_way(tmpfs: &mut HashMap<String, String>, mounts: &[Mount], (user, group)
 
 /// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
 fn network_mode(plan: &Plan) -> &'static str {
-    match plan.network {
-        NetworkPolicy::Full => "bridge",
-        _ => "none",
-    }
+    if has_network(plan) { "bridge" } else { "none" }
+}
+
+/// Whether code has more of a network than its loopback.
+pub(crate) fn has_network(plan: &Plan) -> bool {
+    matches!(plan.network, NetworkPolicy::Full)
 }
 
 fn memory(tier: &str, plan: &Plan) -> Result<i64> {

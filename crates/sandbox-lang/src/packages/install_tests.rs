@@ -86,6 +86,7 @@ async fn nothing_is_kept_of_what_ended_badly() {
             outcome,
             stdout: Vec::new(),
             stderr: b"ERROR: no luck\n".to_vec(),
+            refused: Vec::new(),
         };
         let backend = FakeBackend::new(move |_| Ok(answer.clone()));
         let error = provided(folder.path(), &backend, PackageSource::default()).await;

@@ -5,6 +5,7 @@ use crate::probe::Probe;
 mod exit_codes;
 mod missing_program;
 mod missing_workdir;
+mod orders;
 mod signals;
 
 /// The probes of this area.
@@ -12,5 +13,6 @@ pub static PROBES: &[Probe] = &[
     exit_codes::PROBE,
     missing_program::PROBE,
     missing_workdir::PROBE,
+    orders::PROBE,
     signals::PROBE,
 ];
