@@ -258,3 +258,39 @@ async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
         is_gone(state.path(), &name, &parts) && processes_with(&marker).is_empty()
     });
 }
+
+#[tokio::test]
+async fn its_own_code_cannot_reach_its_folder() {
+    use std::os::unix::fs::DirBuilderExt;
+    let outer = state();
+    let state = outer.path().join("state");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&state)
+        .expect("made");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(outer.path(), open).expect("open");
+    let mut seeing = policy();
+    seeing.filesystem_read_roots = Some(vec![outer.path().to_owned()]);
+    for (policy, sees) in [(policy(), false), (seeing, true)] {
+        let name = unique("reached");
+        let created = client(&state, policy).create(&spec(&name)).await;
+        // Without a root of its own, what holds the state folder cannot be shown at all.
+        let sandbox = match created {
+            Err(error) if sees && !namespaces() => {
+                assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{error}");
+                continue;
+            }
+            created => created.expect("created"),
+        };
+        let folder = state.join("sandboxes").join(&name);
+        let folder = folder.display();
+        let connect = format!(
+            "import socket; socket.socket(socket.AF_UNIX).connect(\"{folder}/agent.sock\"); print(\"connected\")"
+        );
+        let script = format!("cat {folder}/key; ls {folder}; python3 -c '{connect}'; echo done");
+        let result = sandbox.exec(&sh(&script)).await.expect("it runs");
+        assert_eq!(result.stdout_text(), "done\n", "{result:?}");
+        sandbox.kill().await.expect("ended");
+    }
+}
