@@ -123,7 +123,9 @@ impl Record {
         }
         let refused = |why: String| {
             let context = format!("{}: {why}", path.display());
-            Error::new(ErrorKind::Io, "read sandbox record", context).on(tier)
+            Error::new(ErrorKind::Io, "read sandbox record", context)
+                .on(tier)
+                .with_fix("`sandbox rm` removes it once it has ended")
         };
         let Versioned { version } =
             serde_json::from_slice(text).map_err(|cause| refused(cause.to_string()))?;
