@@ -4,6 +4,8 @@ use crate::probe::Probe;
 
 mod artifacts;
 mod cpus;
+mod denials;
+mod detached;
 mod disk;
 mod environment;
 mod exec;
@@ -11,6 +13,7 @@ mod files;
 mod filesystem;
 mod kernel;
 mod memory;
+mod neighbors;
 mod network;
 mod open_files;
 mod output;
@@ -30,6 +33,8 @@ pub fn all() -> Vec<&'static Probe> {
     let areas: &[&[Probe]] = &[
         artifacts::PROBES,
         cpus::PROBES,
+        denials::PROBES,
+        detached::PROBES,
         disk::PROBES,
         environment::PROBES,
         exec::PROBES,
@@ -37,6 +42,7 @@ pub fn all() -> Vec<&'static Probe> {
         filesystem::PROBES,
         kernel::PROBES,
         memory::PROBES,
+        neighbors::PROBES,
         network::PROBES,
         open_files::PROBES,
         output::PROBES,

@@ -2,6 +2,7 @@
 
 use crate::probe::Probe;
 
+mod dropped_execution;
 mod end_of_sandbox;
 mod host_invisible;
 mod orphan;
@@ -11,6 +12,7 @@ mod trace_parent;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    dropped_execution::PROBE,
     end_of_sandbox::PROBE,
     host_invisible::PROBE,
     orphan::PROBE,
