@@ -453,6 +453,63 @@ async fn without_control_groups_the_keeper_holds_memory() {
 }
 
 #[tokio::test]
+async fn kills_for_memory_are_told_to_who_ran_them() {
+    let state = state();
+    let name = unique("memory");
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    let client = client(state.path(), policy);
+    drop(client.create(&spec(&name)).await.expect("created"));
+    if parts(state.path(), &name).groups.is_empty() {
+        // Sampled: another test.
+        return client.remove(&name).await.expect("ended");
+    }
+    let hog = "exec python3 -c 'a = [bytearray(1 << 20) for _ in range(300)]'";
+    let first = client.get(&name).await.expect("found");
+    let result = first.exec(&sh(hog)).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::OutOfMemory);
+    // A later client is not told of what was before it.
+    let second = client.get(&name).await.expect("found");
+    let result = second.exec(&sh("kill -9 $$")).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
+    let result = second.exec(&sh(hog)).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::OutOfMemory);
+    client.remove(&name).await.expect("ended");
+}
+
+#[tokio::test]
+async fn a_sandbox_of_another_process_namespace_is_left_alone() {
+    let state = state();
+    let client = client(state.path(), policy());
+    let name = unique("elsewhere");
+    let sandbox = client.create(&spec(&name)).await.expect("created");
+    let record = parts(state.path(), &name).record;
+    let text = std::fs::read(&record).expect("a record");
+    let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    json["era"]["namespace"] = 1.into();
+    std::fs::write(&record, json.to_string()).expect("written");
+    for error in [
+        client.get(&name).await.expect_err("not here"),
+        client.remove(&name).await.expect_err("not here"),
+    ] {
+        assert!(
+            error.context().contains("another process namespace"),
+            "{error}"
+        );
+    }
+    assert!(client.prune().await.expect("nothing").is_empty());
+    std::fs::write(&record, "{").expect("written");
+    assert_eq!(
+        client.list().await.expect_err("unreadable").kind(),
+        ErrorKind::Io
+    );
+    assert!(client.remove(&name).await.is_err());
+    assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());
+    sandbox.kill().await.expect("ended");
+    assert!(left(state.path()).is_empty());
+}
+
+#[tokio::test]
 async fn the_policy_it_was_created_under_governs() {
     let state = state();
     let name = unique("governed");
