@@ -3,6 +3,8 @@
 //! The first argument is the kind (`file`, `memory` for System V shared memory, `queue` for a POSIX message queue), the second
 //! the name: a path, a number, or a word.
 
+use sandbox_freestanding::{Errno, Result};
+
 use crate::Arguments;
 use crate::call::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open};
 use crate::kernel;
@@ -24,12 +26,25 @@ pub fn share(arguments: &Arguments) -> Said {
         }
         "queue" => {
             let flags = O_CREAT | O_EXCL | O_RDWR;
-            let queue = kernel!(MQ_OPEN, arguments.path(1), flags, FOR_ALL, 0usize)?;
-            close(queue as i32);
+            let made = kernel!(MQ_OPEN, arguments.path(1), flags, FOR_ALL, 0usize);
+            unless_forbidden(made)?;
         }
         _ => return Err(UNKNOWN),
     }
     done()
+}
+
+/// Closes a queue. One that may not be opened is there all the same: Landlock, which knows no path of it, is asked after the
+/// kernel has made or found it.
+fn unless_forbidden(opened: Result<usize>) -> Result<()> {
+    match opened {
+        Err(Errno::EACCES) => Ok(()),
+        Err(error) => Err(error),
+        Ok(queue) => {
+            close(queue as i32);
+            Ok(())
+        }
+    }
 }
 
 /// Whether it is there.
@@ -40,7 +55,10 @@ pub fn find(arguments: &Arguments) -> Said {
         "memory" => {
             kernel!(SHMGET, arguments.number(1), 0usize, 0usize)?;
         }
-        "queue" => close(kernel!(MQ_OPEN, arguments.path(1), O_RDONLY, 0usize, 0usize)? as i32),
+        "queue" => {
+            let found = kernel!(MQ_OPEN, arguments.path(1), O_RDONLY, 0usize, 0usize);
+            unless_forbidden(found)?;
+        }
         _ => return Err(UNKNOWN),
     }
     done()
