@@ -121,6 +121,7 @@ impl Instance for OpenInstance {
             command.current_dir(workdir);
         }
         let mut child = spawn(&mut command).await.map_err(|error| failed(&error))?;
+        sink.started().await;
         if let (Some(mut input), Some(mut source)) = (child.stdin.take(), input.stdin) {
             // The program may end without reading all of it.
             tokio::spawn(async move { tokio::io::copy(&mut source, &mut input).await });
