@@ -412,7 +412,8 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
                             let sandbox = client.create(&spec()).await.expect("a sandbox");
                             let mut execution = started(&sandbox, &script).await;
                             execution.kill().await;
-                            execution.wait().await.expect("it ends");
+                            // The runtime may end before it does, and then that is what is said.
+                            let _ = execution.wait().await;
                         }
                     });
                 }
