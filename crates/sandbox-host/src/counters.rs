@@ -1,5 +1,7 @@
 //! The kernel's own counters of what it refused a sandbox.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
@@ -55,11 +57,18 @@ pub fn refused_processes(folder: &Path) -> Option<u64> {
 /// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
 #[must_use]
 pub fn unreachable_destinations(pid: i32) -> Option<u64> {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).ok();
-    let version_4 = no_routes_4(&read("snmp")?)?;
+    let version_4 = no_routes_4(&beginning(&format!("/proc/{pid}/net/snmp"))?)?;
     // A kernel without version 6 lacks the file.
-    let version_6 = read("snmp6").and_then(|text| no_routes_6(&text));
-    Some(version_4 + version_6.unwrap_or(0))
+    let version_6 =
+        beginning(&format!("/proc/{pid}/net/snmp6")).and_then(|text| no_routes_6(&text));
+    Some(version_4.saturating_add(version_6.unwrap_or(0)))
+}
+
+/// The first lines, which hold what is looked for, by one read: this is done after every execution.
+fn beginning(path: &str) -> Option<String> {
+    let mut bytes = [0; 2048];
+    let count = File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
 /// Out of two lines for each protocol: the names, then the values.
