@@ -17,6 +17,7 @@ mod network;
 mod processes;
 mod resources;
 mod said;
+mod shared;
 mod streams;
 mod surroundings;
 
@@ -87,6 +88,8 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
         "read-through-hard-link" => files::read_through_hard_link(a.path(0), a.path(1)),
         "read-through-proc" => files::read_through_proc(a.path(0)),
+        "digest" => files::digest(a.path(0)),
+        "read-in-two" => files::read_in_two(a.path(0), a.number(1)),
         "write" => files::write(a.path(0), a.text(1)),
         "create" => files::create(a.path(0)),
         "create-any" => files::create_any(a),
@@ -108,11 +111,16 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "udp-loopback" => network::udp_loopback(),
         "unix" => network::unix(a.text(0)),
         "unix-abstract" => network::unix_abstract(a.text(0)),
+        "unix-send" => network::unix_send(a.text(0), a.text(1)),
+        "unix-serve" => network::unix_serve(a.text(0), a.number(1)),
         "unix-own" => network::unix_own(a.text(0)),
         "packet" => network::packet(),
         "raw" => network::raw(),
         "vsock" => network::vsock(),
         "netlink" => network::netlink(a.number(0)),
+        "share" => shared::share(a),
+        "shared" => shared::find(a),
+        "unshare" => shared::unshare(a),
         "variable" => surroundings::variable(a),
         "variables" => surroundings::variables(a),
         "variables-of-others" => surroundings::variables_of_others(a.text(0)),
@@ -145,6 +153,8 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "spin" => resources::spin(a.number(0), a.number(1), a.number(2)),
         "emit" => streams::emit(a.number(0), a.number(1)),
         "echo" => streams::echo(),
+        "lines" => streams::lines(a.number(0), a.number(1)),
+        "reverse" => streams::reverse(),
         "both" => streams::both(a.text(0), a.text(1)),
         "user-namespace" => kernel_surface::user_namespace(),
         "bpf" => kernel_surface::bpf(),

@@ -221,6 +221,34 @@ pub fn unix_abstract(name: &str) -> Said {
     unix_connect(&unix_address(b"\0", name))
 }
 
+/// Answers at an abstract name until a message says `end`, at most so many connections.
+pub fn unix_serve(name: &str, most: usize) -> Said {
+    let address = unix_address(b"\0", name);
+    let listener = socket(AF_UNIX, STREAM, 0)?;
+    kernel!(BIND, listener, address.as_slice(), address.len())?;
+    kernel!(LISTEN, listener, 8usize)?;
+    for _ in 0..most {
+        let served = kernel!(ACCEPT4, listener, 0usize, 0usize, CLOEXEC)? as i32;
+        let mut message = [0u8; 64];
+        let length = kernel!(READ, served, message.as_mut_slice(), message.len())?;
+        write_all(served, b"here");
+        close(served);
+        if message[..length] == *b"end" {
+            break;
+        }
+    }
+    done()
+}
+
+/// Sends a message to an abstract name, and wants an answer.
+pub fn unix_send(name: &str, message: &str) -> Said {
+    let address = unix_address(b"\0", name);
+    let client = socket(AF_UNIX, STREAM, 0)?;
+    kernel!(CONNECT, client, address.as_slice(), address.len())?;
+    exchange(client, message)?;
+    done()
+}
+
 /// Listens on an abstract name and on a path of its own, and connects to both.
 pub fn unix_own(path: &str) -> Said {
     let mut named = unix_address(b"", path);

@@ -121,7 +121,7 @@ impl Pool {
     }
 
     async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
-        match tokio::time::timeout(BUILD_LIMIT, self.create(setting)).await {
+        match tokio::time::timeout(BUILD_LIMIT, self.create(setting, &|_| ())).await {
             Ok(built) => built,
             Err(_) => Err(Declined::Failed(format!(
                 "no sandbox after {BUILD_LIMIT:?}"
@@ -129,15 +129,20 @@ impl Pool {
         }
     }
 
-    async fn create(&self, setting: &Setting) -> Result<Sandbox, Declined> {
-        let (handle, waived) = match self.attempt(setting.policy.clone(), setting).await {
+    async fn create(
+        &self,
+        setting: &Setting,
+        change: &(dyn Fn(&mut SandboxSpec) + Sync),
+    ) -> Result<Sandbox, Declined> {
+        let attempt = |policy| self.attempt(policy, setting, change);
+        let (handle, waived) = match attempt(setting.policy.clone()).await {
             Err(error)
                 if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
             {
                 // What is declared unenforced is measured all the same.
                 let policy = waive(setting.policy.clone(), error.unmet());
                 (
-                    self.attempt(policy, setting).await.map_err(declined)?,
+                    attempt(policy).await.map_err(declined)?,
                     error.unmet().to_vec(),
                 )
             }
@@ -157,6 +162,35 @@ impl Pool {
         })
     }
 
+    /// Creates a detached sandbox with the policy of a place, which lives as long as this at most and which no pool ends. Its
+    /// program is put where other sandboxes have theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Declined`].
+    pub async fn keep(
+        &self,
+        place: &Place,
+        name: &str,
+        lifetime: Duration,
+    ) -> Result<Sandbox, Declined> {
+        let change = |spec: &mut SandboxSpec| {
+            spec.name = name.to_owned();
+            spec.detached = true;
+            spec.lifetime = Some(lifetime);
+        };
+        self.create(&place.setting, &change).await
+    }
+
+    /// A client like the one that made the sandbox of a place.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::client`].
+    pub fn client(&self, place: &Place) -> Result<sandbox_core::SandboxClient, Error> {
+        self.target.client(place.setting.policy.clone())
+    }
+
     /// Creates a sandbox of its own with the policy of a place, changed, and ends it.
     ///
     /// # Errors
@@ -169,17 +203,22 @@ impl Pool {
     ) -> Result<(), Error> {
         let mut policy = place.setting.policy.clone();
         change(&mut policy);
-        self.attempt(policy, &place.setting).await?.kill().await
+        self.attempt(policy, &place.setting, &|_| ())
+            .await?
+            .kill()
+            .await
     }
 
     async fn attempt(
         &self,
         policy: CapabilityPolicy,
         setting: &Setting,
+        change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<SandboxHandle, Error> {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setting.env.clone();
         spec.image = self.image.clone();
+        change(&mut spec);
         self.target.client(policy)?.create(&spec).await
     }
 }
@@ -221,6 +260,12 @@ fn declined(error: Error) -> Declined {
 }
 
 impl Place {
+    /// What was asked for.
+    #[must_use]
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
     /// Ends the sandbox, so that the next probe gets a new one.
     ///
     /// # Errors
@@ -295,14 +340,27 @@ impl Sandbox {
     ///
     /// When the sandbox failed.
     pub async fn execute(&self, call: &Call) -> Result<ExecResult, Error> {
-        let arguments = call.arguments_for(self.program.as_bytes());
-        let mut request = ExecRequest::new(self.program.clone()).args(arguments);
-        request.timeout = call.timeout;
+        let request = self.request(call);
         let stdin = call
             .stdin
             .clone()
             .map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
         self.handle.exec_with(&request, stdin, None).await
+    }
+
+    /// What runs the probe program, but for its standard input.
+    #[must_use]
+    pub fn request(&self, call: &Call) -> ExecRequest {
+        let arguments = call.arguments_for(self.program.as_bytes());
+        let mut request = ExecRequest::new(self.program.clone()).args(arguments);
+        request.timeout = call.timeout;
+        request
+    }
+
+    /// The handle alone, and the program's path inside; what is ended with it is for the caller to say.
+    #[must_use]
+    pub fn into_parts(self) -> (SandboxHandle, String) {
+        (self.handle, self.program)
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Setting {
     pub env: BTreeMap<String, String>,
     /// A sandbox of its own, ended afterwards.
     pub fresh: bool,
+    /// One more sandbox beside the one of the same setting; see [`crate::Stage::with_neighbors`].
+    pub neighbor: bool,
 }
 
 impl Setting {
@@ -81,6 +83,13 @@ impl Setting {
             policy,
             ..Self::default()
         }
+    }
+
+    /// The same once more, beside the first.
+    #[must_use]
+    pub fn neighbor(mut self) -> Self {
+        self.neighbor = true;
+        self
     }
 
     /// The same in a sandbox of its own.

@@ -251,6 +251,59 @@ impl Stage {
         Ok(act(&sandbox).await)
     }
 
+    /// Does something with the sandbox that is attacked and with another one of the same setting beside it, under a lock.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not there.
+    pub async fn with_neighbors<T>(
+        &mut self,
+        act: impl AsyncFnOnce(&crate::pool::Sandbox, &crate::pool::Sandbox) -> T,
+    ) -> Result<T, Attempt> {
+        let pool = Arc::clone(&self.pool);
+        let place = Arc::clone(&self.attacked);
+        let other = pool.place(place.setting().clone().neighbor());
+        let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
+        let neighbor = self.enter(&pool, &other, Role::Permitting).await?;
+        Ok(act(&sandbox, &neighbor).await)
+    }
+
+    /// Creates a detached sandbox with the policy of the one that is attacked. Ending it is for the probe; its time to live
+    /// ends it where the probe cannot.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such sandbox.
+    pub async fn keep(
+        &mut self,
+        name: &str,
+        lifetime: std::time::Duration,
+    ) -> Result<crate::pool::Sandbox, Attempt> {
+        let kept = self.pool.keep(&self.attacked, name, lifetime).await;
+        kept.map_err(|declined| self.declined(&declined))
+    }
+
+    /// One more client of the backend, under the policy of the sandbox that is attacked.
+    ///
+    /// # Errors
+    ///
+    /// When the backend cannot be opened once more.
+    pub fn client(&self) -> Result<sandbox_core::SandboxClient, Trouble> {
+        Ok(self.pool.client(&self.attacked)?)
+    }
+
+    /// The backend does not offer what the probe is about, and so earns nothing: why.
+    pub fn not_offered(&mut self, reason: impl Into<String>) {
+        self.evidence.refused.get_or_insert(reason.into());
+    }
+
+    /// Whether the backend made the sandbox that is attacked only after what it does not enforce of this was waived.
+    #[must_use]
+    pub fn waived(&self, capability: sandbox_core::Capability) -> bool {
+        let mut waived = self.evidence.waived.iter();
+        waived.any(|unmet| unmet.demand.capability == capability)
+    }
+
     /// Ends the sandbox that is attacked, as its user would.
     ///
     /// # Errors

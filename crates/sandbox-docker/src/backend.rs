@@ -156,6 +156,8 @@ impl DockerBackend {
         let kernel = kernel(self.tier(), facts)?;
         let mode = mode(plan);
         check_writable(self.tier(), plan, mode)?;
+        sandbox_host::check_export_paths(&plan.export_paths)
+            .map_err(|error| error.on(self.tier()))?;
         let exports = confinement::export_folders(&plan.export_paths);
         let exports = exports
             .iter()

@@ -26,6 +26,17 @@ const MOST_SKIPPED: usize = 1000;
 /// The longest path of the host.
 const LONGEST_PATH: usize = 4095;
 
+/// Whether what may be exported can be read, so that it is known before anything runs.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidPolicy`] naming the pattern and what is wrong with it.
+pub fn check_export_paths(paths: &[String]) -> Result<()> {
+    paths
+        .iter()
+        .try_for_each(|path| Pattern::parse(path).map(drop))
+}
+
 /// Copies what matches `paths` into `folder`.
 pub(crate) async fn export(
     instance: &AgentInstance,

@@ -27,6 +27,7 @@ mod watch;
 mod window;
 
 pub use counters::{Counters, refused_processes, unreachable_destinations};
+pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;

@@ -156,7 +156,8 @@ impl Backend for LocalBackend {
         let plan = match plan.packages.is_empty() {
             true => plan,
             false => {
-                provided = packages::provide(self, &self.config, plan).await?;
+                let isolation = isolation(&Host::detect(&self.config))?;
+                provided = packages::provide(self, &self.config, isolation, plan).await?;
                 &provided
             }
         };

@@ -9,11 +9,13 @@ use sandbox_host::confinement::PLATFORM_READ_ROOTS;
 use sandbox_lang::packages::{self, Interpreter, Order, TARGET, USER_BASE};
 
 use crate::LocalConfig;
+use crate::host::Isolation;
 
 /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there.
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
+    isolation: Isolation,
     plan: &Plan,
 ) -> Result<Plan> {
     let visible = PLATFORM_READ_ROOTS
@@ -37,31 +39,18 @@ pub(crate) async fn provide(
     // Boxed, since it creates a sandbox of its own: its future is in this one's.
     let source: PathBuf = Box::pin(packages::provide(backend, &order)).await?;
     let mut plan = plan.clone();
+    let seen = match isolation {
+        Isolation::Privileged | Isolation::UserNamespace => TARGET.into(),
+        // At its own path, as everything there.
+        Isolation::Landlock => source.to_string_lossy().into_owned(),
+    };
+    // What the specification sets is left.
+    let path = format!("{PATH}:{seen}/bin");
+    plan.env.entry("PATH".into()).or_insert(path);
+    plan.env.entry(USER_BASE.into()).or_insert(seen);
     plan.provided.push(Provided {
         source,
         target: TARGET.into(),
     });
     Ok(plan)
-}
-
-/// Sets what finds the packages in `folder`, as code sees it; what the specification sets is left.
-pub(crate) fn environment(
-    plan: &Plan,
-    env: &mut std::collections::BTreeMap<String, String>,
-    own_root: bool,
-) {
-    let Some(provided) = plan.provided.first() else {
-        return;
-    };
-    let folder = match own_root {
-        true => &provided.target,
-        false => &provided.source,
-    };
-    let folder = folder.to_string_lossy();
-    if !plan.env.contains_key(USER_BASE) {
-        env.insert(USER_BASE.into(), folder.clone().into_owned());
-    }
-    if !plan.env.contains_key("PATH") {
-        env.insert("PATH".into(), format!("{PATH}:{folder}/bin"));
-    }
 }

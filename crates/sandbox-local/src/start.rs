@@ -20,7 +20,6 @@ use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks}
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
 use crate::owned_folder;
-use crate::packages;
 use crate::remains::Remains;
 use crate::sampler::Watch;
 use crate::setup::{send_early, set_up};
@@ -106,11 +105,10 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
     }
     tracing::trace!("set up");
-    let mut sandbox = match &private {
+    let sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
         Some(private) => in_host_namespaces(order, private, agent)?,
     };
-    packages::environment(plan, &mut sandbox.env, own_root);
     let watch = match lowered.sampled_memory {
         None => None,
         Some(limit) => {

@@ -5,6 +5,7 @@ use crate::probe::Probe;
 mod artifacts;
 mod cpus;
 mod denials;
+mod detached;
 mod disk;
 mod environment;
 mod exec;
@@ -12,6 +13,7 @@ mod files;
 mod filesystem;
 mod kernel;
 mod memory;
+mod neighbors;
 mod network;
 mod open_files;
 mod output;
@@ -32,6 +34,7 @@ pub fn all() -> Vec<&'static Probe> {
         artifacts::PROBES,
         cpus::PROBES,
         denials::PROBES,
+        detached::PROBES,
         disk::PROBES,
         environment::PROBES,
         exec::PROBES,
@@ -39,6 +42,7 @@ pub fn all() -> Vec<&'static Probe> {
         filesystem::PROBES,
         kernel::PROBES,
         memory::PROBES,
+        neighbors::PROBES,
         network::PROBES,
         open_files::PROBES,
         output::PROBES,

@@ -17,13 +17,21 @@ pub enum Feature {
     Streams,
     /// Files go in and out unchanged.
     Files,
+    /// Sandboxes outlive their handles, until their time is over or somebody ends them.
+    Detached,
     /// What was denied is told, and nothing else.
     Denials,
 }
 
 impl Feature {
     /// Every feature, in the order of the matrix.
-    pub const ALL: &'static [Self] = &[Self::Exec, Self::Streams, Self::Files, Self::Denials];
+    pub const ALL: &'static [Self] = &[
+        Self::Exec,
+        Self::Streams,
+        Self::Files,
+        Self::Detached,
+        Self::Denials,
+    ];
 
     /// The name in reports and the matrix.
     #[must_use]
@@ -32,6 +40,7 @@ impl Feature {
             Self::Exec => "exec",
             Self::Streams => "streams",
             Self::Files => "files",
+            Self::Detached => "detached",
             Self::Denials => "denials",
         }
     }

@@ -1,12 +1,14 @@
 //! The real agent without any isolation around it, and what tests ask of it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::os::fd::OwnedFd;
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -83,15 +85,17 @@ impl OutputSink for Kept {
     }
 }
 
+/// The agent as a file that has no name, and goes with this process.
 fn program() -> PathBuf {
-    static PROGRAM: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
-        let path = tempfile::tempdir().unwrap().keep().join("sandbox-agent");
-        std::fs::write(&path, sandbox_agent::program()).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
+    static FILE: OnceLock<File> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(sandbox_agent::program()).unwrap();
+        file.set_permissions(Permissions::from_mode(0o755)).unwrap();
+        // What is open for writing cannot be executed.
+        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
     });
-    program.clone()
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 fn sandbox() -> Sandbox {

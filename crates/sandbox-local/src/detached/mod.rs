@@ -94,7 +94,8 @@ async fn get(sandboxes: &Sandboxes, name: &str) -> Result<Found> {
     };
     let record = of_tier(sandboxes, record?)?;
     let keeper = match entry.keeper {
-        KeeperState::Alive => record.keeper.open(),
+        KeeperState::Alive if !record.is_of_here() => return Err(elsewhere(tier, name)),
+        KeeperState::Alive => record.open_keeper(),
         _ => None,
     };
     let keeper = keeper.ok_or_else(|| ended(tier, name))?;
@@ -118,6 +119,13 @@ fn ended(tier: &str, name: &str) -> Error {
     Error::new(ErrorKind::SandboxEnded, "find sandbox", context)
         .on(tier)
         .with_fix(format!("remove what it left with `sandbox rm {name}`"))
+}
+
+fn elsewhere(tier: &str, name: &str) -> Error {
+    let context = format!("the sandbox {name:?} was created in another process namespace");
+    Error::new(ErrorKind::Io, "find sandbox", context)
+        .on(tier)
+        .with_fix("use it from where it was created")
 }
 
 /// Becomes a client of the agent.
@@ -180,7 +188,10 @@ async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
         match (&entry.record, entry.keeper) {
             (Some(Ok(record)), KeeperState::Alive) => {
                 let record = of_tier(sandboxes, record.clone())?;
-                if let Some(keeper) = record.keeper.open() {
+                if !record.is_of_here() {
+                    return Err(elsewhere(tier, name));
+                }
+                if let Some(keeper) = record.open_keeper() {
                     return KeptIsolator::of_kept(sandboxes.clone(), record, keeper)
                         .end()
                         .await;

@@ -1,6 +1,7 @@
 //! What is written down of a detached sandbox, for whoever comes later.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +28,7 @@ pub(crate) struct Record {
     /// Seconds since 1970.
     expires: u64,
     /// When and where the processes' numbers mean something.
-    pub(crate) era: Era,
+    era: Era,
     pub(crate) keeper: ProcessId,
     pub(crate) agent: ProcessId,
     /// Whether the agent is the first process of a process namespace.
@@ -122,7 +123,9 @@ impl Record {
         }
         let refused = |why: String| {
             let context = format!("{}: {why}", path.display());
-            Error::new(ErrorKind::Io, "read sandbox record", context).on(tier)
+            Error::new(ErrorKind::Io, "read sandbox record", context)
+                .on(tier)
+                .with_fix("`sandbox rm` removes it once it has ended")
         };
         let Versioned { version } =
             serde_json::from_slice(text).map_err(|cause| refused(cause.to_string()))?;
@@ -140,6 +143,21 @@ impl Record {
         info.expires = Some(time(self.expires));
         info.labels.clone_from(&self.plan.labels);
         info
+    }
+
+    /// Whether the processes' numbers mean those processes here.
+    pub(crate) fn is_of_here(&self) -> bool {
+        self.era == Era::current()
+    }
+
+    /// The keeper, if it lives.
+    pub(crate) fn open_keeper(&self) -> Option<OwnedFd> {
+        self.is_of_here().then(|| self.keeper.open()).flatten()
+    }
+
+    /// The agent, if it lives.
+    pub(crate) fn open_agent(&self) -> Option<OwnedFd> {
+        self.is_of_here().then(|| self.agent.open()).flatten()
     }
 
     /// Whether its time to live is over, as far as the clock tells.

@@ -14,7 +14,6 @@ use super::record::Record;
 use super::sandboxes::{Entry, name_of, open_lock};
 use crate::cgroup::Group;
 use crate::owned_folder;
-use crate::process::Era;
 use crate::remains::{kill_group, kill_tree};
 
 /// How long processes may take to be gone after they were killed.
@@ -40,7 +39,7 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
         }
     }
     if let Some(Ok(record)) = &entry.record
-        && record.era == Era::current()
+        && record.is_of_here()
     {
         end_processes(record)?;
     }
@@ -50,7 +49,7 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
 fn end_processes(record: &Record) -> Result<(), String> {
     let group = Group::of_others(&record.groups, None);
     // Whoever has its number now may be anybody: it is the agent only if it started when the agent did.
-    if let Some(agent) = record.agent.open() {
+    if let Some(agent) = record.open_agent() {
         if !record.own_processes {
             kill_tree(record.agent.pid, &agent, Some(&group));
         }

@@ -18,7 +18,6 @@ use crate::cgroup::Group;
 use crate::error;
 use crate::etc_folder;
 use crate::host::Isolation;
-use crate::packages;
 use crate::setup::{send_early, set_up};
 use crate::spawn::identity::IdentityMaps;
 use crate::spawn::{Launch, Network};
@@ -98,13 +97,12 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
             let map = range.as_ref().map(Range::map);
             set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
         }
-        let mut sandbox = if own_root {
+        let sandbox = if own_root {
             Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?
         } else {
             let folder = sandboxes.folder_of(&plan.name);
             in_host_namespaces(order, &folder.join(name_of(files::PRIVATE)), agent)?
         };
-        packages::environment(plan, &mut sandbox.env, own_root);
         started.hand_over(stream, sandbox).await
     };
     match finished.await {

@@ -19,6 +19,7 @@ use sandbox_freestanding::namespace::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS,
 };
+use sandbox_host::check_export_paths;
 use sandbox_host::confinement::Mode;
 
 use crate::cgroup::Limits;
@@ -88,6 +89,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
             "leave the image out, or use a container backend",
         ));
     }
+    check_export_paths(&plan.export_paths).map_err(|error| error.on(site.tier))?;
     let mode = identity::mode(plan, site)?;
     let roots = Roots::of(plan, site)?;
     let own_root = site.isolation != Isolation::Landlock;

@@ -198,7 +198,14 @@ fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
         let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"]
             .iter()
             .any(|own| folder.starts_with(own));
-        !elsewhere && roots.access(folder).is_none()
+        // A whole /etc of its own, or packages, would be hidden by it; and a link, like /bin, leads to the platform.
+        let hides = folder == Path::new("/etc")
+            || plan
+                .provided
+                .iter()
+                .any(|one| folder.starts_with(&one.target))
+            || roots.links.iter().any(|(at, _)| folder.starts_with(at));
+        !elsewhere && !hides && roots.access(folder).is_none()
     });
     folders
 }

@@ -288,6 +288,45 @@ fn the_hosts_processes_are_hidden_where_they_are_mounted_in_a_root() {
 }
 
 #[test]
+fn exported_paths_hide_nothing_of_the_platform() {
+    let exporting = |path: &str| {
+        let mut policy = CapabilityPolicy::new();
+        policy.artifact_export_paths = vec![path.to_owned()];
+        render(
+            &Sample::root()
+                .lower(&plan(&spec(), &policy))
+                .expect("lowered"),
+        )
+    };
+    let made = |text: &str| text.matches("rw /run/sandbox/scratch/").count();
+    let none = made(&exporting("/workspace/x"));
+    for hidden in [
+        "/etc/passwd",
+        "/bin/x",
+        "/lib64/deep/x",
+        "/usr/x",
+        "/usr/lib/x",
+        "/*.txt",
+    ] {
+        assert_eq!(made(&exporting(hidden)), none, "{hidden}");
+    }
+    for own in ["/out/x", "/etc/own/x", "/var/x"] {
+        assert_eq!(made(&exporting(own)), none + 1, "{own}");
+    }
+}
+
+#[test]
+fn a_pattern_that_cannot_be_read_is_refused_before_anything_runs() {
+    let mut policy = CapabilityPolicy::new();
+    policy.artifact_export_paths = vec!["/output/[a".into()];
+    let error = Sample::root()
+        .lower(&plan(&spec(), &policy))
+        .expect_err("no pattern");
+    assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
+    assert!(error.to_string().contains("/output/[a"), "{error}");
+}
+
+#[test]
 fn a_folder_can_replace_the_own_tmp() {
     let mut sample = Sample::user();
     sample.material.write = vec![folder("/tmp")];

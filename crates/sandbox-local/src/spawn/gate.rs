@@ -24,7 +24,8 @@ impl Gate {
         Opener(self, false)
     }
 
-    /// Waits; makes system calls only. `ECANCELED` when it will not be opened, `ETIMEDOUT` after 10 s.
+    /// Waits; makes system calls only. `ECANCELED` when it will not be opened, `ETIMEDOUT` after 4 s: a process whose owner
+    /// was killed before it could ask to die with it is gone within the 5 s after which nothing of an owner may run.
     pub(super) fn wait(&self) -> Result<()> {
         loop {
             match self.0.load(Ordering::Acquire) {
@@ -33,7 +34,7 @@ impl Gate {
                 _ => return Err(Errno::ECANCELED),
             }
             let longest = Timespec {
-                seconds: 10,
+                seconds: 4,
                 nanoseconds: 0,
             };
             // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.

@@ -31,8 +31,11 @@ fn ten_thousand_cycles_do_not_grow() {
             resident_before / 1024,
             resident_after / 1024
         );
-        // One may still have been open the first time.
-        assert!(after.descriptors <= before.descriptors, "{after:?}");
+        // Those of the last sandbox may still be closing, either time.
+        assert!(
+            after.descriptors <= before.descriptors + 2,
+            "{before:?} -> {after:?}"
+        );
         after.descriptors = before.descriptors;
         assert_eq!(after, before);
         assert!(

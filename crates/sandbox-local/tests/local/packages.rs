@@ -132,6 +132,22 @@ async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_the
 }
 
 #[tokio::test]
+async fn a_detached_sandbox_has_them_for_whoever_comes_later() {
+    if !pip() {
+        return;
+    }
+    let place = Place::with_wheels();
+    let client = place.client(&["demo==1.0"]);
+    let spec = spec().detached(true);
+    let name = spec.name.clone();
+    drop(client.create(&spec).await.expect("installed"));
+    let found = place.client(&[]).get(&name).await.expect("kept");
+    let result = found.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
+    client.remove(&name).await.expect("removed");
+}
+
+#[tokio::test]
 async fn a_standard_module_is_not_replaced() {
     if !pip() {
         return;

@@ -36,6 +36,10 @@ const SUPERVISOR_BOUND: u64 = 3000;
 /// How long a routine of the agent may take to clean up after itself before it is killed, milliseconds.
 const ROUTINE_GRACE: u64 = 200;
 
+/// When a program that has neither written nor ended is looked at for whether it has started, milliseconds: most programs that
+/// end at once have done so by then, and the agent is not woken in between.
+const FIRST_LOOK: u64 = 1;
+
 /// Which descriptor of an execution something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) enum Part {
@@ -69,6 +73,8 @@ pub(in crate::program) struct Execution {
     progress: Option<Fd>,
     progress_bytes: Vec<u8>,
     routine: bool,
+    /// Until when it is not waited for the start, which something else may show before.
+    first_look: Option<Moment>,
     started: bool,
     stdin: Stdin,
     stdout: Output,
@@ -106,6 +112,7 @@ impl Execution {
             Some(spawned) => spawned,
             None => spawn(sandbox, request)?,
         };
+        let routine = matches!(request.program, Program::Builtin(_));
         let deadline = (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
         Ok(Self {
             stream,
@@ -114,7 +121,8 @@ impl Execution {
             control_ended: false,
             progress: Some(spawned.progress),
             progress_bytes: Vec::new(),
-            routine: matches!(request.program, Program::Builtin(_)),
+            routine,
+            first_look: (!routine).then(|| after(begun, FIRST_LOOK)),
             started: false,
             stdin: Stdin::new(spawned.stdin, spawned.complete),
             stdout: Output::new(Kind::Stdout, spawned.stdout),
@@ -152,7 +160,10 @@ impl Execution {
         if matches!(self.end, End::Running) && !self.control_ended {
             set.add(self.control.as_raw(), POLLIN, meaning(Part::Control));
         }
-        if let Some(progress) = &self.progress {
+        let running = matches!(self.end, End::Running);
+        if let Some(progress) = &self.progress
+            && (self.first_look.is_none() || !running)
+        {
             // A program's number is of no use before it runs, and then the pipe hangs up: one wake-up less. A routine's
             // pipe stays open.
             let events = if self.routine && !self.started {
@@ -166,7 +177,7 @@ impl Execution {
             set.add(pipe, POLLOUT, meaning(Part::Stdin));
         }
         // The host hears of the start before anything else.
-        if room && (self.started || !matches!(self.end, End::Running)) {
+        if room && (self.started || self.first_look.is_some() || !running) {
             for (output, part) in [(&self.stdout, Part::Stdout), (&self.stderr, Part::Stderr)] {
                 if let Some(pipe) = output.wants() {
                     set.add(pipe, POLLIN, meaning(part));
@@ -185,9 +196,19 @@ impl Execution {
         match part {
             // The agent may have read the report already, when it heard of the supervisor's end first.
             Part::Control if !matches!(self.end, End::Running) => {}
-            Part::Control => self.read_report(),
+            Part::Control => {
+                self.read_report();
+                if !matches!(self.end, End::Running) {
+                    self.read_progress(outgoing);
+                    // Most often that is all there is of them.
+                    for output in [&mut self.stdout, &mut self.stderr] {
+                        output.read(self.stream, outgoing, self.logged.then_some(&mut *log));
+                    }
+                }
+            }
             Part::Progress => self.read_progress(outgoing),
             Part::Stdin => self.stdin.write_on(self.stream, outgoing),
+            Part::Stdout | Part::Stderr if !self.has_started(outgoing) => {}
             Part::Stdout => self
                 .stdout
                 .read(self.stream, outgoing, self.logged.then_some(log)),
@@ -195,6 +216,16 @@ impl Execution {
                 .stderr
                 .read(self.stream, outgoing, self.logged.then_some(log)),
         }
+    }
+
+    /// Whether the host has heard of the start, or need not. What the program has written shows that it has started.
+    fn has_started(&mut self, outgoing: &mut Outgoing) -> bool {
+        if !self.started {
+            self.read_progress(outgoing);
+            // The supervisor may still hold the other end of the pipe: then its end is waited for first.
+            self.first_look = None;
+        }
+        self.started || !matches!(self.end, End::Running)
     }
 
     /// A frame of the host for this stream.
@@ -348,6 +379,7 @@ impl Execution {
         let running = self.routine || self.progress.is_none();
         if known && !failed && running && !self.started {
             self.started = true;
+            self.first_look = None;
             let pid = &self.progress_bytes[..4];
             outgoing.message(self.stream, Kind::Started, pid);
         }
@@ -357,6 +389,7 @@ impl Execution {
     pub(in crate::program) fn next_moment(&self) -> Option<Moment> {
         [
             self.deadline,
+            self.first_look,
             self.kill_order,
             self.give_up,
             self.drain_until,
@@ -372,6 +405,8 @@ impl Execution {
         if due(&mut self.deadline) {
             self.kill(ExitKind::TimedOut);
         }
+        // From now on it is waited for.
+        due(&mut self.first_look);
         let running = matches!(self.end, End::Running);
         if due(&mut self.kill_order) && running {
             self.order(Order::Kill);

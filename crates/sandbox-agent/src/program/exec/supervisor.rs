@@ -43,10 +43,8 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
     match begin(sandbox, request, &ends) {
         Ok((main, gate)) => {
             let control = ends.control.into_raw();
-            for end in [ends.progress, ends.stdin, ends.stdout, ends.stderr] {
-                drop(end);
-            }
-            drop((ends.complete, ends.waiting));
+            drop((ends.progress, ends.stdin, ends.complete, ends.waiting));
+            let outputs = (ends.stdout, ends.stderr);
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
                 child_ended: &sandbox.child_ended,
@@ -66,6 +64,8 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
                 },
             };
             supervisor.watch();
+            // Held until now, so that the agent hears of their end and of the report at once, and not of each by itself.
+            drop(outputs);
             // With the agent gone there is nobody to tell, and nothing left to do.
             let _ = io::write(&supervisor.control, &supervisor.report.encode());
         }

@@ -59,7 +59,7 @@ impl Summary<'_> {
         if let Some(lost) = self.lost {
             lines.push(format!("artifacts lost: {lost}"));
         }
-        lines.extend(self.export.skipped.iter().map(skipped));
+        lines.extend(all_skipped(&self.export.skipped));
         if !quiet {
             lines.extend(self.export.artifacts.iter().map(artifact));
             lines.push(enforcement_line(
@@ -141,6 +141,23 @@ pub fn skip_reason(reason: &SkipReason) -> String {
     }
 }
 
+/// A line for each, up to as many as a person reads.
+fn all_skipped(all: &[SkippedArtifact]) -> Vec<String> {
+    const MOST: usize = 20;
+    let mut lines = all.iter().take(MOST).map(skipped).collect::<Vec<_>>();
+    let rest = all.iter().skip(MOST).map(|one| match one.reason {
+        SkipReason::AndMore { count } => count,
+        _ => 1,
+    });
+    let rest = rest.sum::<u64>();
+    if rest > 0 {
+        lines.push(format!(
+            "and {rest} more that are no artifacts (-o json names 1000)"
+        ));
+    }
+    lines
+}
+
 fn skipped(skipped: &SkippedArtifact) -> String {
     let reason = skip_reason(&skipped.reason);
     escape(&format!("no artifact {}: {reason}", skipped.source))
@@ -149,6 +166,20 @@ fn skipped(skipped: &SkippedArtifact) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_is_summed_up() {
+        let one = |reason| SkippedArtifact {
+            source: "/output/x".into(),
+            reason,
+        };
+        let mut all = vec![one(SkipReason::Symlink); 1000];
+        assert_eq!(all_skipped(&all[..20]).len(), 20);
+        all.push(one(SkipReason::AndMore { count: 2000 }));
+        let lines = all_skipped(&all);
+        assert_eq!(lines.len(), 21);
+        assert!(lines[20].starts_with("and 2980 more"), "{}", lines[20]);
+    }
 
     #[test]
     fn names_from_the_sandbox_are_escaped() {

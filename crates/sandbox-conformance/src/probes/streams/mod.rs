@@ -7,7 +7,9 @@ mod endless_input;
 mod events;
 mod half_close;
 mod late_reader;
+mod many_writes;
 mod no_input;
+mod order;
 mod separate;
 
 /// The probes of this area.
@@ -17,6 +19,8 @@ pub static PROBES: &[Probe] = &[
     events::PROBE,
     half_close::PROBE,
     late_reader::PROBE,
+    many_writes::PROBE,
     no_input::PROBE,
+    order::PROBE,
     separate::PROBE,
 ];

@@ -1,0 +1,171 @@
+//! How they end, with or without their keeper.
+
+use super::*;
+
+#[tokio::test]
+async fn its_time_ends_it_wholly() {
+    let state = state();
+    let name = unique("timed");
+    let creator = client(state.path(), policy());
+    let spec = spec(&name).lifetime(Duration::from_secs(2));
+    let sandbox = creator.create(&spec).await.expect("created");
+    let parts = parts(state.path(), &name);
+    assert!(!users_are_free(state.path()) || !is_root());
+    lingering(&sandbox, &name).await;
+    eventually(Duration::from_secs(5), "nothing is left", || {
+        is_gone(state.path(), &name, &parts) && processes_with(&name).is_empty()
+    });
+    let result = sandbox.exec(&sh("true")).await;
+    assert!(result.is_err_and(|error| error.kind() == ErrorKind::SandboxEnded));
+    sandbox.kill().await.expect("harmless");
+}
+
+#[tokio::test]
+async fn a_killed_keeper_takes_the_sandbox_along_and_what_is_left_can_be_removed() {
+    let state = state();
+    let client = client(state.path(), policy());
+    for way in ["prune", "remove"] {
+        let name = unique(way);
+        let sandbox = client.create(&spec(&name)).await.expect("created");
+        let parts = parts(state.path(), &name);
+        let marker = format!("{name}-marker");
+        tokio::join!(lingering(&sandbox, &marker), async {
+            while processes_with(&marker).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            kill_process(parts.keeper, Signal::KILL).expect("killed");
+        });
+        eventually(Duration::from_secs(5), "no process is left", || {
+            !runs(parts.agent) && processes_with(&marker).is_empty()
+        });
+        let list = client.list().await.expect("a list");
+        let state_of = |name: &str| list.iter().find(|info| info.name == name).map(|i| i.state);
+        assert_eq!(state_of(&name), Some(SandboxState::Ended));
+        let error = client.get(&name).await.expect_err("ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+        let error = client.create(&spec(&name)).await.expect_err("its folder");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+        assert!(
+            error.fix().is_some_and(|fix| fix.contains("sandbox rm")),
+            "{error}"
+        );
+        let living = unique("living");
+        let alive = client.create(&spec(&living)).await.expect("created");
+        match way {
+            "prune" => assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]),
+            _ => client.remove(&name).await.expect("removed"),
+        }
+        assert!(!runs(parts.keeper) && parts.groups.iter().all(|group| !group.exists()));
+        assert_eq!(left(state.path()), [living]);
+        assert!(alive.exec(&sh("true")).await.expect("it runs").ok());
+        alive.kill().await.expect("ended");
+        client
+            .create(&spec(&name))
+            .await
+            .expect("the name is free")
+            .kill()
+            .await
+            .expect("ended");
+    }
+    assert!(left(state.path()).is_empty() && users_are_free(state.path()));
+}
+
+#[tokio::test]
+async fn a_foreign_process_with_a_noted_number_is_left_alone() {
+    let state = state();
+    let client = client(state.path(), policy());
+    let name = unique("reused");
+    let mut foreign = Command::new("sleep").arg("60").spawn().expect("started");
+    for boot in [false, true] {
+        drop(client.create(&spec(&name)).await.expect("created"));
+        let parts = parts(state.path(), &name);
+        kill_process(parts.keeper, Signal::KILL).expect("killed");
+        eventually(Duration::from_secs(5), "the agent is gone", || {
+            !runs(parts.agent)
+        });
+        let text = std::fs::read(&parts.record).expect("a record");
+        let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        for process in ["keeper", "agent"] {
+            json[process]["pid"] = foreign.id().into();
+            // It may have started in the same tick as the foreign one.
+            json[process]["start"] = 1.into();
+            if boot {
+                // Everything is right, but of another start of the machine.
+                let stat = std::fs::read_to_string(format!("/proc/{}/stat", foreign.id()));
+                let stat = stat.expect("it runs");
+                let start = stat.rsplit_once(')').expect("a name").1;
+                let start = start.split_whitespace().nth(19).expect("a start");
+                json[process]["start"] = start.parse::<u64>().expect("a number").into();
+            }
+        }
+        if boot {
+            json["era"]["boot"] = "another".into();
+        }
+        std::fs::write(&parts.record, json.to_string()).expect("written");
+        assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);
+        assert!(left(state.path()).is_empty());
+        assert!(matches!(foreign.try_wait(), Ok(None)), "it was killed");
+        for group in parts.groups {
+            // After another start nobody would have made them.
+            let removed = std::fs::remove_dir(group);
+            assert_eq!(removed.is_ok(), boot);
+        }
+    }
+    foreign.kill().expect("killed");
+    foreign.wait().expect("ended");
+}
+
+#[tokio::test]
+async fn a_sandbox_of_another_process_namespace_is_left_alone() {
+    let state = state();
+    let client = client(state.path(), policy());
+    let name = unique("elsewhere");
+    let sandbox = client.create(&spec(&name)).await.expect("created");
+    let record = parts(state.path(), &name).record;
+    let text = std::fs::read(&record).expect("a record");
+    let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    json["era"]["namespace"] = 1.into();
+    std::fs::write(&record, json.to_string()).expect("written");
+    for error in [
+        client.get(&name).await.expect_err("not here"),
+        client.remove(&name).await.expect_err("not here"),
+    ] {
+        assert!(
+            error.context().contains("another process namespace"),
+            "{error}"
+        );
+    }
+    assert!(client.prune().await.expect("nothing").is_empty());
+    std::fs::write(&record, "{").expect("written");
+    assert_eq!(
+        client.list().await.expect_err("unreadable").kind(),
+        ErrorKind::Io
+    );
+    assert!(client.remove(&name).await.is_err());
+    assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());
+    sandbox.kill().await.expect("ended");
+    assert!(left(state.path()).is_empty());
+}
+
+#[tokio::test]
+async fn what_the_code_has_closed_is_removed_too() {
+    let state = state();
+    let client = client(state.path(), policy());
+    for way in ["closed-by-keeper", "closed-by-others"] {
+        let name = unique(way);
+        let sandbox = client.create(&spec(&name)).await.expect("created");
+        let script = "cd \"${TMPDIR:-/tmp}\"; for mode in 0 500 300; do mkdir -p $mode/below; touch $mode/file; chmod $mode $mode; done";
+        assert!(sandbox.exec(&sh(script)).await.expect("it runs").ok());
+        let parts = parts(state.path(), &name);
+        if way == "closed-by-others" {
+            kill_process(parts.keeper, Signal::KILL).expect("killed");
+            eventually(Duration::from_secs(5), "the agent is gone", || {
+                !runs(parts.agent)
+            });
+            assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);
+        } else {
+            sandbox.kill().await.expect("ended");
+        }
+        assert!(left(state.path()).is_empty(), "{way}");
+    }
+}

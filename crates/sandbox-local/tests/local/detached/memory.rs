@@ -1,0 +1,83 @@
+//! Their memory, and their keeper's.
+
+use super::*;
+
+#[tokio::test]
+async fn a_keeper_is_small_and_names_what_it_keeps() {
+    let state = state();
+    let name = unique("small");
+    let client = client(state.path(), policy());
+    let sandbox = client.create(&spec(&name)).await.expect("created");
+    let keeper = parts(state.path(), &name).keeper;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", keeper.as_raw_nonzero()));
+    let status = status.expect("it runs");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = resident.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    assert!(kib.is_some_and(|kib| kib < 1024), "{status}");
+    sandbox.kill().await.expect("ended");
+}
+
+#[tokio::test]
+async fn without_control_groups_the_keeper_holds_memory() {
+    let state = state();
+    let name = unique("sampled");
+    let config = LocalConfig::new()
+        .state_folder(state.path())
+        .without_cgroups();
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    let client = client_of(config, policy);
+    drop(client.create(&spec(&name)).await.expect("created"));
+    let sandbox = client.get(&name).await.expect("found");
+    // Two processes, so that no limit of a single one is what ends them.
+    let hog = "python3 -c 'import time; a = bytearray(48 << 20); time.sleep(3)'";
+    let both = format!("{hog} & first=$!; {hog}; echo $?; wait $first; echo $?");
+    let result = sandbox.exec(&sh(&both)).await.expect("it runs");
+    let codes = result.stdout_text();
+    assert!(codes.lines().any(|code| code == "137"), "{result:?}");
+    let kills = state
+        .path()
+        .join("sandboxes")
+        .join(&name)
+        .join("memory_kills");
+    let kills = std::fs::read_to_string(kills).expect("somebody was killed");
+    assert!(
+        kills.trim().parse::<u64>().is_ok_and(|kills| kills >= 1),
+        "{kills:?}"
+    );
+    let alone = sandbox
+        .exec(&sh(&format!("exec {}", hog.replace("48", "80"))))
+        .await;
+    let alone = alone.expect("it runs");
+    let bounded = matches!(
+        alone.outcome,
+        Outcome::OutOfMemory | Outcome::Exited { code: 1 }
+    );
+    assert!(bounded, "{alone:?}");
+    sandbox.kill().await.expect("ended");
+}
+
+#[tokio::test]
+async fn kills_for_memory_are_told_to_who_ran_them() {
+    let state = state();
+    let name = unique("memory");
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    let client = client(state.path(), policy);
+    drop(client.create(&spec(&name)).await.expect("created"));
+    if parts(state.path(), &name).groups.is_empty() {
+        // Sampled: another test.
+        return client.remove(&name).await.expect("ended");
+    }
+    let hog = "exec python3 -c 'a = [bytearray(1 << 20) for _ in range(300)]'";
+    let first = client.get(&name).await.expect("found");
+    let result = first.exec(&sh(hog)).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::OutOfMemory);
+    // A later client is not told of what was before it.
+    let second = client.get(&name).await.expect("found");
+    let result = second.exec(&sh("kill -9 $$")).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
+    let result = second.exec(&sh(hog)).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::OutOfMemory);
+    client.remove(&name).await.expect("ended");
+}
