@@ -1,7 +1,7 @@
 //! The kernel's own counters of what it refused a sandbox.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 
 /// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
@@ -48,7 +48,7 @@ impl Counters {
 /// or of version 2. `None` where it does not say.
 #[must_use]
 pub fn refused_processes(folder: &Path) -> Option<u64> {
-    let events = read(&folder.join("pids.events"))?;
+    let events = std::fs::read_to_string(folder.join("pids.events")).ok()?;
     let line = events.lines().find_map(|line| line.strip_prefix("max "))?;
     line.trim().parse().ok()
 }
@@ -57,21 +57,18 @@ pub fn refused_processes(folder: &Path) -> Option<u64> {
 /// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
 #[must_use]
 pub fn unreachable_destinations(pid: i32) -> Option<u64> {
-    let read = |file: &str| read(Path::new(&format!("/proc/{pid}/net/{file}")));
-    let version_4 = no_routes_4(&read("snmp")?)?;
+    let version_4 = no_routes_4(&beginning(&format!("/proc/{pid}/net/snmp"))?)?;
     // A kernel without version 6 lacks the file.
-    let version_6 = read("snmp6").and_then(|text| no_routes_6(&text));
-    Some(version_4 + version_6.unwrap_or(0))
+    let version_6 =
+        beginning(&format!("/proc/{pid}/net/snmp6")).and_then(|text| no_routes_6(&text));
+    Some(version_4.saturating_add(version_6.unwrap_or(0)))
 }
 
-/// A file of the kernel's, in as few calls as it takes: this is asked after every execution.
-fn read(path: &Path) -> Option<String> {
-    // More than any of them is long. Their size is said to be 0.
-    const LONGEST: u64 = 16 * 1024;
-    let file = File::open(path).ok()?;
-    let mut text = String::with_capacity(LONGEST as usize);
-    file.take(LONGEST).read_to_string(&mut text).ok()?;
-    Some(text)
+/// The first lines, which hold what is looked for, by one read: this is done after every execution.
+fn beginning(path: &str) -> Option<String> {
+    let mut bytes = [0; 2048];
+    let count = File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
 /// Out of two lines for each protocol: the names, then the values.

@@ -19,7 +19,7 @@ use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unsh
 use sandbox_freestanding::process::{
     PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
 };
-use sandbox_freestanding::signal::SIGKILL;
+use sandbox_freestanding::signal::{SIGCONT, SIGKILL};
 use sandbox_freestanding::{Errno, Fd, Result};
 
 use super::clone::ChildFailure;
@@ -137,9 +137,13 @@ impl<T> At<T> for Result<T> {
 fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
     // Away from the terminal, whose interrupt is for the host's process alone.
     new_session().at(Step::Session)?;
-    if order.die_with_parent {
-        set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0).at(Step::DeathSignal)?;
-    }
+    // One that outlives its parent ends everything itself, and must not be held: its end may have begun with a stop.
+    let death = if order.die_with_parent {
+        SIGKILL
+    } else {
+        SIGCONT
+    };
+    set_attribute(PR_SET_PDEATHSIG, death as usize, 0).at(Step::DeathSignal)?;
     if let Some(maps) = order.maps {
         maps.write_own().at(Step::Identity)?;
         keep_capabilities().at(Step::Capabilities)?;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use sandbox_core::{ExecEvent, SandboxHandle, Stdin};
+use sandbox_core::{Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin};
 
 use crate::residue::{Ground, children};
 use crate::support::{eventually, is_root, namespaces, processes_with, sh, spec};
@@ -338,7 +338,7 @@ fn executions_are_given_up_after_every_poll() {
             block_on(async {
                 let ground = Ground::prepare().await;
                 let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
-                let marker = format!("polled-{}", std::process::id());
+                let marker = format!("polled-{}-", std::process::id());
                 let script = lingering(&marker);
                 let short = sh("sleep 0.2");
                 // To its end, and in the middle of one that has none.
@@ -380,13 +380,25 @@ async fn gone(marker: &str) {
     tokio::task::spawn_blocking(look).await.expect("gone");
 }
 
-async fn started(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Execution {
-    let mut execution = sandbox
-        .start(&sh(script), Stdin::Piped)
-        .await
-        .expect("it starts");
-    while execution.next().await.expect("it works") != Some(ExecEvent::Stdout("ready\n".into())) {}
-    execution
+async fn started(sandbox: &SandboxHandle, script: &str) -> Result<Execution> {
+    let mut execution = sandbox.start(&sh(script), Stdin::Piped).await?;
+    while execution.next().await? != Some(ExecEvent::Stdout("ready\n".into())) {}
+    Ok(execution)
+}
+
+/// Makes sandboxes, runs something, ends it, one after the other, until something fails.
+async fn cycle(client: &SandboxClient, script: &str) -> Error {
+    let once = async || {
+        let sandbox = client.create(&spec()).await?;
+        let mut execution = started(&sandbox, script).await?;
+        execution.kill().await;
+        execution.wait().await
+    };
+    loop {
+        if let Err(error) = once().await {
+            return error;
+        }
+    }
 }
 
 /// The runtime ends while sandboxes are being made, run programs, and end; whatever is dropped first.
@@ -396,7 +408,7 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
         "cancellation::a_runtime_that_ends_in_the_middle_leaves_nothing",
         || {
             let ground = block_on(Ground::prepare());
-            let marker = format!("runtime-{}", std::process::id());
+            let marker = format!("runtime-{}-", std::process::id());
             for step in 0..30 {
                 let runtime = tokio::runtime::Builder::new_multi_thread()
                     .worker_threads(2)
@@ -405,16 +417,13 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
                 let runtime = runtime.expect("a runtime");
                 let client = ground.client();
                 let script = lingering(&marker);
+                let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
                 for _ in 0..2 {
                     let (client, script) = (client.clone(), script.clone());
+                    let errors = errors.clone();
                     runtime.spawn(async move {
-                        loop {
-                            let sandbox = client.create(&spec()).await.expect("a sandbox");
-                            let mut execution = started(&sandbox, &script).await;
-                            execution.kill().await;
-                            // The runtime may end before it does, and then that is what is said.
-                            let _ = execution.wait().await;
-                        }
+                        let error = cycle(&client, &script).await;
+                        errors.lock().expect("no panic").push(error.to_string());
                     });
                 }
                 std::thread::sleep(Duration::from_micros(700 * step));
@@ -422,6 +431,9 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
                     runtime.shutdown_background();
                 } else {
                     drop(runtime);
+                }
+                for error in errors.lock().expect("no panic").iter() {
+                    assert!(error.contains("the runtime was shut down"), "{error}");
                 }
                 block_on(ground.nothing_is_left(&format!("a runtime of {} µs", 700 * step)));
                 assert!(processes_with(&marker).is_empty());
@@ -431,6 +443,7 @@ fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
             let (sandbox, execution) = runtime.block_on(async {
                 let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
                 let execution = started(&sandbox, &lingering(&marker)).await;
+                let execution = execution.expect("it starts");
                 (sandbox, execution)
             });
             assert!(!processes_with(&marker).is_empty());

@@ -247,3 +247,56 @@ async fn what_the_host_enforces_is_reported() {
         "{key:?}"
     );
 }
+
+const STOPPED: &str = "SANDBOX_TEST_OWNER_OF_STOPPED";
+
+/// As when the owner is killed while it ends a sandbox: what has no namespaces is stopped first, then killed.
+#[test]
+fn a_stopped_agent_does_not_survive_its_owner() {
+    if std::env::var_os(STOPPED).is_some() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        return runtime.block_on(async {
+            let backend = std::sync::Arc::new(UnsafeLocalBackend::default());
+            let client = SandboxClient::with_backend(backend, policy()).expect("a client");
+            let _sandbox = client.create(&spec()).await.expect("a sandbox");
+            let agents = crate::residue::children();
+            println!("the agent is {} ", agents[0]);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            panic!("the owner should have been killed");
+        });
+    }
+    let mut owner = Command::new(std::env::current_exe().expect("this test"))
+        .args([
+            "--exact",
+            "lifetime::a_stopped_agent_does_not_survive_its_owner",
+            "--nocapture",
+        ])
+        .env(STOPPED, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let output = BufReader::new(owner.stdout.take().expect("piped"));
+    let mut lines = output.lines().map_while(Result::ok);
+    let agent = lines.find_map(|line| {
+        let (_, rest) = line.split_once("the agent is ")?;
+        rest.split(' ').next()?.parse::<i32>().ok()
+    });
+    let agent = rustix::process::Pid::from_raw(agent.expect("it is told")).expect("a number");
+    let agent = rustix::process::pidfd_open(agent, rustix::process::PidfdFlags::empty());
+    let agent = agent.expect("it runs");
+    let send = |signal| rustix::process::pidfd_send_signal(&agent, signal);
+    send(rustix::process::Signal::STOP).expect("stopped");
+    owner.kill().expect("SIGKILL");
+    owner.wait().expect("ended");
+    eventually(Duration::from_secs(5), "the agent is gone", || {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(
+            poll(&mut [PollFd::new(&agent, PollFlags::IN)], Some(&now)),
+            Ok(1)
+        )
+    });
+}

@@ -16,7 +16,6 @@ use crate::support::{namespaces, own_groups, policy};
 pub struct Ground {
     state: tempfile::TempDir,
     descriptors: BTreeMap<String, usize>,
-    mounts: String,
 }
 
 impl Ground {
@@ -26,7 +25,6 @@ impl Ground {
         let mut ground = Self {
             state,
             descriptors: BTreeMap::new(),
-            mounts: mounts(),
         };
         for _ in 0..2 {
             let sandbox = ground.client().create(&crate::support::spec()).await;
@@ -96,9 +94,8 @@ impl Ground {
                 left.push(format!("descriptor {name}: {count}, not {before}"));
             }
         }
-        if mounts() != self.mounts {
-            left.push("mounts have changed".into());
-        }
+        let mounts = mounts(self.state.path()).into_iter();
+        left.extend(mounts.map(|mount| format!("mount {mount}")));
         left
     }
 
@@ -138,8 +135,12 @@ fn is_locked(file: &Path) -> bool {
     flock(file.as_fd(), FlockOperation::NonBlockingLockShared).is_err()
 }
 
-fn mounts() -> String {
-    std::fs::read_to_string("/proc/self/mountinfo").expect("procfs")
+/// What is mounted below a folder. Others mount elsewhere meanwhile.
+fn mounts(folder: &Path) -> Vec<String> {
+    let all = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+    let folder = folder.to_string_lossy().into_owned();
+    let below = all.lines().filter(|line| line.contains(&folder));
+    below.map(str::to_owned).collect()
 }
 
 /// The children of every thread of this process.

@@ -230,7 +230,7 @@ async fn orders_reach_the_program_though_nobody_reads_what_it_writes() {
         assert!(execution.signal(number).await.is_err());
     }
 
-    let marker = format!("orders-{}", std::process::id());
+    let marker = format!("orders-{}-", std::process::id());
     let flood = format!("sh -c 'sleep 600; : {marker}' & exec yes");
     let mut execution = start(&sandbox, &flood, Stdin::Null).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -257,7 +257,7 @@ async fn eventually_gone(marker: &str) {
 #[tokio::test]
 async fn a_reader_that_goes_away_ends_the_program_and_not_the_sandbox() {
     let sandbox = create(policy()).await;
-    let marker = format!("reader-{}", std::process::id());
+    let marker = format!("reader-{}-", std::process::id());
     let script = format!("sh -c 'setsid sleep 600; : {marker}' & exec yes {marker}");
     let mut execution = start(&sandbox, &script, Stdin::Piped).await;
     let mut read = 0;
@@ -281,7 +281,7 @@ async fn a_reader_that_goes_away_ends_the_program_and_not_the_sandbox() {
 #[tokio::test]
 async fn a_dropped_handle_ends_its_executions() {
     let sandbox = create(policy()).await;
-    let marker = format!("handle-{}", std::process::id());
+    let marker = format!("handle-{}-", std::process::id());
     let script = format!("setsid sh -c 'sleep 600; : {marker}' & echo ready; sleep 600");
     let mut execution = start(&sandbox, &script, Stdin::Null).await;
     while execution.next().await.expect("it works") != Some(ExecEvent::Stdout("ready\n".into())) {}
