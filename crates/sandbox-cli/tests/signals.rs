@@ -15,7 +15,10 @@ fn start(marker: &str) -> (Child, BufReader<ChildStdout>) {
     let script = format!(
         "trap '' TERM INT HUP; setsid sleep {marker} & echo ready; while :; do sleep {marker}; done"
     );
-    let mut child = Command::new(program())
+    // Signals that whoever runs the tests ignores (nohup does) would be ignored by the command too.
+    let mut child = Command::new("env")
+        .arg("--default-signal=HUP,INT,TERM")
+        .arg(program())
         .args(["run", "--timeout", "5m", "--", "/bin/sh", "-c", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

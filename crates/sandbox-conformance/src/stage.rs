@@ -297,13 +297,6 @@ impl Stage {
         self.evidence.refused.get_or_insert(reason.into());
     }
 
-    /// Whether the backend made the sandbox that is attacked only after what it does not enforce of this was waived.
-    #[must_use]
-    pub fn waived(&self, capability: sandbox_core::Capability) -> bool {
-        let mut waived = self.evidence.waived.iter();
-        waived.any(|unmet| unmet.demand.capability == capability)
-    }
-
     /// Ends the sandbox that is attacked, as its user would.
     ///
     /// # Errors

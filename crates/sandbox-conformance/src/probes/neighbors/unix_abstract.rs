@@ -23,15 +23,15 @@ const TRIES: usize = 100;
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let name = |place: &str| format!("{}-{place}", stage.token());
-    let (control, attack) = (name("control"), name("attack"));
+    let (on_host, attack) = (name("control"), name("attack"));
     let program = stage.grounds().program();
     let serve =
         |name: &str| Call::new(["unix-serve", name, "200"]).timeout(Duration::from_secs(20));
     let send = |name: &str, message: &str| Call::new(["unix-send", name, message]);
-    let server = host::spawn(&program, &serve(&control))?;
+    let server = host::spawn(&program, &serve(&on_host))?;
     let mut reached = Attempt::unclear("never tried");
     for _ in 0..TRIES {
-        let run = host::run(&program, &send(&control, "unix")).await?;
+        let run = host::run(&program, &send(&on_host, "unix")).await?;
         reached = run.attempt(None);
         if reached.is_success() {
             break;
@@ -40,7 +40,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     }
     drop(server);
     let failure = (!reached.is_success()).then(|| format!("{reached:?}"));
-    stage.host_control_was(super::super::shapes::control(
+    stage.host_control_was(control(
         "connect to an abstract socket on the host",
         failure,
     ));
@@ -57,20 +57,20 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 let beside = attempted(neighbor, &send(&attack, "unix")).await;
-                let on_host = host::run(&program, &send(&attack, "unix")).await;
+                let from_host = host::run(&program, &send(&attack, "unix")).await;
                 // Where nobody listens the program has ended by itself.
                 attempted(own, &send(&attack, "end")).await;
-                (within, beside, on_host)
+                (within, beside, from_host)
             };
             tokio::join!(own.run(&serving), tries).1
         })
         .await;
     let action = send(&attack, "unix").text();
     match steps {
-        Ok((within, beside, on_host)) => {
+        Ok((within, beside, from_host)) => {
             stage.allow_control_was(Step::new(action.clone(), within));
             stage.attack_was(Step::new(action, beside));
-            let reached = on_host?.attempt(None).is_success();
+            let reached = from_host?.attempt(None).is_success();
             stage.watched("the sandbox's socket, from the host", !reached);
         }
         Err(declined) => stage.attack_was(Step::new(action, declined)),

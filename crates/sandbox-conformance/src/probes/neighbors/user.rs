@@ -27,19 +27,16 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             "only root has more than one user of the host to give to sandboxes",
         ));
     }
-    let sleep = |token: &str| Call::new(["sleep", token, "20000"]);
+    let sleep = |token: &str| Call::new(["sleep", token, "5000"]);
     let name = |place: &str| format!("{}-{place}", stage.token());
-    let (control, own_token, other_token) = (name("control"), name("own"), name("other"));
-    let child = host::spawn(&stage.grounds().program(), &sleep(&control))?;
-    let suite = user(&control).await?;
+    let (host_token, own_token, other_token) = (name("control"), name("own"), name("other"));
+    let child = host::spawn(&stage.grounds().program(), &sleep(&host_token))?;
+    let suite = user(&host_token).await?;
     drop(child);
     let failure = suite
         .is_none()
         .then(|| "the host's process was not seen".to_owned());
-    stage.host_control_was(super::super::shapes::control(
-        "see the user of a process of the host",
-        failure,
-    ));
+    stage.host_control_was(control("see the user of a process of the host", failure));
     stage.allow_control(&Call::new(["alive"])).await;
     let users = stage
         .with_neighbors(async |own, neighbor| {
