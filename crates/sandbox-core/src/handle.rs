@@ -79,7 +79,7 @@ impl SandboxHandle {
     ///
     /// # Errors
     ///
-    /// When the sandbox failed. A program that fails, is killed or times out is an [outcome](crate::Outcome).
+    /// When the sandbox failed. A program that fails, is killed or times out is an [`crate::Outcome`].
     pub async fn exec(&self, request: &ExecRequest) -> Result<ExecResult> {
         self.exec_with(request, None, None).await
     }

@@ -1,7 +1,7 @@
 //! The kernel's own counters of what it refused a sandbox.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::Read as _;
 use std::path::Path;
 
 /// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
@@ -48,7 +48,7 @@ impl Counters {
 /// or of version 2. `None` where it does not say.
 #[must_use]
 pub fn refused_processes(folder: &Path) -> Option<u64> {
-    let events = std::fs::read_to_string(folder.join("pids.events")).ok()?;
+    let events = beginning(&folder.join("pids.events"))?;
     let line = events.lines().find_map(|line| line.strip_prefix("max "))?;
     line.trim().parse().ok()
 }
@@ -57,15 +57,15 @@ pub fn refused_processes(folder: &Path) -> Option<u64> {
 /// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
 #[must_use]
 pub fn unreachable_destinations(pid: i32) -> Option<u64> {
-    let version_4 = no_routes_4(&beginning(&format!("/proc/{pid}/net/snmp"))?)?;
+    let read = |file: &str| beginning(Path::new(&format!("/proc/{pid}/net/{file}")));
+    let version_4 = no_routes_4(&read("snmp")?)?;
     // A kernel without version 6 lacks the file.
-    let version_6 =
-        beginning(&format!("/proc/{pid}/net/snmp6")).and_then(|text| no_routes_6(&text));
+    let version_6 = read("snmp6").and_then(|text| no_routes_6(&text));
     Some(version_4.saturating_add(version_6.unwrap_or(0)))
 }
 
-/// The first lines, which hold what is looked for, by one read: this is done after every execution.
-fn beginning(path: &str) -> Option<String> {
+/// The first lines of a file of the kernel's, which hold what is looked for, by one read: this is asked after every execution.
+fn beginning(path: &Path) -> Option<String> {
     let mut bytes = [0; 2048];
     let count = File::open(path).ok()?.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())

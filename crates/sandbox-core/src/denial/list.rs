@@ -10,7 +10,7 @@ use super::Denial;
 const KEPT: usize = 64;
 
 /// Denials in the order in which they became known: the first 64 that differ, and the number of the rest. The same thing denied
-/// again only raises [its count](Denial#structfield.times).
+/// again only raises its count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denials {
     kept: Vec<Denial>,
