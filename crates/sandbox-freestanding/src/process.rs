@@ -126,6 +126,12 @@ pub fn current() -> Pid {
     Pid(unsafe { syscall0(nr::GETPID) } as i32)
 }
 
+/// Lets others have the processor first.
+pub fn yield_now() {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { syscall0(nr::SCHED_YIELD) };
+}
+
 /// The parent's process identifier; 0 when it is outside of the process namespace.
 pub fn parent() -> Pid {
     // SAFETY: the call takes nothing and cannot fail.

@@ -1,8 +1,8 @@
 //! The kernel's own counters of what it refused a sandbox.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
 /// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,26 +48,78 @@ impl Counters {
 /// or of version 2. `None` where it does not say.
 #[must_use]
 pub fn refused_processes(folder: &Path) -> Option<u64> {
-    let events = beginning(&folder.join("pids.events"))?;
-    let line = events.lines().find_map(|line| line.strip_prefix("max "))?;
-    line.trim().parse().ok()
+    refused_in(&open(&folder.join(PROCESSES))?)
 }
 
 /// How often a destination was out of reach of the network namespace of process `pid`, over both versions of the protocol, as a
 /// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
 #[must_use]
 pub fn unreachable_destinations(pid: i32) -> Option<u64> {
-    let read = |file: &str| beginning(Path::new(&format!("/proc/{pid}/net/{file}")));
-    let version_4 = no_routes_4(&read("snmp")?)?;
-    // A kernel without version 6 lacks the file.
-    let version_6 = read("snmp6").and_then(|text| no_routes_6(&text));
-    Some(version_4.saturating_add(version_6.unwrap_or(0)))
+    unreachable_in(
+        &open(&network(pid, "snmp"))?,
+        open(&network(pid, "snmp6")).as_ref(),
+    )
 }
 
-/// The first lines of a file of the kernel's, which hold what is looked for, by one read: this is asked after every execution.
-fn beginning(path: &Path) -> Option<String> {
+/// The same, for who asks after every execution: the files stay open, which also keeps the sandbox's network namespace.
+#[derive(Debug)]
+pub struct CounterFiles {
+    processes: Option<File>,
+    version_4: Option<File>,
+    version_6: Option<File>,
+}
+
+impl CounterFiles {
+    /// Those of a control group that limits processes (as for [`refused_processes`]) and of the network namespace of a process
+    /// (as for [`unreachable_destinations`]). What cannot be opened is not known.
+    #[must_use]
+    pub fn open(process_limit: Option<&Path>, process: Option<i32>) -> Self {
+        Self {
+            processes: process_limit.and_then(|folder| open(&folder.join(PROCESSES))),
+            version_4: process.and_then(|pid| open(&network(pid, "snmp"))),
+            version_6: process.and_then(|pid| open(&network(pid, "snmp6"))),
+        }
+    }
+
+    /// What they say now.
+    #[must_use]
+    pub fn read(&self) -> Counters {
+        let version_4 = self.version_4.as_ref();
+        Counters::new(
+            self.processes.as_ref().and_then(refused_in),
+            version_4.and_then(|file| unreachable_in(file, self.version_6.as_ref())),
+        )
+    }
+}
+
+/// The file of a control group that counts what its limit of processes refuses.
+const PROCESSES: &str = "pids.events";
+
+fn network(pid: i32, file: &str) -> PathBuf {
+    format!("/proc/{pid}/net/{file}").into()
+}
+
+fn open(path: &Path) -> Option<File> {
+    File::open(path).ok()
+}
+
+fn refused_in(file: &File) -> Option<u64> {
+    let events = beginning(file)?;
+    let line = events.lines().find_map(|line| line.strip_prefix("max "))?;
+    line.trim().parse().ok()
+}
+
+/// A kernel without version 6 lacks its file.
+fn unreachable_in(version_4: &File, version_6: Option<&File>) -> Option<u64> {
+    let known = no_routes_4(&beginning(version_4)?)?;
+    let more = version_6.and_then(|file| no_routes_6(&beginning(file)?));
+    Some(known.saturating_add(more.unwrap_or(0)))
+}
+
+/// The first lines of a file of the kernel's, which hold what is looked for, by one read.
+fn beginning(file: &File) -> Option<String> {
     let mut bytes = [0; 2048];
-    let count = File::open(path).ok()?.read(&mut bytes).ok()?;
+    let count = file.read_at(&mut bytes, 0).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
@@ -102,6 +154,13 @@ mod tests {
         // Our own namespace has them too.
         assert!(unreachable_destinations(std::process::id().cast_signed()).is_some());
         assert_eq!(unreachable_destinations(-1), None);
+        let files = CounterFiles::open(None, Some(std::process::id().cast_signed()));
+        // Twice, since they stay open.
+        for _ in 0..2 {
+            let counters = files.read();
+            assert!(counters.unreachable.is_some() && counters.processes.is_none());
+        }
+        assert_eq!(CounterFiles::open(None, None).read(), Counters::default());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod seccomp;
 mod watch;
 mod window;
 
-pub use counters::{Counters, refused_processes, unreachable_destinations};
+pub use counters::{CounterFiles, Counters, refused_processes, unreachable_destinations};
 pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;

@@ -2,13 +2,13 @@
 #![expect(unsafe_code, reason = "registering a descriptor with the runtime")]
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_core::Result;
-use sandbox_host::{Counters, Isolator, unreachable_destinations};
+use sandbox_host::{CounterFiles, Counters, Isolator};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -31,6 +31,8 @@ struct Inner {
     watch: Option<Arc<Watch>>,
     /// Whether the network namespace is the sandbox's own.
     own_network: bool,
+    /// Opened by the first execution that ends.
+    counters: OnceLock<CounterFiles>,
     reason: Mutex<Option<String>>,
     remains: tokio::sync::Mutex<Remains>,
 }
@@ -55,6 +57,7 @@ impl LocalIsolator {
             group: remains.shared_group(),
             watch,
             own_network,
+            counters: OnceLock::new(),
             reason: Mutex::new(None),
             remains: tokio::sync::Mutex::new(remains),
         });
@@ -140,13 +143,13 @@ impl Isolator for LocalIsolator {
 
     async fn counters(&self) -> Counters {
         let inner = &self.inner;
-        let refused = inner
-            .group
-            .as_ref()
-            .and_then(|group| group.refused_processes());
-        // The agent is not reaped while it is ours, so the number is its own.
-        let agent = inner.own_network.then_some(inner.agent.pid.0);
-        Counters::new(refused, agent.and_then(unreachable_destinations))
+        let files = inner.counters.get_or_init(|| {
+            let limit = inner.group.as_ref().and_then(|group| group.process_limit());
+            // The agent is not reaped while it is ours, so the number is its own.
+            let agent = inner.own_network.then_some(inner.agent.pid.0);
+            CounterFiles::open(limit.as_deref(), agent)
+        });
+        files.read()
     }
 
     async fn post_mortem(&self) -> Option<String> {

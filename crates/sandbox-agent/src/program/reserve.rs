@@ -1,5 +1,7 @@
 //! The next execution, prepared while no code runs.
 
+use sandbox_freestanding::process;
+
 use super::{
     exec::Spare,
     polling::{Moment, after, now},
@@ -56,6 +58,8 @@ impl Reserve {
             return;
         }
         self.at = Moment::MAX;
+        // The host has just been told of an end, and may wait for this processor.
+        process::yield_now();
         // Without one, the next execution is made when it is asked for, and says what fails.
         self.spare = Spare::start(sandbox).ok();
     }

@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sandbox_host::refused_processes;
-
 use crate::host::Cgroups;
 
 pub(crate) use stale::remove_stale;
@@ -139,11 +137,6 @@ impl Group {
         let mut text = [0; 512];
         let count = self.events.get()?.read_at(&mut text, 0).ok()?;
         oom_kills(std::str::from_utf8(&text[..count]).ok()?)
-    }
-
-    /// How many processes the limit of the group has refused; `None` where they are not limited.
-    pub(crate) fn refused_processes(&self) -> Option<u64> {
-        refused_processes(&self.process_limit()?)
     }
 
     /// The group with the limit of processes.
