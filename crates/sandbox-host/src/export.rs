@@ -338,6 +338,7 @@ impl Run<'_> {
                 return Err(output_error(error));
             }
         };
+        new.keep();
         self.total += written.size;
         let content_type = content_type(&written.head, &path);
         self.export.artifacts.push(Artifact::new(

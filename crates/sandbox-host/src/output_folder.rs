@@ -1,6 +1,6 @@
 //! Files written below one folder of the host under names that a guest chose.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -51,27 +51,24 @@ impl OutputFolder {
     }
 
     /// Makes a new file. A name that is taken gets a number; nothing is overwritten.
-    pub(crate) fn create(&self, name: &[u8]) -> io::Result<NewFile<'_>> {
+    pub(crate) fn create(&self, name: &[u8]) -> io::Result<NewFile> {
         if !Self::is_good_name(name) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.make_parents(name)?;
+        let parent = self.make_parents(name)?;
         for number in 0..NAMES {
             let candidate = numbered(name, number);
+            let leaf = candidate.file_name().unwrap_or_default();
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match openat2(
-                &self.folder,
-                &candidate,
-                flags,
-                Mode::from(0o644),
-                Self::resolve(),
-            ) {
+            match openat2(&parent, leaf, flags, Mode::from(0o644), Self::resolve()) {
                 Ok(file) => {
                     return Ok(NewFile {
-                        folder: self,
-                        name: candidate,
+                        name: leaf.to_owned(),
+                        path: self.path.join(&candidate),
+                        parent,
                         file: File::from(file),
+                        settled: false,
                     });
                 }
                 Err(rustix::io::Errno::EXIST) => {}
@@ -208,27 +205,51 @@ fn numbered(name: &[u8], number: u32) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&file))
 }
 
-/// A file that was just made.
+/// A file that was just made. Dropping it removes it, unless it is kept.
 #[derive(Debug)]
-pub(crate) struct NewFile<'a> {
-    folder: &'a OutputFolder,
-    name: PathBuf,
+pub(crate) struct NewFile {
+    /// Held open: whatever becomes of its name, nothing is removed elsewhere.
+    parent: OwnedFd,
+    name: OsString,
+    path: PathBuf,
     pub(crate) file: File,
+    /// Whether it stays, or is gone already.
+    settled: bool,
 }
 
-impl NewFile<'_> {
+impl NewFile {
     /// Its absolute path.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path.join(&self.name)
+        self.path.clone()
+    }
+
+    /// It is whole, and stays.
+    pub(crate) fn keep(mut self) {
+        self.settled = true;
     }
 
     /// Removes it again.
-    pub(crate) fn discard(self) -> io::Result<()> {
+    pub(crate) fn discard(mut self) -> io::Result<()> {
+        self.settled = true;
+        self.remove()
+    }
+
+    fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(
-            &self.folder.folder,
+            &self.parent,
             &self.name,
             rustix::fs::AtFlags::empty(),
         )?)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.settled
+            && let Err(cause) = self.remove()
+        {
+            tracing::warn!(file = %self.path.display(), %cause, "half an artifact is left");
+        }
     }
 }
 
@@ -270,11 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_kept_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = OutputFolder::open(folder.path(), &[]).unwrap();
+        drop(output.create(b"dropped").unwrap());
+        output.create(b"discarded").unwrap().discard().unwrap();
+        output.create(b"kept").unwrap().keep();
+        let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let left = left.map(|entry| entry.file_name()).collect::<Vec<_>>();
+        assert_eq!(left, ["kept"]);
+    }
+
+    #[test]
     fn nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let output = OutputFolder::open(folder.path(), &[]).unwrap();
         let names = (0..3)
-            .map(|_| output.create(b"a/b.tar.gz").unwrap().path())
+            .map(|_| {
+                let new = output.create(b"a/b.tar.gz").unwrap();
+                let path = new.path();
+                new.keep();
+                path
+            })
             .collect::<Vec<_>>();
         assert_eq!(names[1], output.path.join("a/b.tar-1.gz"));
         assert_eq!(

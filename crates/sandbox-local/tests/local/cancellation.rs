@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use sandbox_core::{Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin};
+use sandbox_core::{
+    ArtifactLimits, Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin,
+};
 
 use crate::residue::{Ground, children};
-use crate::support::{eventually, is_root, namespaces, processes_with, sh, spec};
+use crate::support::{create, eventually, is_root, namespaces, policy, processes_with, sh, spec};
 use crate::users::alone;
 
 /// Polls a future so many times, then gives it up.
@@ -368,6 +370,45 @@ fn executions_are_given_up_after_every_poll() {
             });
         },
     );
+}
+
+/// What comes out is whole, or not there.
+#[tokio::test]
+async fn an_export_that_is_given_up_leaves_no_half_of_a_file() {
+    const SIZE: u64 = 20_000_000;
+    let mut policy = policy();
+    policy.artifact_export_paths = vec!["/output/*".into()];
+    if !namespaces() {
+        return;
+    }
+    let sandbox = create(policy).await;
+    let result = sandbox
+        .shell(format!("head -c {SIZE} /dev/zero > /output/x"))
+        .await;
+    assert!(result.expect("it runs").ok());
+    let mut given_up = 0;
+    for polls in [1, 2, 3, 5, 10, 20, 50, 100, 1_000_000] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let export = sandbox.export(folder.path(), ArtifactLimits::default());
+        let exported = Polled::new(export, polls).await;
+        let sizes = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .flatten();
+        let sizes = sizes
+            .map(|entry| entry.metadata().expect("there").len())
+            .collect::<Vec<_>>();
+        match exported {
+            Some(export) => {
+                assert_eq!(export.expect("exported").artifacts.len(), 1);
+                assert_eq!(sizes, [SIZE]);
+            }
+            None => {
+                given_up += 1;
+                assert_eq!(sizes, [0; 0], "after {polls} polls");
+            }
+        }
+    }
+    assert!(given_up > 3, "{given_up} were given up in the middle");
 }
 
 async fn gone(marker: &str) {
