@@ -62,7 +62,7 @@ impl StaticProgram {
     pub fn compile(&self) -> Result<PathBuf, BuildError> {
         let folder = PathBuf::from(variable("OUT_DIR")?);
         let program = folder.join(&self.name);
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let own = own_sources(&variable("CARGO_MANIFEST_DIR")?);
         for source in self.sources.iter().chain([&own]) {
             println!("cargo::rerun-if-changed={}", source.display());
         }
@@ -98,6 +98,16 @@ impl StaticProgram {
         compiler.run(&name, &self.root, "bin", &program, Some(&library))?;
         Ok(program)
     }
+}
+
+/// This package's sources: beside the package that is built, where both are in one workspace. What was compiled in here may
+/// name another checkout, since cargo compares the times of files and not their paths in a shared target folder.
+fn own_sources(built: &str) -> PathBuf {
+    let beside = Path::new(built).join("../sandbox-freestanding/src");
+    if beside.join("lib.rs").is_file() {
+        return beside;
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
 fn variable(name: &str) -> Result<String, BuildError> {

@@ -38,7 +38,10 @@ impl Workspace {
     /// When cargo cannot be run or does not know the workspace.
     pub fn find() -> Result<Self> {
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
-        let output = cargo(Path::new(env!("CARGO_MANIFEST_DIR")))
+        // The one that cargo runs now: a shared target folder may hold a program that was built from another checkout.
+        let package = std::env::var_os("CARGO_MANIFEST_DIR");
+        let package = package.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        let output = cargo(&package)
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
