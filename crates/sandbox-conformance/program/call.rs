@@ -133,5 +133,6 @@ pub fn exit(code: usize) -> Said {
 }
 
 pub fn own_pid() -> usize {
+    // The call cannot fail.
     kernel!(GETPID).unwrap_or(0)
 }

@@ -176,7 +176,7 @@ pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
                 .to_str()
                 .ok()
                 .and_then(|text| text.parse().ok())
-                .unwrap_or(0);
+                .ok_or(Errno::EINVAL)?;
             write_all(file, &crate::streams::pattern(0, length));
             close(file);
         }

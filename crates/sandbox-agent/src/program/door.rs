@@ -117,11 +117,10 @@ impl Door {
                     .waiting
                     .iter()
                     .position(|one| one.socket.raw() == socket);
-                let applicant = found.map(|index| self.waiting.remove(index));
                 let mut proven = Vec::new();
-                if let Some(applicant) = applicant {
+                if let Some(place) = found {
                     // It keeps its place: the order is that of time.
-                    let place = found.unwrap_or(0);
+                    let applicant = self.waiting.remove(place);
                     self.look_at(applicant, place, &mut proven);
                 }
                 proven

@@ -193,6 +193,7 @@ impl Supervisor<'_> {
 
     fn ended(&mut self, pid: Pid, end: Wait, usage: &Usage) {
         self.reaped += 1;
+        // The kernel counts pages: the number is never negative.
         self.report.max_rss_kib = self
             .report
             .max_rss_kib
