@@ -40,6 +40,58 @@ pub(crate) struct Order<'a> {
     pub(crate) lowered: &'a LocalPlan,
 }
 
+impl Order<'_> {
+    /// Begins what takes longest, and makes what sandboxes share.
+    pub(crate) fn prepare_host(&self) -> Result<Option<Network>> {
+        let network = match self.lowered.network {
+            true => {
+                let begun = Network::begin();
+                Some(begun.map_err(|cause| error::setup(self.tier, "network", cause))?)
+            }
+            false => None,
+        };
+        if let Some(etc) = &self.lowered.etc {
+            etc_folder::prepare(self.tier, self.state, etc)?;
+        }
+        sweep_once(&self.host.cgroups, self.state);
+        Ok(network)
+    }
+
+    /// How its agent is started: as a child that dies with its parent, where that ends the whole sandbox.
+    pub(crate) fn launch(
+        &self,
+        stream: OwnedFd,
+        network: Option<Network>,
+        range: Option<&Range>,
+    ) -> Result<Launch> {
+        let Self {
+            tier,
+            host,
+            state,
+            lowered,
+            ..
+        } = *self;
+        let own_root = lowered.isolation != Isolation::Landlock;
+        let code = code_on_host(lowered, range);
+        Ok(Launch {
+            stream,
+            namespaces: lowered.namespaces,
+            maps: (lowered.isolation == Isolation::UserNamespace)
+                .then(|| IdentityMaps::of_caller(host.user.id, host.user.group)),
+            mapped: mapped_mounts(tier, &lowered.mapped, code)?,
+            scratch: match own_root {
+                true => Some(scratch_mount(tier, state, &lowered.scratch, code)?),
+                false => None,
+            },
+            die_with_parent: own_root,
+            network,
+            groups: Arc::default(),
+            setup: own_root,
+            listen: None,
+        })
+    }
+}
+
 /// Builds it. When this fails, or its future is dropped, nothing is left.
 pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     let Order {
@@ -50,14 +102,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         lowered,
     } = *order;
     tracing::trace!("lowered");
-    let network = match lowered.network {
-        true => Some(Network::begin().map_err(|cause| error::setup(tier, "network", cause))?),
-        false => None,
-    };
-    if let Some(etc) = &lowered.etc {
-        etc_folder::prepare(tier, state, etc)?;
-    }
-    sweep_once(&host.cgroups, state);
+    let network = order.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
@@ -76,23 +121,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         true => Some(send_early(tier, &stream, &lowered.setup)?),
         false => None,
     };
-    let code = code_on_host(lowered, remains.range());
-    let launch = Launch {
-        stream: theirs,
-        namespaces: lowered.namespaces,
-        maps: (lowered.isolation == Isolation::UserNamespace)
-            .then(|| IdentityMaps::of_caller(host.user.id, host.user.group)),
-        mapped: mapped_mounts(tier, &lowered.mapped, code)?,
-        scratch: match own_root {
-            true => Some(scratch_mount(tier, state, &lowered.scratch, code)?),
-            false => None,
-        },
-        die_with_parent: own_root,
-        network,
-        groups: Arc::default(),
-        setup: own_root,
-        listen: None,
-    };
+    let launch = order.launch(theirs, network, remains.range())?;
     let remains = launch_agent(tier, launch, remains)
         .await
         .map_err(|error| explain(error, &lowered.mapped))?;
@@ -238,7 +267,7 @@ pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
 }
 
 /// The code's user and group as numbers of the host, where they are others than the caller's.
-pub(crate) fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
+fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
         (Mode::Split { uid, gid }, Some(range)) => Some((range.base() + uid, range.base() + gid)),
@@ -246,7 +275,7 @@ pub(crate) fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option
     }
 }
 
-pub(crate) fn mapped_mounts(
+fn mapped_mounts(
     tier: &str,
     mapped: &[Mapped],
     code: Option<(u32, u32)>,
@@ -264,7 +293,7 @@ pub(crate) fn mapped_mounts(
     mapped.iter().map(mount).collect()
 }
 
-pub(crate) fn scratch_mount(
+fn scratch_mount(
     tier: &str,
     state: &Path,
     scratch: &Scratch,

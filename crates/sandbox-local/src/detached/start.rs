@@ -16,15 +16,10 @@ use super::hand_over::{Start, Traits};
 use super::sandboxes::{Sandboxes, name_of};
 use crate::cgroup::Group;
 use crate::error;
-use crate::etc_folder;
 use crate::host::Isolation;
 use crate::setup::{send_early, set_up};
-use crate::spawn::identity::IdentityMaps;
-use crate::spawn::{Launch, Network};
-use crate::stale::sweep_once;
-use crate::start::{
-    Order, code_on_host, explain, in_host_namespaces, mapped_mounts, scratch_mount, stream,
-};
+use crate::spawn::Launch;
+use crate::start::{Order, explain, in_host_namespaces, stream};
 use crate::subordinate::Range;
 
 /// Builds it. When this fails, or its future is dropped, or this process is killed, its keeper removes everything.
@@ -37,14 +32,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         lowered,
     } = *order;
     let sandboxes = prepare(tier, state, plan)?;
-    let network = match lowered.network {
-        true => Some(Network::begin().map_err(|cause| error::setup(tier, "network", cause))?),
-        false => None,
-    };
-    if let Some(etc) = &lowered.etc {
-        etc_folder::prepare(tier, state, etc)?;
-    }
-    sweep_once(&host.cgroups, state);
+    let network = order.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
     let range = match lowered.isolation {
         Isolation::Privileged => Some(Range::take(tier, state)?),
@@ -55,23 +43,10 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         true => Some(send_early(tier, &stream, &lowered.setup)?),
         false => None,
     };
-    let code = code_on_host(lowered, range.as_ref());
+    // The parent is its keeper.
     let launch = Launch {
-        stream: theirs,
-        namespaces: lowered.namespaces,
-        maps: (lowered.isolation == Isolation::UserNamespace)
-            .then(|| IdentityMaps::of_caller(host.user.id, host.user.group)),
-        mapped: mapped_mounts(tier, &lowered.mapped, code)?,
-        scratch: match own_root {
-            true => Some(scratch_mount(tier, state, &lowered.scratch, code)?),
-            false => None,
-        },
-        // With its keeper.
-        die_with_parent: own_root,
-        network,
-        groups: Arc::default(),
-        setup: own_root,
         listen: Some(listening_socket(tier)?),
+        ..order.launch(theirs, network, range.as_ref())?
     };
     let start = Start {
         sandboxes: &sandboxes,
