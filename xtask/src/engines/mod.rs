@@ -3,19 +3,22 @@
 //! Only `up` changes the machine, and `down` only stops what `up` started.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Result};
+use crate::http::Client;
 use crate::lock::Lock;
 use crate::places;
 
 mod daemon;
 mod docker;
+mod podman;
 mod process;
 mod record;
-
-pub use docker::connect as connect_docker;
+mod service;
+mod sockets;
 
 /// What to do with which engines.
 #[derive(Debug, clap::Args)]
@@ -43,9 +46,11 @@ struct Selection {
 
 /// The engines that tasks know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
+pub enum Name {
     /// Docker, over its Unix socket
     Docker,
+    /// Podman, over its Unix socket
+    Podman,
 }
 
 /// What a task can do with one engine. One small file implements it for each.
@@ -68,15 +73,29 @@ enum Status {
 }
 
 impl Name {
-    fn engine(self) -> Box<dyn Engine> {
+    /// A client of the running engine that allows `timeout` for each step of a request.
+    ///
+    /// # Errors
+    /// When none answers, with the reason and the command that starts one.
+    pub fn connect(self, timeout: Duration) -> Result<Client> {
         match self {
-            Self::Docker => Box::new(docker::Docker),
+            Self::Docker => docker::connect(timeout),
+            Self::Podman => podman::connect(timeout),
         }
     }
 
-    fn text(self) -> &'static str {
+    fn engine(self) -> Box<dyn Engine> {
+        match self {
+            Self::Docker => Box::new(docker::Docker),
+            Self::Podman => Box::new(podman::Podman),
+        }
+    }
+
+    /// The name, as in arguments.
+    pub fn text(self) -> &'static str {
         match self {
             Self::Docker => "docker",
+            Self::Podman => "podman",
         }
     }
 }
