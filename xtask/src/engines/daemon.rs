@@ -56,6 +56,18 @@ pub struct Owner {
     pub environment: Vec<(String, String)>,
 }
 
+impl Owner {
+    /// Lets `command` run as this user.
+    pub fn apply(&self, command: &mut Command) {
+        // As root, the standard library drops the supplementary groups with the user.
+        command
+            .uid(self.user)
+            .gid(self.group)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+    }
+}
+
 impl Daemon<'_> {
     /// Starts the daemon in a session of its own and waits until `answers` returns true. A daemon
     /// that ends or stays silent for 60 s is stopped and forgotten.
@@ -118,12 +130,7 @@ impl Daemon<'_> {
             .stdout(output)
             .stderr(errors);
         if let Some(owner) = self.owner {
-            // As root, the standard library drops the supplementary groups with the user.
-            command
-                .uid(owner.user)
-                .gid(owner.group)
-                .env_clear()
-                .envs(owner.environment.iter().map(|(name, value)| (name, value)));
+            owner.apply(&mut command);
         }
         let mut child = command
             .spawn()

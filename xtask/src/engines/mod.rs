@@ -39,7 +39,7 @@ enum Action {
 
 #[derive(Debug, Clone, clap::Args)]
 struct Selection {
-    /// The engines meant; all of them when none is named
+    /// The engines meant. When none is named: docker and podman, and what was started before
     #[arg(value_enum)]
     engines: Vec<Name>,
 }
@@ -51,6 +51,8 @@ pub enum Name {
     Docker,
     /// Podman, over its Unix socket
     Podman,
+    /// Podman without root: the caller's own, or, for root, that of an account made for it
+    PodmanRootless,
 }
 
 /// What a task can do with one engine. One small file implements it for each.
@@ -81,6 +83,7 @@ impl Name {
         match self {
             Self::Docker => docker::connect(timeout),
             Self::Podman => podman::connect(timeout),
+            Self::PodmanRootless => podman::rootless::connect(timeout),
         }
     }
 
@@ -88,6 +91,7 @@ impl Name {
         match self {
             Self::Docker => Box::new(docker::Docker),
             Self::Podman => Box::new(podman::Podman),
+            Self::PodmanRootless => Box::new(podman::rootless::Rootless),
         }
     }
 
@@ -96,8 +100,24 @@ impl Name {
         match self {
             Self::Docker => "docker",
             Self::Podman => "podman",
+            Self::PodmanRootless => "podman-rootless",
         }
     }
+}
+
+/// The named engines, else those that change no more than a daemon and those that `up` started.
+fn meant(named: &[Name]) -> Result<Vec<Name>> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    let mut meant = Vec::new();
+    for name in Name::value_variants() {
+        let started = service::record(name.text())?.read()?.is_some();
+        if *name != Name::PodmanRootless || started {
+            meant.push(*name);
+        }
+    }
+    Ok(meant)
 }
 
 /// Does what the arguments ask for, engine by engine; results on stdout, a line each.
@@ -108,16 +128,13 @@ impl Name {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (Action::Up(selection) | Action::Down(selection) | Action::Status(selection)) =
         &arguments.action;
-    let names = match selection.engines.as_slice() {
-        [] => Name::value_variants(),
-        chosen => chosen,
-    };
+    let names = meant(&selection.engines)?;
     let _lock = match arguments.action {
         Action::Status(_) => None,
         Action::Up(_) | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
     };
     let mut code = ExitCode::SUCCESS;
-    for name in names {
+    for name in &names {
         let (text, engine) = (name.text(), name.engine());
         match arguments.action {
             Action::Down(_) => println!("{text}: {}", engine.down()?),

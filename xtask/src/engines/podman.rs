@@ -12,8 +12,10 @@ use crate::http::Client;
 use crate::places;
 use crate::programs;
 
+mod account;
 mod candidates;
 mod configuration;
+pub mod rootless;
 
 /// The engine's name, for messages and records.
 const ENGINE: &str = "podman";
@@ -74,7 +76,7 @@ fn start() -> Result<()> {
     if service::has_systemd() {
         return service::await_systemd(ENGINE, UNIT, default, !missing.is_empty());
     }
-    configuration::write(ENGINE, Path::new(configuration::FOLDER))?;
+    configuration::write(ENGINE)?;
     serve(default)
 }
 

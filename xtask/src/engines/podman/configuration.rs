@@ -1,31 +1,74 @@
 //! Podman's configuration where systemd manages neither cgroups nor events.
 
-use std::fs::{DirBuilder, create_dir_all};
+use std::fs::{self, DirBuilder, create_dir_all};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::account::Account;
 use crate::engines::service;
 use crate::failure::{Context, Result};
+use crate::programs;
 
-/// The folder of the machine's configuration.
-pub const FOLDER: &str = "/etc/containers";
-/// The file's name in it.
-pub const FILE: &str = "containers.conf";
+/// The folder of the machine's configuration, and of a user's own below the home.
+const FOLDER: &str = "/etc/containers";
+const FOLDER_BELOW_HOME: &str = ".config/containers";
+/// The files' names in it.
+const FILE: &str = "containers.conf";
+const STORAGE_FILE: &str = "storage.conf";
 /// Most open files for a container, as Podman has it.
 const OPEN_FILES: u64 = 1_048_576;
 /// Most processes for a container; Podman's own number is more than many machines allow.
 const PROCESSES: u64 = 32_768;
+/// The first kernel that lets ordinary users mount an overlay.
+const OVERLAY_KERNEL: (u32, u32) = (5, 13);
+/// Podman 4.3 does not try it by itself and copies the whole image for each container instead.
+const STORAGE: &str = "[storage]\ndriver = \"overlay\"\n";
 
-/// Writes the configuration in `folder` only if there is none.
+/// Writes the machine's configuration only if there is none.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write(engine: &str, folder: &Path) -> Result<()> {
+pub fn write(engine: &str) -> Result<()> {
+    service::write_once(engine, Path::new(FOLDER), FILE, &limited())
+}
+
+/// Writes the configuration of a user only if neither the user nor the machine has one. An account
+/// of ours that has no storage yet gets the kernel's overlay, where users may mount one.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_for(engine: &str, account: &Account) -> Result<()> {
+    let folder = account.home.join(FOLDER_BELOW_HOME);
+    if !Path::new(FOLDER).join(FILE).exists() && !service::has_systemd() {
+        account.make_folder(&folder)?;
+        service::write_once(engine, &folder, FILE, &limited())?;
+    }
+    let storage = account.home.join(".local/share/containers/storage");
+    if programs::is_root() && !storage.exists() && users_mount_overlays() {
+        account.make_folder(&folder)?;
+        service::write_once(engine, &folder, STORAGE_FILE, STORAGE)?;
+    }
+    Ok(())
+}
+
+fn users_mount_overlays() -> bool {
+    // Without the file nothing is known, and Podman chooses.
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .ok()
+        .and_then(|release| version(&release))
+        .is_some_and(|found| found >= OVERLAY_KERNEL)
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn limited() -> String {
     let hard = |resource| getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    let text = text(hard(Resource::Nofile), hard(Resource::Nproc));
-    service::write_once(engine, folder, FILE, &text)
+    text(hard(Resource::Nofile), hard(Resource::Nproc))
 }
 
 /// Makes the folder of a socket that is nobody else's business.
@@ -70,5 +113,13 @@ mod tests {
             "{low}"
         );
         assert!(text(u64::MAX, 100).contains("\"nofile=1048576:1048576\", \"nproc=100:100\""));
+    }
+
+    #[test]
+    fn a_kernel_release_begins_with_two_numbers() {
+        assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
+        assert_eq!(version("5.13"), Some((5, 13)));
+        assert_eq!(version("5-rc1"), None);
+        assert!((5, 4) < OVERLAY_KERNEL && (6, 0) > OVERLAY_KERNEL);
     }
 }
