@@ -1,5 +1,6 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
+use std::marker::PhantomData;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,22 +13,17 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
 use tokio::sync::Mutex;
 
-use crate::config::DockerConfig;
+use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
 use crate::image;
-use crate::isolator::DockerIsolator;
+use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
-
-/// The tier that applies the policy.
-pub(crate) const TIER: &str = "docker";
-
-/// The tier that applies none.
-pub(crate) const UNSAFE_TIER: &str = "docker_unsafe";
+use crate::{OfFamily, Tier};
 
 /// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
 const USER: (u32, u32) = (1000, 1000);
@@ -35,59 +31,45 @@ const USER: (u32, u32) = (1000, 1000);
 /// What files of code without a policy get: the usual mask.
 const UMASK: u32 = 0o022;
 
-/// Sandboxes as containers of a Docker engine.
+/// Sandboxes as containers of an engine of the family `F`.
 ///
-/// ```no_run
-/// use std::sync::Arc;
-/// use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
-/// use sandbox_docker::{DockerBackend, DockerConfig};
-///
-/// # async fn example() -> sandbox_core::Result<()> {
-/// let backend = DockerBackend::new(DockerConfig::default().default_image("alpine:3.22"));
-/// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
-/// let sandbox = client.create(&SandboxSpec::new("example")).await?;
-/// println!("{}", sandbox.shell("id -u").await?.stdout_text());
-/// # Ok(()) }
-/// ```
+/// A backend names its own: `pub type DockerBackend = ContainerBackend<Docker>`.
 #[derive(Debug)]
-pub struct DockerBackend {
-    config: DockerConfig,
+pub struct ContainerBackend<F> {
+    tier: Tier,
+    config: ContainerConfig,
     applies_policy: bool,
     volume: AgentVolume,
     /// The engine once it was found. One that vanished is looked for again.
     engine: Mutex<Option<Engine>>,
+    family: PhantomData<fn() -> F>,
 }
 
-impl DockerBackend {
-    /// The tier `docker`. Connects to nothing yet.
+impl<F: OfFamily> ContainerBackend<F> {
+    /// The tier that applies the policy. Connects to nothing yet.
     #[must_use]
-    pub fn new(config: DockerConfig) -> Self {
+    pub fn new(config: ContainerConfig) -> Self {
         let volume = match &config.agent {
             Some(program) => AgentVolume::new(program.clone()),
             None => AgentVolume::ours().clone(),
         };
         Self {
+            tier: F::FAMILY.confined(),
             config,
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
+            family: PhantomData,
         }
     }
 
-    /// The tier `docker_unsafe`: containers as the engine makes them by default. Connects to nothing yet.
+    /// The tier that applies none: containers as the engine makes them by default. Connects to nothing yet.
     #[must_use]
-    pub fn without_policy(config: DockerConfig) -> Self {
+    pub fn without_policy(config: ContainerConfig) -> Self {
         Self {
+            tier: F::FAMILY.unconfined(),
             applies_policy: false,
             ..Self::new(config)
-        }
-    }
-
-    fn tier(&self) -> &'static str {
-        if self.applies_policy {
-            TIER
-        } else {
-            UNSAFE_TIER
         }
     }
 
@@ -96,16 +78,16 @@ impl DockerBackend {
         if let Some(engine) = &*found {
             return Ok(engine.clone());
         }
-        let engine = Engine::find(self.tier(), &self.config).await?;
+        let engine = Engine::find(self.tier, &self.config).await?;
         self.usable(&engine.facts)?;
-        let (tier, swept) = (self.tier(), engine.clone());
+        let (tier, swept) = (self.tier, engine.clone());
         tokio::spawn(async move { sweep::sweep(tier, &swept).await });
         Ok(found.insert(engine).clone())
     }
 
     /// Refuses an engine that no sandbox of ours can run on.
     fn usable(&self, facts: &EngineFacts) -> Result<()> {
-        let refused = |reason: String, fix| Err(Error::unavailable(self.tier(), reason, fix));
+        let refused = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
         let native = Arch::native();
         if self.config.agent.is_none() && native != Arch::from_name(&facts.architecture) {
             let theirs = &facts.architecture;
@@ -113,19 +95,25 @@ impl DockerBackend {
                 format!("the engine's architecture is {theirs:?}, the built-in agent's another");
             return refused(
                 reason,
-                "configure an agent that was built for the engine's architecture",
+                "configure an agent that was built for the engine's architecture".into(),
             );
         }
         if self.volume.is_empty() {
             let reason = "this build has no agent (it was compiled for documentation only)".into();
             return refused(
                 reason,
-                "build with a C linker for Linux on x86_64 or aarch64",
+                "build with a C linker for Linux on x86_64 or aarch64".into(),
             );
         }
         if !facts.runtime_known {
             let reason = format!("the engine has no runtime {:?}", facts.runtime);
-            return refused(reason, "choose one of those that `docker info` names");
+            return refused(
+                reason,
+                format!(
+                    "choose one of those that `{} info` names",
+                    self.tier.family.command
+                ),
+            );
         }
         Ok(())
     }
@@ -146,18 +134,18 @@ impl DockerBackend {
                 umask: UMASK,
                 ..Confinement::default()
             };
-            let report = EnforcementReport::nothing("docker_unsafe applies no policy");
+            let report = EnforcementReport::nothing(&format!("{} applies no policy", self.tier));
             return Ok(Draft {
                 confinement,
                 report,
                 confined: None,
             });
         }
-        let kernel = kernel(self.tier(), facts)?;
+        let kernel = kernel(self.tier, facts)?;
         let mode = mode(plan);
-        check_writable(self.tier(), plan, mode)?;
+        check_writable(self.tier, plan, mode)?;
         sandbox_host::check_export_paths(&plan.export_paths)
-            .map_err(|error| error.on(self.tier()))?;
+            .map_err(|error| error.on(self.tier))?;
         let exports = confinement::export_folders(&plan.export_paths);
         let exports = exports
             .iter()
@@ -175,7 +163,7 @@ impl DockerBackend {
     }
 
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
-        let tier = self.tier();
+        let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
         let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
         let image = image::find(tier, &engine, reference).await?;
@@ -212,7 +200,7 @@ impl DockerBackend {
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let lifetime = plan.lifetime;
         let isolator =
-            DockerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
+            ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
         isolator.look_up().await;
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
@@ -253,7 +241,7 @@ fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
 }
 
 /// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
-fn check_writable(tier: &str, plan: &Plan, mode: Mode) -> Result<()> {
+fn check_writable(tier: Tier, plan: &Plan, mode: Mode) -> Result<()> {
     let Mode::Split { uid, gid } = mode else {
         return Ok(());
     };
@@ -281,7 +269,7 @@ fn check_writable(tier: &str, plan: &Plan, mode: Mode) -> Result<()> {
 }
 
 /// What the engine's kernel can do for the confinement of executions.
-pub(crate) fn kernel(tier: &str, facts: &EngineFacts) -> Result<Kernel> {
+pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
     let arch = Arch::from_name(&facts.architecture).ok_or_else(|| {
         let reason = format!(
             "the engine's architecture {:?} is not supported",
@@ -299,9 +287,9 @@ pub(crate) fn kernel(tier: &str, facts: &EngineFacts) -> Result<Kernel> {
 }
 
 #[async_trait]
-impl Backend for DockerBackend {
+impl<F: OfFamily> Backend for ContainerBackend<F> {
     fn name(&self) -> &str {
-        self.tier()
+        self.tier.name
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
@@ -313,7 +301,7 @@ impl Backend for DockerBackend {
         if !plan.packages.is_empty() {
             // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
             return Err(
-                sandbox_core::spi::unsupported("install packages", self.tier())
+                sandbox_core::spi::unsupported("install packages", self.tier.name)
                     .with_fix("use an image that has them, or the tier local"),
             );
         }
@@ -324,12 +312,12 @@ impl Backend for DockerBackend {
 
     async fn diagnose(&self) -> Vec<Finding> {
         match self.engine().await {
-            Ok(engine) => doctor::findings(self.tier(), &engine, &self.config).await,
+            Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
             Err(error) => vec![doctor::missing(&error)],
         }
     }
 
     async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(doctor::profile(self.tier(), &self.engine().await?.facts))
+        Ok(doctor::profile(self.tier, &self.engine().await?.facts))
     }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sandbox_host::{Counters, refused_processes, unreachable_destinations};
 
+use crate::Family;
+
 /// Where the counts of a container are.
 #[derive(Debug)]
 pub(crate) struct Counts {
@@ -19,13 +21,10 @@ pub(crate) struct Counts {
 impl Counts {
     /// The counts of a container, at the places where engines usually put them; the container's id makes a mistake impossible.
     /// `None` where they are elsewhere.
-    pub(crate) fn usual(container: &str, no_network: bool) -> Option<Self> {
+    pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let paths = [
-            format!("/docker/{container}"),
-            format!("/system.slice/docker-{container}.scope"),
-        ];
-        let tables = paths.iter().flat_map(|path| {
+        let tables = family.cgroups.iter().flat_map(|place| {
+            let path = place.replace("{id}", container);
             [
                 format!("1:memory:{path}\n2:pids:{path}"),
                 format!("0::{path}"),

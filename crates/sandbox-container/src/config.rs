@@ -6,19 +6,18 @@ use std::sync::Arc;
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
-/// What a user may set of the backend. The default finds the engine as Docker's own client does.
+/// What a user may set of the backend. The default finds the engine as its own client does.
 ///
 /// ```
-/// use sandbox_docker::DockerConfig;
+/// use sandbox_container::ContainerConfig;
 ///
-/// let config = DockerConfig::default().host("unix:///run/user/1000/docker.sock");
-/// assert_eq!(config.default_image, sandbox_docker::DEFAULT_IMAGE);
+/// let config = ContainerConfig::default().host("unix:///run/user/1000/docker.sock");
+/// assert_eq!(config.default_image, sandbox_container::DEFAULT_IMAGE);
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct DockerConfig {
-    /// The engine as `unix:///path` or `tcp://host:port`; `None` looks at `DOCKER_HOST`, the current Docker context, and the
-    /// usual sockets, in this order.
+pub struct ContainerConfig {
+    /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
     pub host: Option<String>,
     /// The image of a specification that names none. It is never pulled.
     pub default_image: String,
@@ -28,13 +27,13 @@ pub struct DockerConfig {
     pub agent: Option<Arc<[u8]>>,
 }
 
-impl fmt::Debug for DockerConfig {
+impl fmt::Debug for ContainerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agent = self
             .agent
             .as_ref()
             .map(|program| format!("{} bytes", program.len()));
-        f.debug_struct("DockerConfig")
+        f.debug_struct("ContainerConfig")
             .field("host", &self.host)
             .field("default_image", &self.default_image)
             .field("runtime", &self.runtime)
@@ -43,7 +42,7 @@ impl fmt::Debug for DockerConfig {
     }
 }
 
-impl Default for DockerConfig {
+impl Default for ContainerConfig {
     fn default() -> Self {
         Self {
             host: None,
@@ -54,7 +53,7 @@ impl Default for DockerConfig {
     }
 }
 
-impl DockerConfig {
+impl ContainerConfig {
     /// Uses this engine and no other.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {

@@ -3,7 +3,8 @@
 use sandbox_core::spi::Finding;
 use sandbox_core::{Error, ErrorKind};
 
-use crate::config::DockerConfig;
+use crate::Tier;
+use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
 use crate::image;
 
@@ -18,7 +19,11 @@ pub(crate) fn missing(error: &Error) -> Finding {
 }
 
 /// What of the engine matters for sandboxes.
-pub(crate) async fn findings(tier: &str, engine: &Engine, config: &DockerConfig) -> Vec<Finding> {
+pub(crate) async fn findings(
+    tier: Tier,
+    engine: &Engine,
+    config: &ContainerConfig,
+) -> Vec<Finding> {
     let mut findings = about(engine);
     let (present, detail, fix) = match image::find(tier, engine, &config.default_image).await {
         Ok(image) => (true, image.reference, String::new()),
@@ -112,7 +117,7 @@ fn about(engine: &Engine) -> Vec<Finding> {
 }
 
 /// What of the engine changes enforcement.
-pub(crate) fn profile(tier: &str, facts: &EngineFacts) -> Vec<(String, String)> {
+pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let mut limits = Vec::new();
     for (works, name) in [
@@ -126,7 +131,7 @@ pub(crate) fn profile(tier: &str, facts: &EngineFacts) -> Vec<(String, String)> 
         }
     }
     [
-        ("backend", tier.to_owned()),
+        ("backend", tier.into()),
         ("engine", facts.short_version()),
         ("runtime", facts.runtime.clone()),
         ("rootless", yes_no(facts.rootless)),

@@ -5,6 +5,8 @@ use std::fmt;
 use bollard::errors::Error as EngineError;
 use sandbox_core::{Error, ErrorKind};
 
+use crate::Tier;
+
 /// What the engine was asked for: decides what a refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -30,7 +32,7 @@ impl Operation {
 }
 
 /// The engine's answer to a failed operation, typed.
-pub(crate) fn engine_error(tier: &str, operation: Operation, error: EngineError) -> Error {
+pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError) -> Error {
     let phrase = operation.phrase();
     let (status, message) = match error {
         EngineError::DockerResponseServerError {
@@ -44,7 +46,10 @@ pub(crate) fn engine_error(tier: &str, operation: Operation, error: EngineError)
                 format!("the engine does not answer: {}", Causes(&error)),
             )
             .on(tier)
-            .with_fix("see whether Docker still runs (`docker version`)");
+            .with_fix(format!(
+                "see whether {} still runs (`{} version`)",
+                tier.family.engine, tier.family.command
+            ));
         }
         error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
     };
@@ -99,6 +104,7 @@ impl fmt::Display for Causes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::samples::TIER;
 
     fn answered(operation: Operation, status_code: u16, message: &str) -> Error {
         let message = message.to_owned();
@@ -106,7 +112,7 @@ mod tests {
             status_code,
             message,
         };
-        engine_error("docker", operation, error)
+        engine_error(TIER, operation, error)
     }
 
     #[test]
@@ -134,7 +140,7 @@ mod tests {
     #[test]
     fn an_engine_that_vanished_is_unavailable() {
         let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe).into();
-        let error = engine_error("docker", Operation::Start, error);
+        let error = engine_error(TIER, Operation::Start, error);
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
         assert!(error.fix().is_some());
     }

@@ -3,6 +3,7 @@
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, Result};
 
+use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 
@@ -35,8 +36,9 @@ impl ImageFacts {
 /// # Errors
 ///
 /// `InvalidSpec` for what is no image reference, `ImageNotFound` with the fix.
-pub(crate) async fn find(tier: &str, engine: &Engine, reference: &str) -> Result<ImageFacts> {
+pub(crate) async fn find(tier: Tier, engine: &Engine, reference: &str) -> Result<ImageFacts> {
     check_reference(tier, reference)?;
+    let command = tier.family.command;
     match engine.client.inspect_image(reference).await {
         Ok(image) => Ok(ImageFacts::new(reference, &image)),
         Err(error) => {
@@ -49,7 +51,7 @@ pub(crate) async fn find(tier: &str, engine: &Engine, reference: &str) -> Result
                 )
                 .on(tier)
                 .with_fix(format!(
-                    "docker pull {reference}, or name an image of `docker images`"
+                    "{command} pull {reference}, or name an image of `{command} images`"
                 )),
                 _ => error,
             })
@@ -58,7 +60,7 @@ pub(crate) async fn find(tier: &str, engine: &Engine, reference: &str) -> Result
 }
 
 /// An image's reference becomes part of a request's path, so nothing may pass that could change the request.
-fn check_reference(tier: &str, reference: &str) -> Result<()> {
+fn check_reference(tier: Tier, reference: &str) -> Result<()> {
     let good_bytes = reference
         .bytes()
         .all(|c| c.is_ascii_alphanumeric() || b"._-/:@".contains(&c));
@@ -83,6 +85,7 @@ fn check_reference(tier: &str, reference: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::check_reference;
+    use crate::family::samples::TIER;
 
     #[test]
     fn references_cannot_change_the_request() {
@@ -93,12 +96,12 @@ mod tests {
             "sha256:0123",
             "a_b.c",
         ] {
-            assert!(check_reference("docker", good).is_ok(), "{good}");
+            assert!(check_reference(TIER, good).is_ok(), "{good}");
         }
         for bad in [
             "", "a?b", "a#b", "../x", "a/../b", "/a", "a//b", "a/", "a b", "a%2e", "-a", "ä",
         ] {
-            assert!(check_reference("docker", bad).is_err(), "{bad}");
+            assert!(check_reference(TIER, bad).is_err(), "{bad}");
         }
     }
 }

@@ -11,6 +11,7 @@ use sandbox_host::{Counters, Isolator};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
+use crate::Tier;
 use crate::cgroup::Counts;
 use crate::engine::Engine;
 use crate::removal::{self, Guard};
@@ -18,8 +19,8 @@ use crate::stream::LastWords;
 
 /// The container around an agent.
 #[derive(Debug)]
-pub(crate) struct DockerIsolator {
-    tier: &'static str,
+pub(crate) struct ContainerIsolator {
+    tier: Tier,
     engine: Engine,
     container: String,
     /// Whether the container is known to be gone.
@@ -35,10 +36,10 @@ pub(crate) struct DockerIsolator {
     reaper: Option<JoinHandle<()>>,
 }
 
-impl DockerIsolator {
+impl ContainerIsolator {
     /// Takes over a container that runs.
     pub(crate) fn new(
-        tier: &'static str,
+        tier: Tier,
         engine: Engine,
         guard: Guard,
         last_words: LastWords,
@@ -80,7 +81,8 @@ impl DockerIsolator {
             if !self.engine.facts.local {
                 return None;
             }
-            if let Some(counts) = Counts::usual(&self.container, self.no_network) {
+            if let Some(counts) = Counts::usual(self.tier.family, &self.container, self.no_network)
+            {
                 return Some(counts);
             }
             let pid = process(&self.engine.client, &self.container).await?;
@@ -96,9 +98,9 @@ async fn process(client: &Docker, container: &str) -> Option<i64> {
 }
 
 #[async_trait]
-impl Isolator for DockerIsolator {
+impl Isolator for ContainerIsolator {
     fn tier(&self) -> &str {
-        self.tier
+        self.tier.name
     }
 
     async fn destroy(&self) -> Result<()> {
@@ -152,7 +154,7 @@ impl Isolator for DockerIsolator {
     }
 }
 
-impl Drop for DockerIsolator {
+impl Drop for ContainerIsolator {
     fn drop(&mut self) {
         if let Some(reaper) = &self.reaper {
             reaper.abort();

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 
+use crate::Tier;
+
 /// What every label of ours begins with; a specification may not use it.
 const PREFIX: &str = "sandbox.";
 
@@ -21,7 +23,7 @@ pub(crate) const VERSION: &str = "sandbox.version";
 /// # Errors
 ///
 /// `InvalidSpec` for a label of the specification that looks like ours.
-pub(crate) fn of(tier: &str, plan: &Plan) -> Result<HashMap<String, String>> {
+pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
         return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(tier));
@@ -33,9 +35,9 @@ pub(crate) fn of(tier: &str, plan: &Plan) -> Result<HashMap<String, String>> {
 }
 
 /// The labels of anything that is ours.
-pub(crate) fn ours(tier: &str) -> HashMap<String, String> {
+pub(crate) fn ours(tier: Tier) -> HashMap<String, String> {
     HashMap::from([
-        (TIER.to_owned(), tier.to_owned()),
+        (TIER.to_owned(), tier.into()),
         (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ])
 }
@@ -43,6 +45,7 @@ pub(crate) fn ours(tier: &str) -> HashMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::samples;
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
@@ -51,7 +54,8 @@ mod tests {
         let spec = SandboxSpec::new("sb")
             .label("team", "x")
             .label("sandbox.tier", "local");
-        let error = of("docker", &plan(&spec, &CapabilityPolicy::new())).expect_err("reserved");
+        let error =
+            of(samples::TIER, &plan(&spec, &CapabilityPolicy::new())).expect_err("reserved");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     }
 }

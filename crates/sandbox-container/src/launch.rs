@@ -4,6 +4,7 @@ use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
 use sandbox_core::{Error, ErrorKind, Result};
 
+use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::removal::Guard;
@@ -13,7 +14,7 @@ use crate::volume::{self, AGENT, AgentVolume, Content};
 /// What is to be launched.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    pub tier: &'static str,
+    pub tier: Tier,
     pub engine: &'a Engine,
     pub volume: &'a AgentVolume,
     pub name: String,
@@ -94,7 +95,7 @@ impl Launch<'_> {
 /// Creates the container in a task of its own: when this future is dropped in the middle, the task still learns the id, and
 /// its guard removes what was made.
 async fn create(
-    tier: &'static str,
+    tier: Tier,
     engine: &Engine,
     name: Option<String>,
     body: ContainerCreateBody,
@@ -108,7 +109,7 @@ async fn create(
         match engine.client.create_container(Some(options), body).await {
             Ok(created) => {
                 for warning in &created.warnings {
-                    tracing::warn!(tier, warning, "the engine warns");
+                    tracing::warn!(%tier, warning, "the engine warns");
                 }
                 Ok(Guard::new(tier, &engine.endpoint, created.id))
             }
@@ -121,7 +122,7 @@ async fn create(
     })
 }
 
-async fn attach(tier: &str, engine: &Engine, container: &str) -> Result<AttachStream> {
+async fn attach(tier: Tier, engine: &Engine, container: &str) -> Result<AttachStream> {
     let options = AttachContainerOptions {
         stream: true,
         stdin: true,

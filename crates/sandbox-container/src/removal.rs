@@ -8,6 +8,7 @@ use bollard::query_parameters::RemoveContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::Tier;
 use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error, has_status};
 
@@ -22,7 +23,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// # Errors
 ///
 /// When the engine does not answer or cannot remove it.
-pub(crate) async fn remove(tier: &str, client: &Docker, container: &str) -> Result<()> {
+pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Result<()> {
     let options = RemoveContainerOptions {
         v: true,
         force: true,
@@ -40,7 +41,7 @@ pub(crate) async fn remove(tier: &str, client: &Docker, container: &str) -> Resu
     let left = |why: Error| {
         Error::new(ErrorKind::Io, "remove container", why.context().to_owned())
             .on(tier)
-            .with_fix(format!("docker rm --force {container}"))
+            .with_fix(format!("{} rm --force {container}", tier.family.command))
     };
     match tokio::time::timeout(BOUND, removal).await {
         Ok(Ok(())) => Ok(()),
@@ -72,14 +73,14 @@ async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard
 /// A container to remove in the background.
 #[derive(Debug)]
 struct Removal {
-    tier: &'static str,
+    tier: Tier,
     endpoint: Endpoint,
     container: String,
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
 /// its runtime has ended.
-pub(crate) fn remove_soon(tier: &'static str, endpoint: &Endpoint, container: &str) {
+pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str) {
     static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
     let removal = Removal {
         tier,
@@ -93,7 +94,7 @@ pub(crate) fn remove_soon(tier: &'static str, endpoint: &Endpoint, container: &s
     if !matches!(sent, Some(Ok(()))) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
         tracing::error!(
-            tier,
+            %tier,
             container,
             "no thread to remove a container; its agent ends by itself"
         );
@@ -109,7 +110,7 @@ fn start_remover() -> Option<UnboundedSender<Removal>> {
         .ok()?;
     let (queue, mut removals) = unbounded_channel::<Removal>();
     std::thread::Builder::new()
-        .name("sandbox-docker-remover".into())
+        .name("sandbox-remover".into())
         .spawn(move || {
             runtime.block_on(async {
                 while let Some(removal) = removals.recv().await {
@@ -134,20 +135,20 @@ async fn run(
         Err(error) => Err(engine_error(tier, Operation::Remove, error)),
     };
     if let Err(error) = removed {
-        tracing::error!(tier, container, %error, "a container may be left");
+        tracing::error!(%tier, container, %error, "a container may be left");
     }
 }
 
 /// Owns a container: removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    tier: &'static str,
+    tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
 }
 
 impl Guard {
-    pub(crate) fn new(tier: &'static str, endpoint: &Endpoint, container: String) -> Self {
+    pub(crate) fn new(tier: Tier, endpoint: &Endpoint, container: String) -> Self {
         Self {
             tier,
             endpoint: endpoint.clone(),

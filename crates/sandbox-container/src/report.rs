@@ -136,6 +136,7 @@ fn disk(mode: Mode, storage: &Storage) -> Enforcement {
 mod tests {
     use super::*;
     use crate::backend::kernel;
+    use crate::family::samples::TIER;
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
@@ -147,7 +148,7 @@ mod tests {
     fn report_of(spec: &SandboxSpec, facts: &EngineFacts, mode: Mode) -> EnforcementReport {
         let plan = plan(spec, &CapabilityPolicy::new());
         let storage = Storage::new(&plan, &[]);
-        let kernel = kernel("docker", facts).expect("kernel");
+        let kernel = kernel(TIER, facts).expect("kernel");
         let report = report(&plan, facts, &kernel, mode, &storage);
         for demand in &plan.demands {
             assert!(

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::ListContainersOptions;
 
+use crate::Tier;
 use crate::engine::Engine;
 use crate::labels;
 use crate::removal;
@@ -16,7 +17,7 @@ const AGE_SECONDS: i64 = 120;
 /// Removes our containers that were created long ago and never started. Those that ran are removed by the engine itself.
 ///
 /// Does what it can: what it cannot remove now is left to the next client.
-pub(crate) async fn sweep(tier: &'static str, engine: &Engine) {
+pub(crate) async fn sweep(tier: Tier, engine: &Engine) {
     let filters = HashMap::from([
         ("label".to_owned(), vec![labels::TIER.to_owned()]),
         ("status".to_owned(), vec!["created".to_owned()]),
@@ -29,13 +30,13 @@ pub(crate) async fn sweep(tier: &'static str, engine: &Engine) {
     let containers = match engine.client.list_containers(Some(options)).await {
         Ok(containers) => containers,
         Err(error) => {
-            tracing::debug!(tier, %error, "containers that were never started are not looked for");
+            tracing::debug!(%tier, %error, "containers that were never started are not looked for");
             return;
         }
     };
     for container in stale(&containers, now()) {
         if let Err(error) = removal::remove(tier, &engine.client, container).await {
-            tracing::warn!(tier, container, %error, "a container that was never started is left");
+            tracing::warn!(%tier, container, %error, "a container that was never started is left");
         }
     }
 }

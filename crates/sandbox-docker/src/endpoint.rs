@@ -1,43 +1,32 @@
-//! Where an engine may listen, in the order in which Docker's own client looks.
+//! Where a Docker engine may listen, in the order in which Docker's own client looks.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use sandbox_container::Candidates;
 use sandbox_core::{Error, Result};
 
-use crate::config::DockerConfig;
-
-/// An address of an engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    /// A unix socket: the engine is taken to run on this host.
-    Unix(PathBuf),
-    /// `host:port`, in clear text.
-    Tcp(String),
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Tcp(address) => write!(f, "tcp://{address}"),
-        }
-    }
+/// Where to look for the engine.
+///
+/// # Errors
+///
+/// `SandboxUnavailable` for an address or a context that cannot be used.
+pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
+    look(tier, &Environment::current())
 }
 
 /// What of the process's environment says where the engine is.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Environment {
-    pub docker_host: Option<String>,
-    pub docker_context: Option<String>,
-    pub docker_config: Option<PathBuf>,
-    pub home: Option<PathBuf>,
-    pub runtime_dir: Option<PathBuf>,
+struct Environment {
+    docker_host: Option<String>,
+    docker_context: Option<String>,
+    docker_config: Option<PathBuf>,
+    home: Option<PathBuf>,
+    runtime_dir: Option<PathBuf>,
 }
 
 impl Environment {
     /// This process's.
-    pub(crate) fn current() -> Self {
+    fn current() -> Self {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let path = |name| {
             std::env::var_os(name)
@@ -54,46 +43,13 @@ impl Environment {
     }
 }
 
-/// The endpoints to try, and who named them. Whoever names one means that one only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidates {
-    pub endpoints: Vec<Endpoint>,
-    pub named_by: Option<String>,
-}
-
-/// Where to look for the engine.
-///
-/// # Errors
-///
-/// `SandboxUnavailable` for an address or a context that cannot be used.
-pub(crate) fn candidates(
-    tier: &str,
-    config: &DockerConfig,
-    environment: &Environment,
-) -> Result<Candidates> {
-    let named = |host: &str, by: String| {
-        let endpoint = parse(host).map_err(|why| {
-            Error::unavailable(tier, format!("{by} names {host:?}: {why}"), ADDRESS_FIX)
-        })?;
-        Ok(Candidates {
-            endpoints: vec![endpoint],
-            named_by: Some(by),
-        })
-    };
-    if let Some(host) = &config.host {
-        return named(host, "the configuration".into());
-    }
+fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
     if let Some(host) = &environment.docker_host {
-        return named(host, "DOCKER_HOST".into());
+        return Candidates::named(tier, host, "DOCKER_HOST");
     }
     if let Some((context, host)) = context_host(tier, environment)? {
-        return named(&host, format!("the Docker context {context:?}"));
+        return Candidates::named(tier, &host, format!("the Docker context {context:?}"));
     }
-    let mut endpoints = Vec::new();
-    let usual = [
-        Some(PathBuf::from("/run/docker.sock")),
-        Some("/var/run/docker.sock".into()),
-    ];
     let rootless = environment
         .runtime_dir
         .as_ref()
@@ -102,46 +58,10 @@ pub(crate) fn candidates(
         .home
         .as_ref()
         .map(|home| home.join(".docker/run/docker.sock"));
-    for path in usual.into_iter().chain([rootless, desktop]).flatten() {
-        let endpoint = Endpoint::Unix(same_socket(path));
-        if !endpoints.contains(&endpoint) {
-            endpoints.push(endpoint);
-        }
-    }
-    Ok(Candidates {
-        endpoints,
-        named_by: None,
-    })
-}
-
-const ADDRESS_FIX: &str = "use unix:///path/to/docker.sock or tcp://host:port";
-
-/// The path with its folder's links followed: /var/run is a link to /run on most systems.
-fn same_socket(path: PathBuf) -> PathBuf {
-    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    match (folder, path.file_name()) {
-        (Some(folder), Some(name)) => folder.join(name),
-        _ => path,
-    }
-}
-
-fn parse(host: &str) -> Result<Endpoint, &'static str> {
-    if let Some(path) = host.strip_prefix("unix://") {
-        return match path.starts_with('/') {
-            true => Ok(Endpoint::Unix(path.into())),
-            false => Err("the path of a socket is absolute"),
-        };
-    }
-    if let Some(address) = host
-        .strip_prefix("tcp://")
-        .or_else(|| host.strip_prefix("http://"))
-    {
-        return match address.trim_end_matches('/') {
-            "" => Err("no address"),
-            address => Ok(Endpoint::Tcp(address.to_owned())),
-        };
-    }
-    Err("neither a unix socket nor a TCP address in clear text")
+    let usual = ["/run/docker.sock".into(), "/var/run/docker.sock".into()];
+    Ok(Candidates::usual(
+        usual.into_iter().chain(rootless).chain(desktop),
+    ))
 }
 
 /// The name and address of the chosen context; `None` for the default one.

@@ -1,13 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sandbox_container::{Candidates, Endpoint};
 use sandbox_core::ErrorKind;
 
-use super::{Candidates, Endpoint, Environment, candidates, parse};
-use crate::config::DockerConfig;
+use super::{Environment, look};
 
-fn look(config: &DockerConfig, environment: &Environment) -> Candidates {
-    candidates("docker", config, environment).expect("candidates")
+fn usual(environment: &Environment) -> Candidates {
+    look("docker", environment).expect("candidates")
 }
 
 #[test]
@@ -16,15 +16,9 @@ fn a_named_engine_is_the_only_candidate() {
         docker_host: Some("tcp://10.0.0.1:2375/".into()),
         ..Environment::default()
     };
-    let found = look(&DockerConfig::default(), &environment);
+    let found = usual(&environment);
     assert_eq!(found.endpoints, [Endpoint::Tcp("10.0.0.1:2375".into())]);
     assert_eq!(found.named_by.as_deref(), Some("DOCKER_HOST"));
-
-    let found = look(
-        &DockerConfig::default().host("unix:///a.sock"),
-        &environment,
-    );
-    assert_eq!(found.endpoints, [Endpoint::Unix("/a.sock".into())]);
 }
 
 #[test]
@@ -33,7 +27,7 @@ fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
         runtime_dir: Some("/run/user/7".into()),
         ..Environment::default()
     };
-    let found = look(&DockerConfig::default(), &environment);
+    let found = usual(&environment);
     let first = Path::new("/run")
         .canonicalize()
         .expect("/run")
@@ -45,27 +39,6 @@ fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
             .contains(&Endpoint::Unix("/run/user/7/docker.sock".into()))
     );
     assert_eq!(found.named_by, None);
-}
-
-#[test]
-fn unusable_addresses_are_said_with_the_fix() {
-    for host in [
-        "ssh://host",
-        "unix://relative",
-        "tcp://",
-        "/run/docker.sock",
-        "",
-    ] {
-        assert!(parse(host).is_err(), "{host}");
-        let config = DockerConfig::default().host(host);
-        let error = candidates("docker", &config, &Environment::default()).expect_err(host);
-        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
-        assert!(error.to_string().contains(&format!("{host:?}")), "{error}");
-        assert!(
-            error.fix().is_some_and(|fix| fix.contains("unix:///")),
-            "{error}"
-        );
-    }
 }
 
 fn docker_folder(current: &str, contexts: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
@@ -94,15 +67,15 @@ fn the_current_context_is_used_and_a_variable_goes_before_it() {
         home: Some(home),
         ..Environment::default()
     };
-    let found = look(&DockerConfig::default(), &environment);
+    let found = usual(&environment);
     assert_eq!(found.endpoints, [Endpoint::Unix("/1.sock".into())]);
 
     environment.docker_context = Some("two".into());
-    let found = look(&DockerConfig::default(), &environment);
+    let found = usual(&environment);
     assert_eq!(found.endpoints, [Endpoint::Unix("/2.sock".into())]);
 
     environment.docker_context = Some("default".into());
-    assert_eq!(look(&DockerConfig::default(), &environment).named_by, None);
+    assert_eq!(usual(&environment).named_by, None);
 }
 
 #[test]
@@ -112,7 +85,7 @@ fn a_missing_context_is_an_error_and_not_another_engine() {
         home: Some(home),
         ..Environment::default()
     };
-    let error = candidates("docker", &DockerConfig::default(), &environment).expect_err("missing");
+    let error = look("docker", &environment).expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
     assert!(error.to_string().contains("\"gone\""), "{error}");
 }

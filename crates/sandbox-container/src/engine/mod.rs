@@ -9,10 +9,11 @@ use std::time::Duration;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use sandbox_core::{Error, Result};
 
-pub(crate) use endpoint::{Candidates, Endpoint, Environment, candidates};
+pub use endpoint::{Candidates, Endpoint};
 pub(crate) use facts::EngineFacts;
 
-use crate::config::DockerConfig;
+use crate::Tier;
+use crate::config::ContainerConfig;
 
 /// Most time for finding an engine, whatever it answers: an engine that is not there is told within 2 s.
 const FIND: Duration = Duration::from_millis(1700);
@@ -37,11 +38,14 @@ impl Engine {
     /// # Errors
     ///
     /// `SandboxUnavailable` with the reason for each place that was tried, in under 2 s.
-    pub(crate) async fn find(tier: &str, config: &DockerConfig) -> Result<Self> {
+    pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
         let Candidates {
             endpoints,
             named_by,
-        } = candidates(tier, config, &Environment::current())?;
+        } = match &config.host {
+            Some(host) => Candidates::named(tier.name, host, "the configuration")?,
+            None => (tier.family.candidates)(tier.name)?,
+        };
         let mut tried = Vec::new();
         let deadline = tokio::time::Instant::now() + FIND;
         for endpoint in endpoints {
@@ -54,7 +58,7 @@ impl Engine {
         Err(unavailable(tier, named_by.as_deref(), &tried))
     }
 
-    async fn connect(endpoint: &Endpoint, config: &DockerConfig) -> Result<Self, Unreachable> {
+    async fn connect(endpoint: &Endpoint, config: &ContainerConfig) -> Result<Self, Unreachable> {
         // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
         if let Endpoint::Unix(path) = endpoint {
             tokio::net::UnixStream::connect(path)
@@ -117,7 +121,7 @@ impl std::fmt::Display for Unreachable {
     }
 }
 
-fn unavailable(tier: &str, named_by: Option<&str>, tried: &[(Endpoint, Unreachable)]) -> Error {
+fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachable)]) -> Error {
     let places = tried
         .iter()
         .map(|(endpoint, why)| format!("{endpoint}: {why}"))
@@ -130,7 +134,12 @@ fn unavailable(tier: &str, named_by: Option<&str>, tried: &[(Endpoint, Unreachab
     let fix = if denied {
         "add your user to the group that owns the socket, or use a rootless engine"
     } else {
-        "start Docker (`systemctl start docker`), or set DOCKER_HOST to its address"
+        tier.family.start
     };
-    Error::unavailable(tier, format!("no Docker engine answers{by}: {places}"), fix)
+    let engine = tier.family.engine;
+    Error::unavailable(
+        tier,
+        format!("no {engine} engine answers{by}: {places}"),
+        fix,
+    )
 }

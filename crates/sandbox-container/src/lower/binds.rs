@@ -7,6 +7,7 @@ use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::WORK_FOLDER;
 
 use super::storage::is_below;
+use crate::Tier;
 use crate::engine::EngineFacts;
 use crate::volume;
 
@@ -21,7 +22,7 @@ const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// # Errors
 ///
 /// `Unsupported` for an engine of another host and for places that a container cannot share with its host.
-pub(crate) fn binds(tier: &str, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
+pub(crate) fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
     let mut binds = Vec::new();
     for root in &plan.read_roots {
         // What is writable as well is mounted once.
@@ -68,7 +69,7 @@ pub(crate) fn binds(tier: &str, plan: &Plan, facts: &EngineFacts) -> Result<Vec<
 }
 
 fn bind(
-    tier: &str,
+    tier: Tier,
     field: &str,
     path: &Path,
     target: Option<&str>,
@@ -117,7 +118,7 @@ fn bind(
     })
 }
 
-fn refused(tier: &str, context: String, fix: &str) -> Error {
+fn refused(tier: Tier, context: String, fix: &str) -> Error {
     Error::new(ErrorKind::Unsupported, "create sandbox", context)
         .on(tier)
         .with_fix(fix)
@@ -126,6 +127,7 @@ fn refused(tier: &str, context: String, fix: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::samples::TIER;
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
@@ -146,8 +148,7 @@ mod tests {
             "/dev",
             "/.sandbox-agent",
         ] {
-            let error =
-                binds("docker", &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
+            let error = binds(TIER, &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}");
             assert!(error.fix().is_some());
         }
@@ -155,11 +156,7 @@ mod tests {
 
     #[test]
     fn a_root_that_is_read_and_written_is_mounted_once_writable() {
-        let mounts = binds(
-            "docker",
-            &roots(&["/a", "/b"], &["/b"]),
-            &EngineFacts::sample(),
-        );
+        let mounts = binds(TIER, &roots(&["/a", "/b"], &["/b"]), &EngineFacts::sample());
         let mounts = mounts.expect("binds");
         let seen = mounts
             .iter()
@@ -172,7 +169,7 @@ mod tests {
     fn mounts_below_a_read_only_bind_are_left_out_or_read_only() {
         let mut facts = EngineFacts::sample();
         let options = |facts: &EngineFacts| {
-            let mounts = binds("docker", &roots(&["/a"], &[]), facts).expect("binds");
+            let mounts = binds(TIER, &roots(&["/a"], &[]), facts).expect("binds");
             mounts[0].bind_options.clone().expect("options")
         };
         assert_eq!(options(&facts).non_recursive, Some(true));
@@ -187,7 +184,7 @@ mod tests {
             local: false,
             ..EngineFacts::sample()
         };
-        assert!(binds("docker", &roots(&["/a"], &[]), &facts).is_err());
-        assert!(binds("docker", &roots(&[], &[]), &facts).is_ok());
+        assert!(binds(TIER, &roots(&["/a"], &[]), &facts).is_err());
+        assert!(binds(TIER, &roots(&[], &[]), &facts).is_ok());
     }
 }

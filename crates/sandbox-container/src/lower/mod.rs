@@ -15,6 +15,7 @@ use sandbox_host::confinement::Mode;
 
 pub(crate) use storage::Storage;
 
+use crate::Tier;
 use crate::engine::EngineFacts;
 use crate::image::ImageFacts;
 use crate::labels;
@@ -37,7 +38,7 @@ pub(crate) fn container_name(plan: &Plan) -> String {
 /// What a container is made of, beside the plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    pub tier: &'a str,
+    pub tier: Tier,
     pub facts: &'a EngineFacts,
     pub image: &'a ImageFacts,
     /// The agent's volume.
@@ -239,11 +240,11 @@ pub(crate) fn has_network(plan: &Plan) -> bool {
     matches!(plan.network, NetworkPolicy::Full)
 }
 
-fn memory(tier: &str, plan: &Plan) -> Result<i64> {
+fn memory(tier: Tier, plan: &Plan) -> Result<i64> {
     if plan.memory < MIN_MEMORY {
         let context = format!(
-            "memory: {} is less than Docker's least, {MIN_MEMORY}",
-            plan.memory
+            "memory: {} is less than {}'s least, {MIN_MEMORY}",
+            plan.memory, tier.family.engine
         );
         return Err(
             Error::new(ErrorKind::InvalidSpec, "create sandbox", context)

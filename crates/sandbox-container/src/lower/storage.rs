@@ -130,7 +130,7 @@ pub(crate) fn is_below(path: &str, folder: &str) -> bool {
 
 /// Whether a tmpfs may be mounted there: not over the image's programs, nor over the root itself.
 pub(crate) fn is_mountable(folder: &str) -> bool {
-    // What Docker takes in its options ends at a comma; a colon separates path and options.
+    // What an engine takes in its options ends at a comma; a colon separates path and options.
     let plain = !folder.contains([',', ':']) && !folder.split('/').any(|part| part == "..");
     plain && folder.len() > 1 && !SYSTEM.iter().any(|system| is_below(folder, system))
 }

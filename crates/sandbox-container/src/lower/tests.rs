@@ -4,6 +4,7 @@ use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, ErrorKind, SandboxSpec, Wor
 
 use super::samples::plan;
 use super::*;
+use crate::family::samples::{FAMILY, TIER};
 
 const SPLIT: Mode = Mode::Split {
     uid: 1000,
@@ -34,7 +35,7 @@ fn lowered(
         .map(|(folder, _)| folder.to_owned())
         .collect::<Vec<_>>();
     let parts = Parts {
-        tier: "docker",
+        tier: TIER,
         facts,
         image,
         volume: "sandbox-agent-0123",
@@ -108,7 +109,7 @@ fn a_sandbox_without_a_policy() {
     let plan = plan(&SandboxSpec::new("free"), &CapabilityPolicy::new());
     let (facts, image) = (EngineFacts::sample(), image(&["/data"]));
     let parts = Parts {
-        tier: "docker_unsafe",
+        tier: FAMILY.unconfined(),
         facts: &facts,
         image: &image,
         volume: "sandbox-agent-0123",

@@ -9,6 +9,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use super::{AGENT, AgentVolume, Content, FOLDER, archive, spoiled};
+use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
@@ -29,7 +30,7 @@ const POLL: Duration = Duration::from_millis(30);
 ///
 /// When the volume cannot be made to hold the agent and nothing else.
 pub(crate) async fn fill(
-    tier: &'static str,
+    tier: Tier,
     engine: &Engine,
     volume: &AgentVolume,
     image: &str,
@@ -41,7 +42,7 @@ pub(crate) async fn fill(
 }
 
 async fn fill_locked(
-    tier: &str,
+    tier: Tier,
     engine: &Engine,
     volume: &AgentVolume,
     container: &str,
@@ -51,7 +52,7 @@ async fn fill_locked(
         Content::Empty => {}
         Content::Other(why) => {
             tracing::warn!(
-                tier,
+                %tier,
                 volume = volume.name,
                 why,
                 "the agent's volume is written anew"
@@ -76,12 +77,7 @@ async fn fill_locked(
     }
 }
 
-async fn acquire(
-    tier: &'static str,
-    engine: &Engine,
-    volume: &AgentVolume,
-    image: &str,
-) -> Result<Guard> {
+async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str) -> Result<Guard> {
     let name = volume.name.replacen("agent", "fill", 1);
     let options = CreateContainerOptions {
         name: Some(name.clone()),
@@ -120,15 +116,15 @@ async fn acquire(
         context,
     )
     .on(tier)
-    .with_fix(format!("docker rm --force {name}")))
+    .with_fix(format!("{} rm --force {name}", tier.family.command)))
 }
 
 /// A container that is never started, to read the volume through.
-pub(crate) fn reader(tier: &str, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
+pub(crate) fn reader(tier: Tier, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
     carrier(tier, volume, image, true)
 }
 
-fn carrier(tier: &str, volume: &AgentVolume, image: &str, read_only: bool) -> ContainerCreateBody {
+fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> ContainerCreateBody {
     let mount = Mount {
         target: Some(FOLDER.to_owned()),
         source: Some(volume.name.clone()),

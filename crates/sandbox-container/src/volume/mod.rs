@@ -16,6 +16,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 pub(crate) use fill::{fill, reader};
 
+use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
@@ -56,7 +57,7 @@ impl AgentVolume {
     }
 
     /// Makes sure that the volume exists; what it holds is another question.
-    pub(crate) async fn create(&self, tier: &str, engine: &Engine) -> Result<()> {
+    pub(crate) async fn create(&self, tier: Tier, engine: &Engine) -> Result<()> {
         let request = VolumeCreateRequest {
             name: Some(self.name.clone()),
             labels: Some(labels::ours(tier)),
@@ -99,7 +100,7 @@ impl AgentVolume {
     /// What is in the volume, seen through a container that has it mounted.
     pub(crate) async fn inspect(
         &self,
-        tier: &str,
+        tier: Tier,
         client: &Docker,
         container: &str,
     ) -> Result<Content> {
@@ -142,7 +143,7 @@ pub(crate) enum Content {
 }
 
 /// The volume cannot be made to hold the agent.
-fn spoiled(tier: &str, volume: &AgentVolume, why: &str) -> Error {
+fn spoiled(tier: Tier, volume: &AgentVolume, why: &str) -> Error {
     let context = format!("volume {} does not hold the agent: {why}", volume.name);
     Error::new(
         ErrorKind::SetupFailed,
@@ -150,5 +151,5 @@ fn spoiled(tier: &str, volume: &AgentVolume, why: &str) -> Error {
         context,
     )
     .on(tier)
-    .with_fix(format!("docker volume rm {}", volume.name))
+    .with_fix(format!("{} volume rm {}", tier.family.command, volume.name))
 }
