@@ -27,6 +27,8 @@ mod instruction;
 #[cfg(test)]
 mod interpreter;
 mod profile;
+#[cfg(test)]
+mod profile_tests;
 mod region;
 mod rule;
 mod syscall;

@@ -33,6 +33,7 @@ struct Group {
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     errno_ret: Option<u16>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     args: Vec<Comparison>,
 }
 
@@ -77,7 +78,12 @@ impl EngineProfile {
             } else if region.products().is_empty() {
                 refused.entry(error(&rules)).or_default().push(*name);
             } else {
-                partly.extend(region.products().iter().map(|product| allow_some(name, product)));
+                partly.extend(
+                    region
+                        .products()
+                        .iter()
+                        .map(|product| allow_some(name, product)),
+                );
             }
         }
         let mut syscalls = vec![Group {
@@ -87,8 +93,7 @@ impl EngineProfile {
             args: Vec::new(),
         }];
         syscalls.extend(partly);
-        // What is the default anyway need not be said, and libseccomp refuses to be told.
-        refused.remove(&Errno::ENOSYS.0);
+        // `ENOSYS` too is said although it is the default: not every engine knows the default.
         syscalls.extend(refused.into_iter().map(|(errno, names)| Group {
             names,
             action: REFUSE,
@@ -121,7 +126,10 @@ fn error(rules: &[&Rule]) -> u16 {
 }
 
 fn allow_some(name: &'static str, Product(arguments): &Product) -> Group {
-    let comparisons = arguments.iter().enumerate().filter(|(_, bits)| bits.mask != 0);
+    let comparisons = arguments
+        .iter()
+        .enumerate()
+        .filter(|(_, bits)| bits.mask != 0);
     Group {
         names: vec![name],
         action: ALLOW,
@@ -153,7 +161,11 @@ impl EngineProfile {
     /// No rule of an engine names an argument twice: some take that for an alternative.
     pub(super) fn names_arguments_once(&self) -> bool {
         self.syscalls.iter().all(|group| {
-            let mut places = group.args.iter().map(|comparison| comparison.index).collect::<Vec<_>>();
+            let mut places = group
+                .args
+                .iter()
+                .map(|comparison| comparison.index)
+                .collect::<Vec<_>>();
             places.dedup();
             places.len() == group.args.len()
         })

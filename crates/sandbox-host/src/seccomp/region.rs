@@ -40,7 +40,10 @@ impl Product {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        self.0.iter().zip(other.0).all(|(mine, its)| mine.covers(its))
+        self.0
+            .iter()
+            .zip(other.0)
+            .all(|(mine, its)| mine.covers(its))
     }
 }
 
@@ -56,9 +59,13 @@ impl Region {
         for rule in rules {
             if rule.action() == super::Action::Allow {
                 let granted = rule.conditions().iter();
-                allowed.extend(granted.fold(rest.clone(), |region, condition| {
-                    region.and(&alternatives(condition, condition.is_member()))
-                }).0);
+                allowed.extend(
+                    granted
+                        .fold(rest.clone(), |region, condition| {
+                            region.and(&alternatives(condition, condition.is_member()))
+                        })
+                        .0,
+                );
             }
             rest = rest.without(rule.conditions());
         }
@@ -84,14 +91,18 @@ impl Region {
         });
         let denied = denied.collect::<Vec<_>>();
         let products = self.0.iter().flat_map(|product| {
-            denied.iter().filter_map(|(place, bits)| product.and(*place, *bits))
+            denied
+                .iter()
+                .filter_map(|(place, bits)| product.and(*place, *bits))
         });
         Self(products.collect()).simplified()
     }
 
     fn and(&self, (place, alternatives): &(usize, Vec<Bits>)) -> Self {
         let products = self.0.iter().flat_map(|product| {
-            alternatives.iter().filter_map(|bits| product.and(*place, *bits))
+            alternatives
+                .iter()
+                .filter_map(|bits| product.and(*place, *bits))
         });
         Self(products.collect()).simplified()
     }
@@ -102,7 +113,8 @@ impl Region {
         self.0.dedup();
         let all = self.0.clone();
         self.0.retain(|product| {
-            !all.iter().any(|other| other != product && other.covers(product))
+            !all.iter()
+                .any(|other| other != product && other.covers(product))
         });
         self
     }
@@ -117,7 +129,10 @@ fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
     values.sort_unstable();
     values.dedup();
     let bits = if member {
-        values.into_iter().map(|value| Bits { mask, value }).collect()
+        values
+            .into_iter()
+            .map(|value| Bits { mask, value })
+            .collect()
     } else {
         let mut others = Vec::new();
         complement(mask, Bits::default(), &values, &mut others);
