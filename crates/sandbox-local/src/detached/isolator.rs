@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
+use sandbox_host::state::read_private;
 use sandbox_host::{Counters, Isolator, refused_processes, unreachable_destinations};
 
 use super::record::Record;
-use super::sandboxes::{KeeperState, Sandboxes, name_of, read_private};
+use super::sandboxes::{KeeperState, Sandboxes, name_of};
 use super::stale;
 use crate::cgroup::Group;
 use crate::error;
@@ -61,10 +62,10 @@ enum Kills {
 
 impl Kills {
     fn of(record: &Record, folder: PathBuf) -> Self {
-        if record.sampled {
+        if record.parts.sampled {
             return Self::File(folder.join(name_of(files::MEMORY_KILLS)));
         }
-        match &record.counter {
+        match &record.parts.counter {
             Some(counter) => Self::Group(Group::of_others(&[], Some(counter))),
             None => Self::Unknown,
         }
@@ -147,13 +148,15 @@ impl KeptIsolator {
             wait_for_end(&inner.keeper, END).await;
         }
         let (sandboxes, name) = (inner.sandboxes.clone(), inner.name.clone());
-        let keeper = lock(&inner.facts).as_ref().map(|facts| facts.record.keeper);
+        let keeper = lock(&inner.facts)
+            .as_ref()
+            .map(|facts| facts.record.parts.keeper);
         let clear = move || {
             let Some(entry) = sandboxes.entry(&name)? else {
                 return Ok(());
             };
             let is_ours = match &entry.record {
-                Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.keeper),
+                Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.parts.keeper),
                 Some(Err(_)) | None => true,
             };
             // Somebody may have made another one of that name since.
@@ -239,8 +242,12 @@ impl Isolator for KeptIsolator {
 /// What the kernel has refused the code of a sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
 /// lives, the number is the agent's.
 fn counters(record: &Record) -> Counters {
-    let refused = record.process_limit.as_deref().and_then(refused_processes);
-    let agent = record.own_network.then_some(record.agent.pid);
+    let refused = record
+        .parts
+        .process_limit
+        .as_deref()
+        .and_then(refused_processes);
+    let agent = record.parts.own_network.then_some(record.parts.agent.pid);
     Counters::new(refused, agent.and_then(unreachable_destinations))
 }
 
