@@ -64,6 +64,22 @@ impl Era {
             boot: BOOT.get_or_init(boot).clone(),
         }
     }
+
+    /// As one word without spaces, for a label.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        format!("{}:{:x}", self.boot, self.namespace)
+    }
+
+    /// Reads what [`Era::encode`] wrote.
+    #[must_use]
+    pub fn decode(text: &str) -> Option<Self> {
+        let (boot, namespace) = text.split_once(':')?;
+        Some(Self {
+            namespace: u64::from_str_radix(namespace, 16).ok()?,
+            boot: boot.to_owned(),
+        })
+    }
 }
 
 /// The process namespace of this process.
@@ -106,5 +122,8 @@ mod tests {
             assert!(ProcessId { pid, start: 0 }.open().is_none());
         }
         assert_eq!(Era::current(), Era::current());
+        let word = Era::current().encode();
+        assert_eq!(Era::decode(&word), Some(Era::current()));
+        assert_eq!(Era::decode("x"), None);
     }
 }

@@ -46,10 +46,6 @@ struct Inner {
 struct Facts {
     record: Record,
     kills: Kills,
-    /// Kills of processes that were not ours to report.
-    before: u64,
-    /// Refusals of code that were not ours to report.
-    refused_before: Counters,
 }
 
 /// Where kills for memory are counted.
@@ -127,14 +123,7 @@ impl KeptIsolator {
     /// The sandbox is kept.
     pub(super) fn learn(&self, record: Record) {
         let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
-        let before = kills.count().unwrap_or(0);
-        let refused_before = counters(&record);
-        *lock(&self.0.facts) = Some(Facts {
-            record,
-            kills,
-            before,
-            refused_before,
-        });
+        *lock(&self.0.facts) = Some(Facts { record, kills });
     }
 
     /// Ends the sandbox through its keeper, and without it where it does not.
@@ -201,28 +190,14 @@ impl Isolator for KeptIsolator {
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        let facts = lock(&self.0.facts);
-        let facts = facts.as_ref()?;
-        Some(facts.kills.count()?.saturating_sub(facts.before))
+        lock(&self.0.facts).as_ref()?.kills.count()
     }
 
     async fn counters(&self) -> Counters {
-        let facts = lock(&self.0.facts);
-        let Some(Facts {
-            record,
-            refused_before: before,
-            ..
-        }) = facts.as_ref()
-        else {
-            return Counters::default();
-        };
-        let now = counters(record);
-        let since =
-            |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before.unwrap_or(0)));
-        Counters::new(
-            since(now.processes, before.processes),
-            since(now.unreachable, before.unreachable),
-        )
+        lock(&self.0.facts)
+            .as_ref()
+            .map(|facts| counters(&facts.record))
+            .unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {
