@@ -147,9 +147,17 @@ fn settings() -> impl Strategy<Value = Settings> {
         any::<u32>(),
         bytes(),
         vec(bytes(), 0..3),
+        vec(bytes(), 0..3),
     );
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
-        let ([lease_ms, lifetime_ms], [owned, handed_over], log_bytes, workdir, make_dirs) = rest;
+        let (
+            [lease_ms, lifetime_ms],
+            [owned, handed_over],
+            log_bytes,
+            workdir,
+            give_dirs,
+            make_dirs,
+        ) = rest;
         Settings {
             key: Key::new(key),
             lease_ms,
@@ -158,6 +166,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             lifetime_ms,
             log_bytes,
             workdir,
+            give_dirs,
             make_dirs,
             confinement,
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::engine::{Endpoint, GivenClient};
+
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
@@ -19,6 +21,8 @@ pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 pub struct ContainerConfig {
     /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
     pub host: Option<String>,
+    /// A client that the caller made; `None` connects to the engine.
+    pub(crate) client: Option<GivenClient>,
     /// The image of a specification that names none. It is never pulled.
     pub default_image: String,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
@@ -35,6 +39,7 @@ impl fmt::Debug for ContainerConfig {
             .map(|program| format!("{} bytes", program.len()));
         f.debug_struct("ContainerConfig")
             .field("host", &self.host)
+            .field("client", &self.client)
             .field("default_image", &self.default_image)
             .field("runtime", &self.runtime)
             .field("agent", &agent)
@@ -46,6 +51,7 @@ impl Default for ContainerConfig {
     fn default() -> Self {
         Self {
             host: None,
+            client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
             runtime: None,
             agent: None,
@@ -59,6 +65,23 @@ impl ContainerConfig {
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
+    }
+
+    /// Uses this client and looks for no engine. The version of the API is negotiated anew.
+    ///
+    /// [`ContainerConfig::host`] then says where the client leads: where it names a unix socket, the engine is taken to run on this
+    /// host, so that folders of it can be mounted and the kernel's own counts be read. Podman's backend needs it, since it asks
+    /// Podman's own API as well, over a connection of its own.
+    #[must_use]
+    pub fn client(mut self, client: bollard::Docker) -> Self {
+        self.client = Some(GivenClient::new(client));
+        self
+    }
+
+    /// The engine's address, where the configuration has one.
+    pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
+        let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
+        self.host.as_ref().map(parse).transpose()
     }
 
     /// Uses this image where a specification names none.

@@ -71,6 +71,9 @@ pub struct Settings {
     pub log_bytes: u32,
     /// Working folder of executions that name none.
     pub workdir: Vec<u8>,
+    /// Folders that are there and are given to the code's identity: an engine's mounts that belong to its root. Needs `CAP_CHOWN`,
+    /// which the agent then gives up with the rest. Without an identity nothing changes owners.
+    pub give_dirs: Vec<Vec<u8>>,
     /// Folders the agent makes, owned by the code's identity, before it answers (missing parents too, mode 0755).
     pub make_dirs: Vec<Vec<u8>>,
     /// What confines executions.
@@ -101,9 +104,11 @@ impl Settings {
             .bool(self.handed_over)
             .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
-        message.list(&self.make_dirs, |message, path| {
-            message.bytes(path);
-        });
+        for folders in [&self.give_dirs, &self.make_dirs] {
+            message.list(folders, |message, path| {
+                message.bytes(path);
+            });
+        }
         let confinement = &self.confinement;
         match confinement.identity {
             None => message.bool(false),
@@ -152,6 +157,7 @@ impl Settings {
         let lifetime_ms = reader.u64()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
+        let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let identity = if reader.bool()? {
             Some((reader.u32()?, reader.u32()?))
@@ -202,6 +208,7 @@ impl Settings {
             lifetime_ms,
             log_bytes,
             workdir,
+            give_dirs,
             make_dirs,
             confinement,
         })

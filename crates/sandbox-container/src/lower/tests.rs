@@ -15,6 +15,7 @@ fn image(volumes: &[&str]) -> ImageFacts {
     let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
     ImageFacts {
         reference: "python:3.11-slim".into(),
+        name: "python:3.11-slim".into(),
         volumes,
     }
 }
@@ -41,7 +42,8 @@ fn lowered(
         volume: "sandbox-agent-0123",
         runtime: None,
     };
-    confined(&plan, &parts, &Storage::new(&plan, &exports), mode)
+    let storage = Storage::new(&plan, &exports);
+    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
 }
 
 fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {
