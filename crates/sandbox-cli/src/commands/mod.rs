@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub mod check;
+mod check_all;
 pub mod cp;
 pub mod create;
 pub mod doctor;
