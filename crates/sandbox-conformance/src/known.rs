@@ -106,7 +106,7 @@ fn day(text: &str) -> Option<u64> {
     };
     let leap_days = year / 4 - year / 100 + year / 400;
     // 719468: from the first of March of the year 0 to 1970.
-    Some((year * 365 + leap_days + (153 * month + 2) / 5 + day - 1).checked_sub(719_468)?)
+    (year * 365 + leap_days + (153 * month + 2) / 5 + day - 1).checked_sub(719_468)
 }
 
 #[cfg(test)]

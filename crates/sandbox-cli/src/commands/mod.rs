@@ -2,6 +2,7 @@
 
 pub mod check;
 mod check_all;
+pub mod conformance;
 pub mod cp;
 pub mod create;
 pub mod doctor;
