@@ -37,3 +37,16 @@ pub struct Sample {
     /// Its parts in their order, in nanoseconds.
     pub parts: Vec<(String, u64)>,
 }
+
+impl Sample {
+    /// The share of one of `count` that did the same at the same time.
+    #[must_use]
+    pub fn share(mut self, count: u32) -> Self {
+        let count = u64::from(count.max(1));
+        self.nanoseconds /= count;
+        for (_, part) in &mut self.parts {
+            *part /= count;
+        }
+        self
+    }
+}
