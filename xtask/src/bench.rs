@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cargo::{self, Executable, Workspace};
+use crate::cargo::{self, BACKENDS, Executable, Workspace};
 use crate::failure::{Context, Failure, Result};
 
 mod python_client;
@@ -12,9 +12,6 @@ mod python_client;
 const PACKAGES: [&str; 2] = ["sandbox-bench", "sandbox-cli"];
 const BENCH: &str = "sandbox-bench";
 const COMMAND: &str = "sandbox";
-/// The backends that are measured.
-const FEATURES: &str = "local,docker";
-
 /// How long to measure, and where the numbers go.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -40,7 +37,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let mut build = workspace.cargo();
-    build.args(["build", "--release", "--features", FEATURES]);
+    build.args(["build", "--release", "--features", BACKENDS]);
     for package in PACKAGES {
         build.args(["--package", package]);
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::case::{self, Operation, Place};
+use crate::case::{self, Place};
 use crate::failure::{Context, Failure, Result};
 use crate::memory::Footprint;
 use crate::operations::Programs;
@@ -16,8 +16,6 @@ use crate::protocol::{Answer, Request, Sample};
 
 /// Rounds that are not kept, of all cases: caches fill, warm sandboxes are made.
 const WARM_UP: u32 = 2;
-/// Spawns in each worker before a round, which are not kept.
-const SETTLING: u32 = 2;
 /// Most time for one operation, many times what the slowest takes.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How long an idle worker may take to end what it still runs.
@@ -52,6 +50,9 @@ impl Measured {
 
 /// Measures `rounds` rounds of the cases that belong to `groups`, or of all, with these programs.
 ///
+/// What is short (it takes part in every round) is done twice in a row, and the second time counts: otherwise each would pay for
+/// what the case before it has left, full caches and memory that is given back, and rivals would pay unequally.
+///
 /// # Errors
 /// When a worker cannot be started, dies, or does not answer in time.
 pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measured> {
@@ -62,7 +63,6 @@ pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measur
     let mut measured = Measured::default();
     for round in 0..WARM_UP + rounds {
         let counted = round.checked_sub(WARM_UP);
-        settle(&mut workers)?;
         for case in case::all().filter(|case| case.belongs_to(groups)) {
             let takes_part = match counted {
                 Some(round) => case.takes_part(round, rounds),
@@ -72,6 +72,10 @@ pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measur
                 continue;
             }
             let worker = worker(&mut workers, case.place)?;
+            if case.every == 1 {
+                // A failure here is one where it counts, too.
+                let _ = worker.operate(Request::Do(case.operation))?;
+            }
             match worker.operate(Request::Do(case.operation))? {
                 Ok(Answer::Done(sample)) if counted.is_some() => {
                     measured.samples.entry(case.id).or_default().push(sample);
@@ -95,18 +99,6 @@ pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measur
         worker.end(place)?;
     }
     Ok(measured)
-}
-
-/// What comes first in a round would pay for what came last in the round before: caches that are
-/// full of something else, and much memory that is given back.
-fn settle(workers: &mut BTreeMap<Place, Worker>) -> Result<()> {
-    for _ in 0..SETTLING {
-        for worker in workers.values_mut() {
-            // A spawn that fails here fails as well where it counts.
-            let _ = worker.operate(Request::Do(Operation::Spawn))?;
-        }
-    }
-    Ok(())
 }
 
 fn worker(workers: &mut BTreeMap<Place, Worker>, place: Place) -> Result<&mut Worker> {

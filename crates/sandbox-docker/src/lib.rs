@@ -1,34 +1,64 @@
 //! Docker as a sandbox backend: tiers `docker` and `docker_unsafe`.
 //!
 //! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are never pulled.
+//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are never pulled.
 //!
 //! `docker_unsafe` is what the engine does by default, with no policy at all.
 
-mod backend;
-mod cgroup;
-mod config;
-mod doctor;
-mod engine;
-mod error;
-mod image;
-mod isolator;
-mod labels;
-mod launch;
-mod lower;
-mod removal;
-mod report;
-mod stream;
-mod sweep;
-mod volume;
-
-pub use backend::DockerBackend;
-pub use config::{DEFAULT_IMAGE, DockerConfig};
+mod endpoint;
 
 use std::sync::Arc;
 
+use sandbox_container::{ContainerBackend, Family, OfFamily};
 use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
+
+pub use sandbox_container::DEFAULT_IMAGE;
+
+/// Docker's engines.
+const FAMILY: &Family = &Family {
+    tier: "docker",
+    unsafe_tier: "docker_unsafe",
+    engine: "Docker",
+    command: "docker",
+    start: "start Docker (`systemctl start docker`), or set DOCKER_HOST to its address",
+    denied: "add your user to the group that owns the socket, or use a rootless engine",
+    is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
+    candidates: endpoint::candidates,
+    cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+    writable_folders: &[],
+    forgets_default_limits: false,
+    full_tmpfs: true,
+    native: None,
+};
+
+/// Docker, as a type.
+#[derive(Debug)]
+pub struct Docker;
+
+impl OfFamily for Docker {
+    const FAMILY: &'static Family = FAMILY;
+}
+
+/// Sandboxes as containers of a Docker engine.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
+/// use sandbox_docker::{DockerBackend, DockerConfig};
+///
+/// # async fn example() -> sandbox_core::Result<()> {
+/// let backend = DockerBackend::new(DockerConfig::default().default_image("alpine:3.22"));
+/// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+/// let sandbox = client.create(&SandboxSpec::new("example")).await?;
+/// println!("{}", sandbox.shell("id -u").await?.stdout_text());
+/// # Ok(()) }
+/// ```
+pub type DockerBackend = ContainerBackend<Docker>;
+
+/// What a user may set of the backend. Where it names no engine, the backend looks at `DOCKER_HOST`, the current Docker context, and
+/// the usual sockets, in this order.
+pub type DockerConfig = sandbox_container::ContainerConfig;
 
 fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
     Ok(Arc::new(DockerBackend::new(DockerConfig::default())))
@@ -48,7 +78,7 @@ const PROFILES: &[(&str, &str)] = &[(
 
 sandbox_core::register!(
     Registration::new(
-        backend::TIER,
+        FAMILY.tier,
         "docker",
         "containers on a Docker engine, under the policy",
         open,
@@ -57,7 +87,7 @@ sandbox_core::register!(
 );
 sandbox_core::register!(
     Registration::new(
-        backend::UNSAFE_TIER,
+        FAMILY.unsafe_tier,
         "docker",
         "containers on a Docker engine as it makes them by default, without any policy",
         open_unsafe,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-#[cfg(feature = "docker")]
+#[cfg(feature = "api")]
 use super::api::Api;
 use super::python_client::PythonClient;
 use super::sandboxes::Tier;
@@ -19,7 +19,7 @@ pub struct EngineOperations {
     library: Tier,
     library_python: Tier,
     python_client: PythonClient,
-    #[cfg(feature = "docker")]
+    #[cfg(feature = "api")]
     api: Api,
 }
 
@@ -36,7 +36,7 @@ impl EngineOperations {
             library: Tier::new(engine.name(), built, Some(BUSYBOX)),
             library_python: Tier::new(engine.name(), built, Some(PYTHON)),
             python_client: PythonClient::new(programs.python_client.clone()),
-            #[cfg(feature = "docker")]
+            #[cfg(feature = "api")]
             api: Api::new(engine),
         }
     }
@@ -73,7 +73,7 @@ impl EngineOperations {
             self.library.end().await,
             self.library_python.end().await,
             self.python_client.end().await,
-            #[cfg(feature = "docker")]
+            #[cfg(feature = "api")]
             self.api.end().await,
         ];
         ended.into_iter().collect()
@@ -106,7 +106,7 @@ impl EngineOperations {
         client::exec(self.engine, container, &program).await
     }
 
-    #[cfg(feature = "docker")]
+    #[cfg(feature = "api")]
     async fn api(&mut self, task: Task) -> Result<Sample> {
         match task {
             Task::OneShot => self.api.run().await,
@@ -119,23 +119,23 @@ impl EngineOperations {
         }
     }
 
-    #[cfg(feature = "docker")]
+    #[cfg(feature = "api")]
     async fn container(&mut self, image: &'static str) -> Result<String> {
         self.api.container(image).await
     }
 
-    #[cfg(not(feature = "docker"))]
+    #[cfg(not(feature = "api"))]
     async fn api(&mut self, _task: Task) -> Result<Sample> {
         Err(without_api())
     }
 
-    #[cfg(not(feature = "docker"))]
+    #[cfg(not(feature = "api"))]
     async fn container(&mut self, _image: &'static str) -> Result<String> {
         Err(without_api())
     }
 }
 
-#[cfg(not(feature = "docker"))]
+#[cfg(not(feature = "api"))]
 fn without_api() -> Failure {
-    Failure::Missing("built without the feature docker".to_owned())
+    Failure::Missing("built without docker and podman".to_owned())
 }

@@ -123,6 +123,6 @@ impl PythonClient {
 fn sample(nanoseconds: u64) -> Sample {
     Sample {
         nanoseconds,
-        parts: Vec::new(),
+        ..Sample::default()
     }
 }

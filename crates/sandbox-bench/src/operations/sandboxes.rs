@@ -129,7 +129,7 @@ impl Tier {
         expect_success(&result)?;
         Ok(Sample {
             nanoseconds: nanoseconds(total) / u64::from(ECHOES),
-            parts: Vec::new(),
+            ..Sample::default()
         })
     }
 
@@ -192,11 +192,12 @@ impl Tier {
         Ok(sample)
     }
 
-    /// Makes `count` sandboxes that live at the same time, uses each once, and ends them; the share of one. So many as
-    /// `at_once` says are made, or ended, at the same time.
+    /// Makes `count` sandboxes that live at the same time, uses each once, looks at their memory, and ends them; the share of
+    /// one. So many as `at_once` says are made, or ended, at the same time.
     pub async fn crowd(&mut self, count: u32, at_once: usize) -> Result<Sample> {
         let client = self.client()?;
         let names = (0..count).map(|_| self.spec()).collect::<Vec<_>>();
+        let before = memory::below(std::process::id());
         let mut watch = Stopwatch::start();
         let mut crowd = Vec::with_capacity(names.len());
         for chunk in names.chunks(at_once) {
@@ -209,6 +210,13 @@ impl Tier {
             }
         }
         watch.part("create and exec");
+        let mut memory = memory::below(std::process::id());
+        memory.retain(|pid, _| !before.contains_key(pid));
+        // An engine's containers are not below this process.
+        let memory = (!memory.is_empty())
+            .then(|| memory.values().map(|process| process.proportional).sum())
+            .flatten();
+        watch.pass();
         while !crowd.is_empty() {
             let ended = crowd.drain(crowd.len().saturating_sub(at_once)..);
             let ended = ended
@@ -218,7 +226,9 @@ impl Tier {
             }
         }
         watch.part("kill");
-        Ok(watch.stop().share(count))
+        let mut sample = watch.stop();
+        sample.memory = memory;
+        Ok(sample.share(count))
     }
 
     /// The processes that one more idle sandbox costs.

@@ -1,0 +1,325 @@
+//! The backend: from a plan to a sandbox whose agent answers.
+
+use std::marker::PhantomData;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::spi::{Backend, Finding, Instance};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::seccomp::Arch;
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
+use tokio::sync::Mutex;
+
+use crate::config::ContainerConfig;
+use crate::doctor;
+use crate::engine::{Engine, EngineFacts};
+use crate::image;
+use crate::isolator::ContainerIsolator;
+use crate::launch::Launch;
+use crate::lower::{self, Parts, Storage};
+use crate::report;
+use crate::sweep;
+use crate::volume::AgentVolume;
+use crate::{OfFamily, Tier};
+
+/// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
+const USER: (u32, u32) = (1000, 1000);
+
+/// What files of code without a policy get: the usual mask.
+const UMASK: u32 = 0o022;
+
+/// Sandboxes as containers of an engine of the family `F`.
+///
+/// A backend names its own: `pub type DockerBackend = ContainerBackend<Docker>`.
+#[derive(Debug)]
+pub struct ContainerBackend<F> {
+    tier: Tier,
+    config: ContainerConfig,
+    applies_policy: bool,
+    volume: AgentVolume,
+    /// The engine once it was found. One that vanished is looked for again.
+    engine: Mutex<Option<Engine>>,
+    family: PhantomData<fn() -> F>,
+}
+
+impl<F: OfFamily> ContainerBackend<F> {
+    /// The tier that applies the policy. Connects to nothing yet.
+    #[must_use]
+    pub fn new(config: ContainerConfig) -> Self {
+        let volume = match &config.agent {
+            Some(program) => AgentVolume::new(program.clone()),
+            None => AgentVolume::ours().clone(),
+        };
+        Self {
+            tier: F::FAMILY.confined(),
+            config,
+            applies_policy: true,
+            volume,
+            engine: Mutex::new(None),
+            family: PhantomData,
+        }
+    }
+
+    /// The tier that applies none: containers as the engine makes them by default. Connects to nothing yet.
+    #[must_use]
+    pub fn without_policy(config: ContainerConfig) -> Self {
+        Self {
+            tier: F::FAMILY.unconfined(),
+            applies_policy: false,
+            ..Self::new(config)
+        }
+    }
+
+    async fn engine(&self) -> Result<Engine> {
+        let mut found = self.engine.lock().await;
+        if let Some(engine) = &*found {
+            return Ok(engine.clone());
+        }
+        let engine = Engine::find(self.tier, &self.config).await?;
+        self.usable(&engine.facts)?;
+        let (tier, swept) = (self.tier, engine.clone());
+        tokio::spawn(async move { sweep::sweep(tier, &swept).await });
+        Ok(found.insert(engine).clone())
+    }
+
+    /// Refuses an engine that no sandbox of ours can run on.
+    fn usable(&self, facts: &EngineFacts) -> Result<()> {
+        let refused = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
+        let native = Arch::native();
+        if self.config.agent.is_none() && native != Arch::from_name(&facts.architecture) {
+            let theirs = &facts.architecture;
+            let reason =
+                format!("the engine's architecture is {theirs:?}, the built-in agent's another");
+            return refused(
+                reason,
+                "configure an agent that was built for the engine's architecture".into(),
+            );
+        }
+        if self.volume.is_empty() {
+            let reason = "this build has no agent (it was compiled for documentation only)".into();
+            return refused(
+                reason,
+                "build with a C linker for Linux on x86_64 or aarch64".into(),
+            );
+        }
+        if !facts.runtime_known {
+            let reason = format!("the engine has no runtime {:?}", facts.runtime);
+            return refused(
+                reason,
+                format!(
+                    "choose one of those that `{} info` names",
+                    self.tier.family.command
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// An engine that does not answer any more may be another one by the next time.
+    async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::SandboxUnavailable
+        {
+            *self.engine.lock().await = None;
+        }
+        result
+    }
+
+    fn draft(&self, plan: &Plan, facts: &EngineFacts) -> Result<Draft> {
+        if !self.applies_policy {
+            let confinement = Confinement {
+                umask: UMASK,
+                ..Confinement::default()
+            };
+            let report = EnforcementReport::nothing(&format!("{} applies no policy", self.tier));
+            return Ok(Draft {
+                confinement,
+                report,
+                confined: None,
+            });
+        }
+        let kernel = kernel(self.tier, facts)?;
+        let mode = mode(plan);
+        check_writable(self.tier, plan, mode)?;
+        sandbox_host::check_export_paths(&plan.export_paths)
+            .map_err(|error| error.on(self.tier))?;
+        let exports = confinement::export_folders(&plan.export_paths);
+        let exports = exports
+            .iter()
+            .filter_map(|folder| folder.to_str())
+            .map(ToOwned::to_owned);
+        let storage = Storage::new(plan, &exports.collect::<Vec<_>>());
+        let report = report::report(plan, facts, &kernel, mode, &storage);
+        let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
+        let confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        Ok(Draft {
+            confinement,
+            report,
+            confined: Some((storage, mode)),
+        })
+    }
+
+    async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
+        let tier = self.tier;
+        let draft = self.draft(plan, &engine.facts)?;
+        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let image = image::find(tier, &engine, reference).await?;
+        let volume = &self.volume;
+        let parts = Parts {
+            tier,
+            facts: &engine.facts,
+            image: &image,
+            volume: &volume.name,
+            runtime: self.config.runtime.as_deref(),
+        };
+        let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        let folders = &mut sandbox.settings.make_dirs;
+        let body = match &draft.confined {
+            Some((storage, mode)) => {
+                // What is mounted exists, and the rest of the root is read-only.
+                folders.retain(|folder| storage.covers(folder));
+                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
+                lowered.body
+            }
+            None => {
+                folders.push(WORK_FOLDER.into());
+                lower::unconfined(plan, &parts)?
+            }
+        };
+        let launch = Launch {
+            tier,
+            engine: &engine,
+            volume,
+            name: lower::container_name(plan),
+            body,
+        };
+        let (guard, stream) = launch.run().await?;
+        let words = stream.last_words();
+        let no_network = draft.confined.is_some() && !lower::has_network(plan);
+        let lifetime = plan.lifetime;
+        let isolator =
+            ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
+        isolator.look_up().await;
+        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+    }
+}
+
+/// What is decided of a sandbox before the engine is asked for anything.
+struct Draft {
+    confinement: Confinement,
+    report: EnforcementReport,
+    /// `None` where no policy applies.
+    confined: Option<(Storage, Mode)>,
+}
+
+/// As whom code runs: a root user of the container is the agent's own.
+fn mode(plan: &Plan) -> Mode {
+    match plan.user.or_else(|| folders_owner(plan)).unwrap_or(USER) {
+        (0, _) => Mode::Shared,
+        (uid, gid) => Mode::Split { uid, gid },
+    }
+}
+
+/// The host's folders that code may write to.
+fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
+    let workspace = plan
+        .workspace
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.as_path());
+    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
+}
+
+/// Who owns the first of the writable folders that is not root's.
+fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
+    writable_folders(plan)
+        .filter_map(|folder| std::fs::metadata(folder).ok())
+        .find(|folder| folder.uid() != 0)
+        .map(|folder| (folder.uid(), folder.gid()))
+}
+
+/// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
+fn check_writable(tier: Tier, plan: &Plan, mode: Mode) -> Result<()> {
+    let Mode::Split { uid, gid } = mode else {
+        return Ok(());
+    };
+    for path in writable_folders(plan) {
+        // A missing folder has its own error.
+        let Ok(folder) = std::fs::metadata(path) else {
+            continue;
+        };
+        let bits = folder.mode();
+        let writable = (folder.uid() == uid && bits & 0o200 != 0)
+            || (folder.gid() == gid && bits & 0o020 != 0)
+            || bits & 0o002 != 0;
+        if !writable {
+            let context = format!(
+                "{} belongs to user {}, and the code, which runs as user {uid}, could not write to it",
+                path.display(),
+                folder.uid()
+            );
+            return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+                .on(tier)
+                .with_fix("give the folder to an ordinary user, or name its owner as the specification's user"));
+        }
+    }
+    Ok(())
+}
+
+/// What the engine's kernel can do for the confinement of executions.
+pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
+    let arch = Arch::from_name(&facts.architecture).ok_or_else(|| {
+        let reason = format!(
+            "the engine's architecture {:?} is not supported",
+            facts.architecture
+        );
+        Error::unavailable(tier, reason, "use an engine on x86_64 or aarch64")
+    })?;
+    Ok(Kernel {
+        arch,
+        // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
+        landlock_abi: 0,
+        seccomp: facts.seccomp,
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+    })
+}
+
+#[async_trait]
+impl<F: OfFamily> Backend for ContainerBackend<F> {
+    fn name(&self) -> &str {
+        self.tier.name
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        Ok(self.draft(plan, &engine.facts)?.report)
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        if !plan.packages.is_empty() {
+            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+            return Err(
+                sandbox_core::spi::unsupported("install packages", self.tier.name)
+                    .with_fix("use an image that has them, or the tier local"),
+            );
+        }
+        let engine = self.engine().await?;
+        let built = self.build(plan, engine).await;
+        Ok(Box::new(self.noticing(built).await?))
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        match self.engine().await {
+            Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
+            Err(error) => vec![doctor::missing(&error)],
+        }
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(doctor::profile(self.tier, &self.engine().await?.facts))
+    }
+}

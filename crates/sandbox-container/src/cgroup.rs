@@ -1,0 +1,213 @@
+//! The kernel's own counts of what it refused a container, read from its cgroup and its network namespace where the engine runs on
+//! this host.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_host::{Counters, refused_processes, unreachable_destinations};
+
+use crate::Family;
+
+/// Where the counts of a container are.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    /// The file that counts kills for memory.
+    memory_events: Option<PathBuf>,
+    /// The cgroup that limits processes.
+    pids: Option<PathBuf>,
+    /// A process of the container, where its network namespace is the one that a policy asks for.
+    process: Option<i32>,
+}
+
+impl Counts {
+    /// The counts of a container, at the places where engines usually put them; the container's id makes a mistake impossible.
+    /// `None` where they are elsewhere.
+    pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let tables = family.cgroups.iter().flat_map(|place| {
+            let path = place.replace("{id}", container);
+            [
+                format!("1:memory:{path}\n2:pids:{path}"),
+                format!("0::{path}"),
+            ]
+        });
+        tables
+            .map(|cgroups| Self::find(&mounts, &cgroups, container, no_network))
+            .find(|counts| counts.memory_events.is_some())
+    }
+
+    /// The counts of the container whose first process is `pid`.
+    ///
+    /// `None` where that process is not the container's: the engine then counts processes in another namespace than this one.
+    pub(crate) fn of_process(container: &str, pid: i64, no_network: bool) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let counts = Self::find(&mounts, &cgroups, container, no_network);
+        counts.memory_events.is_some().then_some(counts)
+    }
+
+    fn find(mounts: &str, cgroups: &str, container: &str, no_network: bool) -> Self {
+        let memory = locate(mounts, cgroups, container, "memory");
+        let memory = memory.filter(|place| place.folder.exists());
+        let pids = locate(mounts, cgroups, container, "pids");
+        let process = memory.as_ref().filter(|_| no_network);
+        Self {
+            process: process.and_then(|place| first_process(&place.folder)),
+            memory_events: memory.map(|place| place.memory_events()),
+            pids: pids
+                .map(|place| place.folder)
+                .filter(|folder| folder.exists()),
+        }
+    }
+
+    /// How many processes were killed for memory.
+    pub(crate) fn oom_kills(&self) -> Option<u64> {
+        count(&std::fs::read_to_string(self.memory_events.as_ref()?).ok()?)
+    }
+
+    /// What else the kernel refused.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters::new(
+            self.pids.as_deref().and_then(refused_processes),
+            self.process.and_then(unreachable_destinations),
+        )
+    }
+}
+
+/// The process with the lowest number: of a container that was just started, its first, which stays as long as the container.
+/// `None` where their numbers are of another namespace.
+fn first_process(folder: &Path) -> Option<i32> {
+    let processes = std::fs::read_to_string(folder.join("cgroup.procs")).ok()?;
+    let numbers = processes.lines().filter_map(|line| line.parse().ok());
+    numbers.filter(|number| *number > 0).min()
+}
+
+/// A cgroup of a container.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    folder: PathBuf,
+    version_2: bool,
+}
+
+impl Place {
+    fn memory_events(&self) -> PathBuf {
+        self.folder.join(if self.version_2 {
+            "memory.events"
+        } else {
+            "memory.oom_control"
+        })
+    }
+}
+
+fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Option<Place> {
+    let (mut v1, mut v2) = (None, None);
+    for line in cgroups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        if !path.contains(container) {
+            continue;
+        }
+        if controllers.is_empty() {
+            v2 = Some(path);
+        } else if controllers.split(',').any(|found| found == controller) {
+            v1 = Some(path);
+        }
+    }
+    let place = |mount: Mount<'_>, path: &str, version_2| {
+        let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
+        let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
+        Some(Place { folder, version_2 })
+    };
+    // Where both are mounted, the controller sits in v1.
+    match (v1, v2) {
+        (Some(path), _) => place(find_mount(mounts, "cgroup", Some(controller))?, path, false),
+        (None, Some(path)) => place(find_mount(mounts, "cgroup2", None)?, path, true),
+        (None, None) => None,
+    }
+}
+
+struct Mount<'a> {
+    root: &'a str,
+    point: &'a str,
+}
+
+/// The first mount of this type, with this option of its file system.
+fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<Mount<'a>> {
+    mounts.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut tail = tail.split(' ');
+        let (found, options) = (tail.next()?, tail.nth(1)?);
+        let has_option = option.is_none_or(|option| options.split(',').any(|o| o == option));
+        if found != kind || !has_option {
+            return None;
+        }
+        let mut head = head.split(' ').skip(3);
+        Some(Mount {
+            root: head.next()?,
+            point: head.next()?,
+        })
+    })
+}
+
+fn count(text: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "\
+25 18 0:22 / /sys/fs/cgroup/cpu rw,nosuid - cgroup cgroup rw,cpu
+31 18 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
+32 18 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+    const V2: &str =
+        "26 18 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn memory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
+        locate(mounts, cgroups, "abc", "memory").map(|place| place.memory_events())
+    }
+
+    #[test]
+    fn the_memory_controller_is_found_in_both_versions() {
+        let cgroups = "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/docker/abc\n";
+        let path = Path::new("/sys/fs/cgroup/memory/docker/abc/memory.oom_control");
+        assert_eq!(memory(V1, cgroups).as_deref(), Some(path));
+        // No hierarchy of that controller is mounted.
+        assert_eq!(locate(V1, "4:pids:/docker/abc\n", "abc", "pids"), None);
+
+        let cgroups = "0::/system.slice/docker-abc.scope\n";
+        let folder = Path::new("/sys/fs/cgroup/system.slice/docker-abc.scope");
+        assert_eq!(memory(V2, cgroups), Some(folder.join("memory.events")));
+        let pids = locate(V2, cgroups, "abc", "pids");
+        assert_eq!(pids.map(|place| place.folder).as_deref(), Some(folder));
+    }
+
+    #[test]
+    fn a_process_of_another_cgroup_is_not_the_container() {
+        assert_eq!(memory(V2, "0::/user.slice/session\n"), None);
+        assert_eq!(memory("", "0::/docker/abc\n"), None);
+    }
+
+    #[test]
+    fn the_first_process_is_the_one_with_the_lowest_number() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(first_process(folder.path()), None);
+        std::fs::write(folder.path().join("cgroup.procs"), "70\n0\n42\n").unwrap();
+        assert_eq!(first_process(folder.path()), Some(42));
+    }
+
+    #[test]
+    fn kills_are_counted_in_both_formats() {
+        assert_eq!(
+            count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            count("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"),
+            Some(1)
+        );
+        assert_eq!(count("oom_kill_disable 0\nunder_oom 0\n"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a user may set of the backend.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::{Endpoint, GivenClient};
+
+/// The image of a sandbox whose specification names none.
+pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// What a user may set of the backend. The default finds the engine as its own client does.
+///
+/// ```
+/// use sandbox_container::ContainerConfig;
+///
+/// let config = ContainerConfig::default().host("unix:///run/user/1000/docker.sock");
+/// assert_eq!(config.default_image, sandbox_container::DEFAULT_IMAGE);
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContainerConfig {
+    /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
+    pub host: Option<String>,
+    /// A client that the caller made; `None` connects to the engine.
+    pub(crate) client: Option<GivenClient>,
+    /// The image of a specification that names none. It is never pulled.
+    pub default_image: String,
+    /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
+    pub runtime: Option<String>,
+    /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
+    pub agent: Option<Arc<[u8]>>,
+}
+
+impl fmt::Debug for ContainerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agent = self
+            .agent
+            .as_ref()
+            .map(|program| format!("{} bytes", program.len()));
+        f.debug_struct("ContainerConfig")
+            .field("host", &self.host)
+            .field("client", &self.client)
+            .field("default_image", &self.default_image)
+            .field("runtime", &self.runtime)
+            .field("agent", &agent)
+            .finish()
+    }
+}
+
+impl Default for ContainerConfig {
+    fn default() -> Self {
+        Self {
+            host: None,
+            client: None,
+            default_image: DEFAULT_IMAGE.to_owned(),
+            runtime: None,
+            agent: None,
+        }
+    }
+}
+
+impl ContainerConfig {
+    /// Uses this engine and no other.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Uses this client and looks for no engine. The version of the API is negotiated anew.
+    ///
+    /// [`ContainerConfig::host`] then says where the client leads: where it names a unix socket, the engine is taken to run on this
+    /// host, so that folders of it can be mounted and the kernel's own counts be read. Podman's backend needs it, since it asks
+    /// Podman's own API as well, over a connection of its own.
+    #[must_use]
+    pub fn client(mut self, client: bollard::Docker) -> Self {
+        self.client = Some(GivenClient::new(client));
+        self
+    }
+
+    /// The engine's address, where the configuration has one.
+    pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
+        let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
+        self.host.as_ref().map(parse).transpose()
+    }
+
+    /// Uses this image where a specification names none.
+    #[must_use]
+    pub fn default_image(mut self, image: impl Into<String>) -> Self {
+        self.default_image = image.into();
+        self
+    }
+
+    /// Uses this OCI runtime.
+    #[must_use]
+    pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
+        self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Uses this build of the agent: it must be of this version of the workspace and of the engine's architecture.
+    #[must_use]
+    pub fn agent(mut self, program: impl Into<Arc<[u8]>>) -> Self {
+        self.agent = Some(program.into());
+        self
+    }
+}

@@ -1,0 +1,145 @@
+//! What stands in `sandbox doctor`, and the key of the matrix profile.
+
+use sandbox_core::spi::Finding;
+use sandbox_core::{Error, ErrorKind};
+
+use crate::Tier;
+use crate::config::ContainerConfig;
+use crate::engine::{Engine, EngineFacts};
+use crate::image;
+
+/// The engine is not there.
+pub(crate) fn missing(error: &Error) -> Finding {
+    Finding {
+        name: "engine".into(),
+        present: false,
+        detail: error.context().to_owned(),
+        fix: error.fix().unwrap_or_default().to_owned(),
+    }
+}
+
+/// What of the engine matters for sandboxes.
+pub(crate) async fn findings(
+    tier: Tier,
+    engine: &Engine,
+    config: &ContainerConfig,
+) -> Vec<Finding> {
+    let mut findings = about(engine);
+    let (present, detail, fix) = match image::find(tier, engine, &config.default_image).await {
+        Ok(image) => (true, image.reference, String::new()),
+        Err(error) if error.kind() == ErrorKind::ImageNotFound => (
+            false,
+            format!("{} is not there", config.default_image),
+            error.fix().unwrap_or_default().to_owned(),
+        ),
+        Err(error) => (false, error.to_string(), String::new()),
+    };
+    findings.push(Finding {
+        name: "default image".into(),
+        present,
+        detail,
+        fix,
+    });
+    findings
+}
+
+fn about(engine: &Engine) -> Vec<Finding> {
+    let facts = &engine.facts;
+    let finding = |name: &str, present: bool, detail: String, fix: &str| Finding {
+        name: name.to_owned(),
+        present,
+        detail,
+        fix: if present {
+            String::new()
+        } else {
+            fix.to_owned()
+        },
+    };
+    let yes_no = |yes: bool, name: &str| {
+        if yes {
+            name.to_owned()
+        } else {
+            format!("no {name}")
+        }
+    };
+    let (major, minor) = facts.api;
+    let limits = [
+        yes_no(facts.memory_limit, "memory"),
+        yes_no(facts.swap_limit, "swap"),
+        yes_no(facts.cpu_quota, "cpu quota"),
+        yes_no(facts.pids_limit, "pids"),
+    ];
+    let all_limits = facts.memory_limit && facts.swap_limit && facts.cpu_quota && facts.pids_limit;
+    vec![
+        finding(
+            "engine",
+            true,
+            format!(
+                "{} (API {major}.{minor}) at {}",
+                facts.version, engine.endpoint
+            ),
+            "",
+        ),
+        finding(
+            "limits",
+            all_limits,
+            format!(
+                "cgroup v{} ({}): {}",
+                facts.cgroup,
+                facts.cgroup_driver,
+                limits.join(", ")
+            ),
+            "use a rootful engine, or cgroup v2 with delegated controllers; boot with swapaccount=1 for swap",
+        ),
+        finding(
+            "seccomp",
+            facts.seccomp,
+            yes_no(facts.seccomp, "seccomp filters"),
+            "use an engine built with seccomp on a kernel with CONFIG_SECCOMP_FILTER",
+        ),
+        finding(
+            "isolation",
+            true,
+            format!(
+                "{}, {}, storage {}, runtime {}",
+                if facts.rootless {
+                    "rootless"
+                } else {
+                    "rootful"
+                },
+                yes_no(facts.user_namespace || facts.rootless, "user namespace"),
+                facts.storage,
+                facts.runtime
+            ),
+            "",
+        ),
+    ]
+}
+
+/// What of the engine changes enforcement.
+pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let mut limits = Vec::new();
+    for (works, name) in [
+        (facts.memory_limit, "memory"),
+        (facts.swap_limit, "swap"),
+        (facts.cpu_quota, "cpu"),
+        (facts.pids_limit, "pids"),
+    ] {
+        if works {
+            limits.push(name);
+        }
+    }
+    [
+        ("backend", tier.into()),
+        ("engine", facts.short_version()),
+        ("runtime", facts.runtime.clone()),
+        ("rootless", yes_no(facts.rootless)),
+        ("user_namespace", yes_no(facts.user_namespace)),
+        ("cgroup", format!("v{}", facts.cgroup)),
+        ("limits", limits.join(",")),
+        ("seccomp", yes_no(facts.seccomp)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}

@@ -1,0 +1,196 @@
+//! What an engine says of itself, as far as it changes what is enforced.
+
+use bollard::ClientVersion;
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
+
+/// What an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineFacts {
+    /// Negotiated version of the API: major, minor.
+    pub api: (usize, usize),
+    /// The engine's own version ("20.10.24").
+    pub version: String,
+    /// Architecture as the kernel names it ("`x86_64`").
+    pub architecture: String,
+    /// Major and minor version of the kernel; 0.0 where the engine does not say.
+    pub kernel: (u32, u32),
+    /// 1 or 2; 0 where the engine does not say.
+    pub cgroup: u8,
+    /// What sets cgroups up: "cgroupfs", "systemd" or "none".
+    pub cgroup_driver: String,
+    /// Whether the memory limit works.
+    pub memory_limit: bool,
+    /// Whether the limit of memory and swap together works.
+    pub swap_limit: bool,
+    /// Whether the processor quota works.
+    pub cpu_quota: bool,
+    /// Whether the limit of processes works.
+    pub pids_limit: bool,
+    /// How many processors the engine's host has.
+    pub cpus: u32,
+    /// Whether the engine applies a seccomp profile of its own.
+    pub seccomp: bool,
+    /// Whether the engine runs without root.
+    pub rootless: bool,
+    /// Whether containers get a user namespace of their own (`userns-remap`).
+    pub user_namespace: bool,
+    /// Storage driver ("overlay2").
+    pub storage: String,
+    /// The OCI runtime of our containers.
+    pub runtime: String,
+    /// Whether the engine has that runtime.
+    pub runtime_known: bool,
+    /// Whether paths of this process mean the same to the engine.
+    pub local: bool,
+}
+
+impl EngineFacts {
+    /// Reads them out of the engine's answer; what is missing counts as not there.
+    pub(crate) fn new(
+        info: &SystemInfo,
+        api: &ClientVersion,
+        local: bool,
+        runtime: Option<&str>,
+    ) -> Self {
+        let security = info.security_options.as_deref().unwrap_or_default();
+        let has = |name: &str| {
+            security
+                .iter()
+                .any(|option| option.split(',').any(|part| part == format!("name={name}")))
+        };
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let runtime = runtime.map_or_else(|| text(&info.default_runtime), ToOwned::to_owned);
+        Self {
+            api: (api.major_version, api.minor_version),
+            version: text(&info.server_version),
+            architecture: text(&info.architecture),
+            kernel: kernel_version(info.kernel_version.as_deref().unwrap_or_default()),
+            cgroup: match info.cgroup_version {
+                Some(SystemInfoCgroupVersionEnum::_1) => 1,
+                Some(SystemInfoCgroupVersionEnum::_2) => 2,
+                _ => 0,
+            },
+            cgroup_driver: info
+                .cgroup_driver
+                .map(|driver| driver.to_string())
+                .unwrap_or_default(),
+            memory_limit: info.memory_limit == Some(true),
+            swap_limit: info.swap_limit == Some(true),
+            cpu_quota: info.cpu_cfs_quota == Some(true),
+            pids_limit: info.pids_limit == Some(true),
+            cpus: info
+                .ncpu
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or_default(),
+            seccomp: has("seccomp"),
+            rootless: has("rootless"),
+            user_namespace: has("userns"),
+            storage: text(&info.driver),
+            runtime_known: info
+                .runtimes
+                .as_ref()
+                .is_some_and(|known| known.contains_key(&runtime)),
+            runtime,
+            local,
+        }
+    }
+
+    /// Major and minor version of the engine ("20.10"): what lies behind them does not change enforcement.
+    pub(crate) fn short_version(&self) -> String {
+        self.version
+            .splitn(3, '.')
+            .take(2)
+            .collect::<Vec<_>>()
+            .join(".")
+    }
+
+    /// Whether the negotiated API is at least this one.
+    pub(crate) fn api_at_least(&self, major: usize, minor: usize) -> bool {
+        self.api >= (major, minor)
+    }
+}
+
+fn kernel_version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+impl EngineFacts {
+    /// A rootful engine on cgroup v1 with everything.
+    pub(crate) fn sample() -> Self {
+        Self {
+            api: (1, 41),
+            version: "20.10.24+dfsg1".into(),
+            architecture: "x86_64".into(),
+            kernel: (6, 18),
+            cgroup: 1,
+            cgroup_driver: "cgroupfs".into(),
+            memory_limit: true,
+            swap_limit: true,
+            cpu_quota: true,
+            pids_limit: true,
+            cpus: 2,
+            seccomp: true,
+            rootless: false,
+            user_namespace: false,
+            storage: "overlay2".into(),
+            runtime: "runc".into(),
+            runtime_known: true,
+            local: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_engine_does_not_say_is_not_there() {
+        let api = ClientVersion {
+            major_version: 1,
+            minor_version: 41,
+        };
+        let facts = EngineFacts::new(&SystemInfo::default(), &api, true, None);
+        assert!(!facts.memory_limit && !facts.seccomp && !facts.pids_limit && !facts.runtime_known);
+        assert_eq!(facts.cgroup, 0);
+    }
+
+    #[test]
+    fn kernels_are_named_in_many_ways() {
+        for (text, version) in [
+            ("6.18.44-fc-v595", (6, 18)),
+            ("5.4", (5, 4)),
+            ("", (0, 0)),
+            ("x6.1", (0, 0)),
+        ] {
+            assert_eq!(kernel_version(text), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn security_options_are_read_with_their_parameters() {
+        let info = SystemInfo {
+            security_options: Some(vec![
+                "name=seccomp,profile=default".into(),
+                "name=rootless".into(),
+            ]),
+            server_version: Some("27.3.1".into()),
+            ..SystemInfo::default()
+        };
+        let api = ClientVersion {
+            major_version: 1,
+            minor_version: 47,
+        };
+        let facts = EngineFacts::new(&info, &api, false, Some("runsc"));
+        assert!(facts.seccomp && facts.rootless && !facts.user_namespace);
+        assert_eq!(facts.short_version(), "27.3");
+        assert!(facts.api_at_least(1, 44) && !facts.api_at_least(1, 48));
+        assert_eq!(facts.runtime, "runsc");
+    }
+}

@@ -1,0 +1,193 @@
+//! An engine: found, asked for its version, and described.
+
+mod endpoint;
+mod facts;
+
+use std::io;
+use std::time::Duration;
+
+use bollard::models::SystemVersion;
+use bollard::{API_DEFAULT_VERSION, Docker};
+use sandbox_core::{Error, Result};
+
+pub use endpoint::{Candidates, Endpoint, GivenClient};
+pub use facts::EngineFacts;
+
+use crate::config::ContainerConfig;
+use crate::{Family, Tier};
+
+/// Most time for finding an engine, whatever it answers: an engine that is not there is told within 2 s.
+const FIND: Duration = Duration::from_millis(1700);
+
+/// Most seconds for the head of any answer: an engine under load takes seconds to start a container, never minutes.
+const ANSWER_SECONDS: u64 = 60;
+
+/// An engine that answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    /// Its API.
+    pub client: Docker,
+    /// Where it was found.
+    pub endpoint: Endpoint,
+    /// Its address, where it is known: a client that the caller made may lead anywhere.
+    pub address: Option<Endpoint>,
+    /// What it says of itself.
+    pub facts: EngineFacts,
+}
+
+impl Engine {
+    /// Finds the engine.
+    ///
+    /// # Errors
+    ///
+    /// `SandboxUnavailable` with the reason for each place that was tried, in under 2 s.
+    pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
+        let Candidates {
+            endpoints,
+            named_by,
+        } = match (&config.client, &config.host) {
+            (Some(given), _) => Candidates::given(given),
+            (None, Some(host)) => Candidates::named(tier.name, host, "the configuration")?,
+            (None, None) => (tier.family.candidates)(tier.name)?,
+        };
+        let mut tried = Vec::new();
+        let deadline = tokio::time::Instant::now() + FIND;
+        for endpoint in endpoints {
+            match tokio::time::timeout_at(deadline, Self::connect(tier.family, &endpoint, config))
+                .await
+            {
+                Ok(Ok(engine)) => return Ok(engine),
+                Ok(Err(failure)) => tried.push((endpoint, failure)),
+                Err(_) => tried.push((endpoint, Unreachable::Silent)),
+            }
+        }
+        Err(unavailable(tier, named_by.as_deref(), &tried))
+    }
+
+    async fn connect(
+        family: &Family,
+        endpoint: &Endpoint,
+        config: &ContainerConfig,
+    ) -> Result<Self, Unreachable> {
+        // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
+        if let Endpoint::Unix(path) = endpoint {
+            tokio::net::UnixStream::connect(path)
+                .await
+                .map_err(Unreachable::Connect)?;
+        }
+        let client = client(endpoint).map_err(Unreachable::Answer)?;
+        let (version, client, info) = tokio::join!(
+            client.version(),
+            client.clone().negotiate_version(),
+            client.info()
+        );
+        let version = version.map_err(Unreachable::Answer)?;
+        check_family(family, &version)?;
+        let (client, info) = (
+            client.map_err(Unreachable::Answer)?,
+            info.map_err(Unreachable::Answer)?,
+        );
+        let address = match endpoint {
+            Endpoint::Given(_) => config.address().map_err(Unreachable::Native)?,
+            endpoint => Some(endpoint.clone()),
+        };
+        let local = matches!(address, Some(Endpoint::Unix(_)));
+        let mut facts = EngineFacts::new(
+            &info,
+            &client.client_version(),
+            local,
+            config.runtime.as_deref(),
+        );
+        if let Some(native) = family.native {
+            let address = address.as_ref().ok_or_else(|| {
+                Unreachable::Native("the configuration must name its address too, as `host`".into())
+            })?;
+            let corrected = native.correct(address, &mut facts).await;
+            corrected.map_err(Unreachable::Native)?;
+        }
+        Ok(Self {
+            client,
+            endpoint: endpoint.clone(),
+            address,
+            facts,
+        })
+    }
+}
+
+/// A client of the engine at `endpoint`; it connects anew for each request, so that it belongs to no runtime.
+pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            Docker::connect_with_unix(&path.to_string_lossy(), ANSWER_SECONDS, API_DEFAULT_VERSION)
+        }
+        Endpoint::Tcp(address) => {
+            Docker::connect_with_http(address, ANSWER_SECONDS, API_DEFAULT_VERSION)
+        }
+        Endpoint::Given(given) => Ok(given.client.clone()),
+    }
+}
+
+fn check_family(family: &Family, version: &SystemVersion) -> Result<(), Unreachable> {
+    let components = version.components.as_deref().unwrap_or_default();
+    let names = components
+        .iter()
+        .map(|component| component.name.as_str())
+        .collect::<Vec<_>>();
+    if (family.is_ours)(&names) {
+        return Ok(());
+    }
+    let name = names.first().copied().unwrap_or("an unknown engine");
+    Err(Unreachable::Stranger(name.escape_debug().to_string()))
+}
+
+/// Why an endpoint is of no use.
+#[derive(Debug)]
+enum Unreachable {
+    Connect(io::Error),
+    Answer(bollard::errors::Error),
+    /// It is an engine of another family, which calls itself so.
+    Stranger(String),
+    /// It does not answer over its own API.
+    Native(String),
+    Silent,
+}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(error) => match error.kind() {
+                io::ErrorKind::NotFound => f.write_str("no such socket"),
+                io::ErrorKind::ConnectionRefused => f.write_str("nobody listens there"),
+                io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
+                _ => error.fmt(f),
+            },
+            Self::Answer(error) => write!(f, "{}", crate::error::Causes(error)),
+            Self::Stranger(name) => write!(f, "that is {name}"),
+            Self::Native(why) => f.write_str(why),
+            Self::Silent => f.write_str("no answer in time"),
+        }
+    }
+}
+
+fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachable)]) -> Error {
+    let places = tried
+        .iter()
+        .map(|(endpoint, why)| format!("{endpoint}: {why}"))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let by = named_by.map_or_else(String::new, |by| format!(" (named by {by})"));
+    let denied = tried.iter().any(|(_, why)| {
+        matches!(why, Unreachable::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    });
+    let fix = if denied {
+        tier.family.denied
+    } else {
+        tier.family.start
+    };
+    let engine = tier.family.engine;
+    Error::unavailable(
+        tier,
+        format!("no {engine} engine answers{by}: {places}"),
+        fix,
+    )
+}

@@ -1,0 +1,154 @@
+//! The engine's errors as ours.
+
+use std::fmt;
+
+use bollard::errors::Error as EngineError;
+use sandbox_core::{Error, ErrorKind};
+
+use crate::Tier;
+
+/// What the engine was asked for: decides what a refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Inspect,
+    Create,
+    Attach,
+    Start,
+    Volume,
+    Remove,
+}
+
+impl Operation {
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect image",
+            Self::Create => "create container",
+            Self::Attach => "attach to container",
+            Self::Start => "start container",
+            Self::Volume => "provide the agent's volume",
+            Self::Remove => "remove container",
+        }
+    }
+}
+
+/// The engine's answer to a failed operation, typed.
+pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError) -> Error {
+    let phrase = operation.phrase();
+    let (status, message) = match error {
+        EngineError::DockerResponseServerError {
+            status_code,
+            message,
+        } => (status_code, message.trim().to_owned()),
+        error if is_gone(&error) => {
+            return Error::new(
+                ErrorKind::SandboxUnavailable,
+                phrase,
+                format!("the engine does not answer: {}", Causes(&error)),
+            )
+            .on(tier)
+            .with_fix(format!(
+                "see whether {} still runs (`{} version`)",
+                tier.family.engine, tier.family.command
+            ));
+        }
+        error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
+    };
+    let kind = match (operation, status) {
+        (Operation::Create | Operation::Inspect, 404) if message.contains("image") => {
+            ErrorKind::ImageNotFound
+        }
+        (Operation::Create, 409) => ErrorKind::AlreadyExists,
+        (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, phrase, message).on(tier)
+}
+
+/// Whether the engine was not reached, or vanished before its answer.
+fn is_gone(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::RequestTimeoutError
+            | EngineError::SocketNotFoundError(_)
+            | EngineError::HyperResponseError { .. }
+            | EngineError::HyperLegacyError { .. }
+            | EngineError::IOError { .. }
+    )
+}
+
+/// Whether the engine answered with this status.
+pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
+    matches!(error, EngineError::DockerResponseServerError { status_code, .. } if *status_code == status)
+}
+
+/// An error with its causes in one line: the outer ones alone say only "client error".
+pub(crate) struct Causes<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::samples::TIER;
+
+    fn answered(operation: Operation, status_code: u16, message: &str) -> Error {
+        let message = message.to_owned();
+        let error = EngineError::DockerResponseServerError {
+            status_code,
+            message,
+        };
+        engine_error(TIER, operation, error)
+    }
+
+    #[test]
+    fn refusals_are_typed_by_what_was_asked() {
+        let kind = |operation, status, message| answered(operation, status, message).kind();
+        assert_eq!(
+            kind(Operation::Create, 404, "No such image: x"),
+            ErrorKind::ImageNotFound
+        );
+        assert_eq!(
+            kind(Operation::Create, 409, "name in use"),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(
+            kind(Operation::Create, 400, "Unknown runtime"),
+            ErrorKind::SetupFailed
+        );
+        assert_eq!(
+            kind(Operation::Start, 400, "OCI runtime"),
+            ErrorKind::SetupFailed
+        );
+        assert_eq!(kind(Operation::Remove, 500, "busy"), ErrorKind::Io);
+    }
+
+    #[test]
+    fn an_engine_that_vanished_is_unavailable() {
+        let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe).into();
+        let error = engine_error(TIER, Operation::Start, error);
+        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
+        assert!(error.fix().is_some());
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        let inner = std::io::Error::other("no route");
+        let error = EngineError::from(inner);
+        assert_eq!(Causes(&error).to_string(), "no route");
+    }
+}

@@ -1,0 +1,147 @@
+//! What the engines of one family have in common and others do not.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use sandbox_core::Result;
+
+use crate::engine::{Candidates, Endpoint, EngineFacts};
+
+/// A family of engines: what of it is not the same for all engines with Docker's API. Facts and few functions; everything else is
+/// shared.
+#[derive(Debug)]
+pub struct Family {
+    /// The tier that applies the policy.
+    pub tier: &'static str,
+    /// The tier that applies none.
+    pub unsafe_tier: &'static str,
+    /// The engine's name, for people ("Docker").
+    pub engine: &'static str,
+    /// The engine's command, for what a user is told to do ("docker").
+    pub command: &'static str,
+    /// What a user does when no engine answers.
+    pub start: &'static str,
+    /// What a user does whom every engine that is there refuses.
+    pub denied: &'static str,
+    /// Whether an engine is of this family, by the names of the components that it says it is made of.
+    pub is_ours: fn(components: &[&str]) -> bool,
+    /// Where to look for the engine when the configuration names none.
+    ///
+    /// # Errors
+    ///
+    /// `SandboxUnavailable` on the given tier, where what names the engine cannot be used.
+    pub candidates: fn(tier: &str) -> Result<Candidates>,
+    /// Paths in the hierarchy of control groups at which the engine puts a container whose id stands for `{id}`. A container that
+    /// is elsewhere is found through its first process, which costs a request.
+    pub cgroups: &'static [&'static str],
+    /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
+    /// something else is mounted there.
+    pub writable_folders: &'static [&'static str],
+    /// Whether one limit that a container asks for makes the engine forget those that its configuration gives to every container,
+    /// which the host may need.
+    pub forgets_default_limits: bool,
+    /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
+    /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
+    pub full_tmpfs: bool,
+    /// What is asked of the engine over an API of its own.
+    pub native: Option<&'static dyn Native>,
+}
+
+/// What is asked of an engine over an API of its own, because Docker's says it wrongly or not at all.
+#[async_trait]
+pub trait Native: fmt::Debug + Send + Sync {
+    /// Corrects what the engine said of itself over Docker's API.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine cannot be asked, for people.
+    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String>;
+
+    /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine cannot be asked, for people.
+    async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String>;
+}
+
+/// A family as a type, so that each one's backend is a type of its own.
+pub trait OfFamily: fmt::Debug + Send + Sync + 'static {
+    /// The family.
+    const FAMILY: &'static Family;
+}
+
+/// A tier of a family.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tier {
+    pub name: &'static str,
+    pub family: &'static Family,
+}
+
+impl Family {
+    /// The tier that applies the policy.
+    pub(crate) const fn confined(&'static self) -> Tier {
+        Tier {
+            name: self.tier,
+            family: self,
+        }
+    }
+
+    /// The tier that applies none.
+    pub(crate) const fn unconfined(&'static self) -> Tier {
+        Tier {
+            name: self.unsafe_tier,
+            family: self,
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl From<Tier> for String {
+    fn from(tier: Tier) -> Self {
+        tier.name.to_owned()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::{Family, Tier};
+    use crate::engine::Candidates;
+
+    /// A family to test with.
+    pub(crate) const FAMILY: &Family = &Family {
+        tier: "docker",
+        unsafe_tier: "docker_unsafe",
+        engine: "Docker",
+        command: "docker",
+        start: "start Docker",
+        denied: "use a rootless engine",
+        is_ours: |_| true,
+        candidates: |_| Ok(Candidates::usual([])),
+        cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+        writable_folders: &[],
+        forgets_default_limits: false,
+        full_tmpfs: true,
+        native: None,
+    };
+
+    /// The same, of an engine whose tmpfs takes a size alone, and which opens folders under a read-only root.
+    pub(crate) const PLAIN_TMPFS: &Family = &Family {
+        tier: "podman",
+        unsafe_tier: "podman_unsafe",
+        engine: "Podman",
+        command: "podman",
+        writable_folders: &["/run", "/tmp", "/var/tmp"],
+        forgets_default_limits: true,
+        full_tmpfs: false,
+        ..*FAMILY
+    };
+
+    /// Its tier with the policy.
+    pub(crate) const TIER: Tier = FAMILY.confined();
+}

@@ -1,0 +1,61 @@
+//! The labels by which our containers and volumes are known.
+
+use std::collections::HashMap;
+
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+
+use crate::Tier;
+
+/// What every label of ours begins with; a specification may not use it.
+const PREFIX: &str = "sandbox.";
+
+/// The tier: everything that has this label is ours.
+pub(crate) const TIER: &str = "sandbox.tier";
+
+/// The name of the sandbox.
+pub(crate) const NAME: &str = "sandbox.name";
+
+/// The version of this crate that made it.
+pub(crate) const VERSION: &str = "sandbox.version";
+
+/// The labels of a sandbox's container: the specification's and ours.
+///
+/// # Errors
+///
+/// `InvalidSpec` for a label of the specification that looks like ours.
+pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
+    if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
+        let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
+        return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(tier));
+    }
+    let mut labels = ours(tier);
+    labels.extend(plan.labels.clone());
+    labels.insert(NAME.to_owned(), plan.name.clone());
+    Ok(labels)
+}
+
+/// The labels of anything that is ours.
+pub(crate) fn ours(tier: Tier) -> HashMap<String, String> {
+    HashMap::from([
+        (TIER.to_owned(), tier.into()),
+        (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::samples;
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    #[test]
+    fn labels_of_a_specification_cannot_pass_for_ours() {
+        let spec = SandboxSpec::new("sb")
+            .label("team", "x")
+            .label("sandbox.tier", "local");
+        let error =
+            of(samples::TIER, &plan(&spec, &CapabilityPolicy::new())).expect_err("reserved");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    }
+}

@@ -1,0 +1,139 @@
+//! From a lowered plan to a running container with an attached agent.
+
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
+use sandbox_core::{Error, ErrorKind, Result};
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error};
+use crate::removal::Guard;
+use crate::stream::AttachStream;
+use crate::volume::{self, AGENT, AgentVolume, Content};
+
+/// What is to be launched.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    pub tier: Tier,
+    pub engine: &'a Engine,
+    pub volume: &'a AgentVolume,
+    pub name: String,
+    pub body: ContainerCreateBody,
+}
+
+impl Launch<'_> {
+    /// Makes and starts the container, and gives the stream to its agent. Nobody talks to the agent before its bytes were
+    /// compared with ours.
+    ///
+    /// # Errors
+    ///
+    /// What the engine refuses. Nothing is left then, nor when this future is dropped.
+    pub(crate) async fn run(&self) -> Result<(Guard, AttachStream)> {
+        let Self {
+            tier,
+            engine,
+            volume,
+            ..
+        } = *self;
+        if volume.is_verified(engine) {
+            match self.start().await {
+                // Somebody removed the volume since this process has verified it, and the engine made an empty one.
+                Err(error) if error.context().contains(AGENT) => volume.forget(engine),
+                started => return started,
+            }
+        }
+        volume.create(tier, engine).await?;
+        // Reading the volume takes the engine about half as long as starting a container: both at once.
+        let (started, content) = tokio::join!(self.start(), self.look());
+        if content? == Content::Agent {
+            volume.set_verified(engine);
+            return started;
+        }
+        // Whatever was started is not our agent.
+        if let Ok((guard, _)) = started {
+            guard.remove(&engine.client).await?;
+        }
+        volume::fill(tier, engine, volume, self.image()).await?;
+        volume.set_verified(engine);
+        self.start().await
+    }
+
+    fn image(&self) -> &str {
+        self.body.image.as_deref().unwrap_or_default()
+    }
+
+    /// What is in the volume, seen through a container of its own that is never started.
+    async fn look(&self) -> Result<Content> {
+        let body = volume::reader(self.tier, self.volume, self.image());
+        let guard = create(self.tier, self.engine, None, body).await?;
+        let client = &self.engine.client;
+        let content = self
+            .volume
+            .inspect(self.tier, client, guard.container())
+            .await;
+        guard.remove(client).await?;
+        content
+    }
+
+    async fn start(&self) -> Result<(Guard, AttachStream)> {
+        let (tier, engine) = (self.tier, self.engine);
+        let guard = create(tier, engine, Some(self.name.clone()), self.body.clone()).await?;
+        // Attached before it starts: no byte is lost, and the agent never runs without an owner.
+        let stream = attach(tier, engine, guard.container()).await?;
+        match engine.client.start_container(guard.container(), None).await {
+            Ok(()) => Ok((guard, stream)),
+            Err(error) => {
+                let error = engine_error(tier, Operation::Start, error);
+                // The name must be free for another attempt.
+                guard.remove(&engine.client).await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Creates the container in a task of its own: when this future is dropped in the middle, the task still learns the id, and
+/// its guard removes what was made.
+async fn create(
+    tier: Tier,
+    engine: &Engine,
+    name: Option<String>,
+    body: ContainerCreateBody,
+) -> Result<Guard> {
+    let engine = engine.clone();
+    let creation = tokio::spawn(async move {
+        let options = CreateContainerOptions {
+            name,
+            ..Default::default()
+        };
+        match engine.client.create_container(Some(options), body).await {
+            Ok(created) => {
+                for warning in &created.warnings {
+                    tracing::warn!(%tier, warning, "the engine warns");
+                }
+                Ok(Guard::new(tier, &engine.endpoint, created.id))
+            }
+            Err(error) => Err(engine_error(tier, Operation::Create, error)),
+        }
+    });
+    creation.await.unwrap_or_else(|stopped| {
+        let context = format!("the task that asks the engine was stopped: {stopped}");
+        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
+    })
+}
+
+async fn attach(tier: Tier, engine: &Engine, container: &str) -> Result<AttachStream> {
+    let options = AttachContainerOptions {
+        stream: true,
+        stdin: true,
+        stdout: true,
+        stderr: true,
+        ..AttachContainerOptions::default()
+    };
+    let attached = engine
+        .client
+        .attach_container(container, Some(options))
+        .await;
+    let attached = attached.map_err(|error| engine_error(tier, Operation::Attach, error))?;
+    Ok(AttachStream::new(attached.output, attached.input))
+}

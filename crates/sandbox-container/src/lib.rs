@@ -1,0 +1,33 @@
+//! Sandboxes as containers of an engine that speaks Docker's API: what the backends of Docker and Podman share, so that neither
+//! has to link (and so register) the other. Registers no tier itself.
+//!
+//! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
+//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are never pulled.
+//!
+//! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
+//! its family, and where its engine is found.
+
+mod backend;
+mod cgroup;
+mod config;
+mod doctor;
+mod engine;
+mod error;
+mod family;
+mod image;
+mod isolator;
+mod labels;
+mod launch;
+mod lower;
+mod removal;
+mod report;
+mod stream;
+mod sweep;
+mod volume;
+
+pub use backend::ContainerBackend;
+pub use config::{ContainerConfig, DEFAULT_IMAGE};
+pub use engine::{Candidates, Endpoint, EngineFacts};
+pub use family::{Family, Native, OfFamily};
+
+pub(crate) use family::Tier;

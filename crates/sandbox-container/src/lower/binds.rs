@@ -1,0 +1,190 @@
+//! Folders and files of the host inside of a container: at the same path, and the workspace at its own.
+
+use std::path::Path;
+
+use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::WORK_FOLDER;
+
+use super::storage::is_below;
+use crate::Tier;
+use crate::engine::EngineFacts;
+use crate::volume;
+
+/// Since this version of the API a read-only bind makes what is mounted below it read-only too, or fails.
+const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
+
+/// Trees that the container has of its own.
+const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// The binds that a plan asks for.
+///
+/// # Errors
+///
+/// `Unsupported` for an engine of another host and for places that a container cannot share with its host.
+pub(crate) fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
+    let mut binds = Vec::new();
+    for root in &plan.read_roots {
+        // What is writable as well is mounted once.
+        if !plan.write_roots.contains(root) {
+            binds.push(bind(
+                tier,
+                "filesystem_read_roots",
+                root,
+                None,
+                true,
+                facts,
+            )?);
+        }
+    }
+    for root in &plan.write_roots {
+        binds.push(bind(
+            tier,
+            "filesystem_write_roots",
+            root,
+            None,
+            false,
+            facts,
+        )?);
+    }
+    if let Some(workspace) = &plan.workspace {
+        let (path, read_only) = (&workspace.path, workspace.read_only);
+        binds.push(bind(
+            tier,
+            "workspace",
+            path,
+            Some(WORK_FOLDER),
+            read_only,
+            facts,
+        )?);
+    }
+    if !binds.is_empty() && !facts.local {
+        return Err(refused(
+            tier,
+            "the engine runs on another host, which has other files".into(),
+            "use a local engine, or leave the roots and the workspace out",
+        ));
+    }
+    Ok(binds)
+}
+
+fn bind(
+    tier: Tier,
+    field: &str,
+    path: &Path,
+    target: Option<&str>,
+    read_only: bool,
+    facts: &EngineFacts,
+) -> Result<Mount> {
+    let bad = |why: &str| {
+        let context = format!("{field}: {} {why}", path.display());
+        refused(
+            tier,
+            context,
+            "name the folders below it that the code needs",
+        )
+    };
+    let text = path.to_str().ok_or_else(|| bad("is not UTF-8"))?;
+    if !path.is_absolute() {
+        return Err(bad("is not absolute"));
+    }
+    let target = target.unwrap_or(text);
+    if target.trim_end_matches('/').is_empty() {
+        return Err(bad("cannot be mounted over the root of a container"));
+    }
+    let own = OWN
+        .iter()
+        .chain([&volume::FOLDER])
+        .find(|own| is_below(target, own));
+    if let Some(own) = own {
+        return Err(bad(&format!(
+            "cannot be mounted: a container has a {own} of its own"
+        )));
+    }
+    // Mounts below a read-only bind would stay writable: older engines are told to leave them out.
+    let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
+    Ok(Mount {
+        target: Some(target.to_owned()),
+        source: Some(text.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(read_only),
+        bind_options: Some(MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            non_recursive: (read_only && !recursive).then_some(true),
+            read_only_force_recursive: (read_only && recursive).then_some(true),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    })
+}
+
+fn refused(tier: Tier, context: String, fix: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, "create sandbox", context)
+        .on(tier)
+        .with_fix(fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    fn roots(read: &[&str], write: &[&str]) -> Plan {
+        let mut policy = CapabilityPolicy::new();
+        policy.filesystem_read_roots = Some(read.iter().map(Into::into).collect());
+        policy.filesystem_write_roots = Some(write.iter().map(Into::into).collect());
+        plan(&SandboxSpec::new("sb"), &policy)
+    }
+
+    #[test]
+    fn places_of_the_container_itself_are_refused() {
+        for path in [
+            "/",
+            "/proc",
+            "/proc/1",
+            "/sys/fs",
+            "/dev",
+            "/.sandbox-agent",
+        ] {
+            let error = binds(TIER, &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}");
+            assert!(error.fix().is_some());
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_read_and_written_is_mounted_once_writable() {
+        let mounts = binds(TIER, &roots(&["/a", "/b"], &["/b"]), &EngineFacts::sample());
+        let mounts = mounts.expect("binds");
+        let seen = mounts
+            .iter()
+            .map(|m| (m.target.as_deref(), m.read_only))
+            .collect::<Vec<_>>();
+        assert_eq!(seen, [(Some("/a"), Some(true)), (Some("/b"), Some(false))]);
+    }
+
+    #[test]
+    fn mounts_below_a_read_only_bind_are_left_out_or_read_only() {
+        let mut facts = EngineFacts::sample();
+        let options = |facts: &EngineFacts| {
+            let mounts = binds(TIER, &roots(&["/a"], &[]), facts).expect("binds");
+            mounts[0].bind_options.clone().expect("options")
+        };
+        assert_eq!(options(&facts).non_recursive, Some(true));
+        facts.api = (1, 47);
+        assert_eq!(options(&facts).non_recursive, None);
+        assert_eq!(options(&facts).read_only_force_recursive, Some(true));
+    }
+
+    #[test]
+    fn an_engine_elsewhere_has_other_files() {
+        let facts = EngineFacts {
+            local: false,
+            ..EngineFacts::sample()
+        };
+        assert!(binds(TIER, &roots(&["/a"], &[]), &facts).is_err());
+        assert!(binds(TIER, &roots(&[], &[]), &facts).is_ok());
+    }
+}

@@ -1,0 +1,323 @@
+//! A plan as the engine's options: pure, so that snapshots can show it.
+
+mod binds;
+mod storage;
+mod tmpfs;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    Mount, MountType, MountVolumeOptions, ResourcesUlimits,
+};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::Mode;
+
+pub(crate) use storage::Storage;
+
+use tmpfs::{Tmpfs, TmpfsMounts};
+
+use crate::engine::EngineFacts;
+use crate::image::ImageFacts;
+use crate::labels;
+use crate::volume;
+use crate::{Family, Tier};
+
+/// The engine refuses less: a container's own start needs about this much.
+const MIN_MEMORY: ByteSize = ByteSize::mib(6);
+
+/// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
+const OWN_PROCESSES: i64 = 2;
+
+/// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
+const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
+
+/// The name of a sandbox's container.
+pub(crate) fn container_name(plan: &Plan) -> String {
+    format!("sandbox-{}", plan.name)
+}
+
+/// What a container is made of, beside the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub tier: Tier,
+    pub facts: &'a EngineFacts,
+    pub image: &'a ImageFacts,
+    /// The agent's volume.
+    pub volume: &'a str,
+    /// The OCI runtime, where the user chose one.
+    pub runtime: Option<&'a str>,
+}
+
+/// A plan in the engine's words.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub body: ContainerCreateBody,
+    /// Folders that the agent has to give to the code.
+    pub give: Vec<String>,
+}
+
+/// The container of a sandbox with its policy.
+///
+/// # Errors
+///
+/// What no container can be: see [`binds::binds`]; `NotEnforceable` values; `InvalidSpec` for labels of ours.
+pub(crate) fn confined(
+    plan: &Plan,
+    parts: &Parts<'_>,
+    storage: &Storage,
+    mode: Mode,
+) -> Result<Lowered> {
+    let tier = parts.tier;
+    let memory = memory(tier, plan)?;
+    let (identity, capabilities) = match mode {
+        Mode::Split { uid, gid } => ((uid, gid), AGENT_CAPABILITIES.as_slice()),
+        Mode::Shared => (plan.user.unwrap_or_default(), [].as_slice()),
+    };
+    let mut mounts = vec![agent_mount(parts.volume)];
+    mounts.extend(binds::binds(tier, plan, parts.facts)?);
+    let family = parts.tier.family;
+    let mut tmpfs = storage.mounts(identity);
+    close_folders(family, &mut tmpfs);
+    hide_volumes(parts.image, &mut tmpfs, &mounts);
+    open_way(&mut tmpfs, &mounts, identity);
+    let give = match mode {
+        Mode::Split { .. } => tmpfs.to_give(family),
+        // The code is root of the container, to whom they belong.
+        Mode::Shared => Vec::new(),
+    };
+    let give_capability = (!give.is_empty()).then_some("CHOWN");
+    let host = HostConfig {
+        auto_remove: Some(true),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".into()),
+            config: None,
+        }),
+        runtime: parts.runtime.map(ToOwned::to_owned),
+        mounts: Some(mounts),
+        // Files.
+        readonly_rootfs: Some(true),
+        tmpfs: Some(tmpfs.options(family)),
+        shm_size: Some(signed(storage.shared_memory)),
+        // Namespaces.
+        network_mode: Some(network_mode(plan).to_owned()),
+        ipc_mode: Some("private".into()),
+        cgroupns_mode: parts
+            .facts
+            .api_at_least(1, 41)
+            .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
+        // Privileges.
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".into()]),
+        // In shared mode the code has whatever the agent has: nothing.
+        cap_add: Some(
+            capabilities
+                .iter()
+                .copied()
+                .chain(give_capability)
+                .map(ToOwned::to_owned)
+                .collect(),
+        ),
+        security_opt: Some(vec!["no-new-privileges".into()]),
+        // Limits. Swap counts into what is given as `memory_swap`.
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        nano_cpus: Some(nano_cpus(plan, parts.facts)),
+        pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
+        // Each execution has none anyway; this is for the agent.
+        ulimits: (!tier.family.forgets_default_limits).then(no_core_dumps),
+        init: Some(false),
+        ..HostConfig::default()
+    };
+    let user = match mode {
+        Mode::Split { .. } => (0, 0),
+        Mode::Shared => identity,
+    };
+    let body = ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    };
+    Ok(Lowered { body, give })
+}
+
+/// The container of a sandbox without any policy: what the engine does by default, and our agent.
+///
+/// # Errors
+///
+/// As [`confined`].
+pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
+    let mut mounts = vec![agent_mount(parts.volume)];
+    mounts.extend(binds::binds(parts.tier, plan, parts.facts)?);
+    let host = HostConfig {
+        auto_remove: Some(true),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("none".into()),
+            config: None,
+        }),
+        runtime: parts.runtime.map(ToOwned::to_owned),
+        mounts: Some(mounts),
+        init: Some(false),
+        ..HostConfig::default()
+    };
+    let user = plan.user.unwrap_or_default();
+    Ok(ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    })
+}
+
+/// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
+fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
+    Ok(ContainerCreateBody {
+        image: Some(parts.image.name.clone()),
+        entrypoint: Some(vec![volume::AGENT.to_owned()]),
+        cmd: Some(vec!["serve".into(), "--stdio".into()]),
+        user: Some(format!("{}:{}", user.0, user.1)),
+        working_dir: Some("/".into()),
+        hostname: Some("sandbox".into()),
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".into()]),
+            ..HealthConfig::default()
+        }),
+        labels: Some(labels::of(parts.tier, plan)?),
+        stop_signal: Some("SIGKILL".into()),
+        tty: Some(false),
+        open_stdin: Some(true),
+        // The end of the one attached client is the end of the agent's input, and so of the agent.
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        ..ContainerCreateBody::default()
+    })
+}
+
+/// A core dump would go to a program of the host.
+fn no_core_dumps() -> Vec<ResourcesUlimits> {
+    vec![ResourcesUlimits {
+        name: Some("core".into()),
+        soft: Some(0),
+        hard: Some(0),
+    }]
+}
+
+fn agent_mount(volume: &str) -> Mount {
+    Mount {
+        target: Some(volume::FOLDER.to_owned()),
+        source: Some(volume.to_owned()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(true),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    }
+}
+
+/// Covers each of an image's own volumes that nothing else covers by an empty read-only folder: the engine would otherwise make them
+/// writable and without a bound. A volume cannot be made read-only with its content unless it has a name, and then nobody removes it.
+fn hide_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
+    const HIDDEN: Tmpfs = Tmpfs {
+        writable: false,
+        executable: false,
+        size: 4096,
+        inodes: 1,
+        mode: 0o555,
+        owner: None,
+    };
+    for path in &image.volumes {
+        let path = path.trim_end_matches('/');
+        let mounted = mounts
+            .iter()
+            .any(|mount| mount.target.as_deref() == Some(path));
+        if !path.is_empty() && !mounted {
+            tmpfs.cover(path, HIDDEN);
+        }
+    }
+}
+
+/// Covers what the engine would otherwise make writable by a read-only folder.
+fn close_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
+    for folder in family.writable_folders {
+        let closed = Tmpfs {
+            writable: false,
+            ..WAY
+        };
+        tmpfs.cover(*folder, closed);
+    }
+}
+
+/// Room for mount points alone.
+const WAY: Tmpfs = Tmpfs {
+    writable: true,
+    executable: false,
+    size: 65536,
+    inodes: 64,
+    mode: 0o755,
+    owner: None,
+};
+
+/// The home of an image's root, which only root may enter in most images.
+const ROOTS_HOME: &str = "/root";
+
+/// Makes a folder of the host that lies below `/root` reachable for code that is not root. It belongs to the code, since older
+/// runtimes give a tmpfs the permission bits of the folder that it covers.
+fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
+    let inside = |target: &str| target != ROOTS_HOME && storage::is_below(target, ROOTS_HOME);
+    if mounts
+        .iter()
+        .filter_map(|mount| mount.target.as_deref())
+        .any(inside)
+    {
+        let way = Tmpfs {
+            owner: Some(code),
+            ..WAY
+        };
+        tmpfs.cover(ROOTS_HOME, way);
+    }
+}
+
+/// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
+fn network_mode(plan: &Plan) -> &'static str {
+    if has_network(plan) { "bridge" } else { "none" }
+}
+
+/// Whether code has more of a network than its loopback.
+pub(crate) fn has_network(plan: &Plan) -> bool {
+    matches!(plan.network, NetworkPolicy::Full)
+}
+
+fn memory(tier: Tier, plan: &Plan) -> Result<i64> {
+    if plan.memory < MIN_MEMORY {
+        let context = format!(
+            "memory: {} is less than {}'s least, {MIN_MEMORY}",
+            plan.memory, tier.family.engine
+        );
+        return Err(
+            Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+                .on(tier)
+                .with_fix(format!("ask for {MIN_MEMORY} or more")),
+        );
+    }
+    Ok(signed(plan.memory.as_u64()))
+}
+
+/// The engine refuses more processors than its host has, and less than a hundredth of one.
+fn nano_cpus(plan: &Plan, facts: &EngineFacts) -> i64 {
+    let milli = i64::from(plan.cpus.as_milli()).max(10);
+    let milli = if facts.cpus == 0 {
+        milli
+    } else {
+        milli.min(i64::from(facts.cpus) * 1000)
+    };
+    milli * 1_000_000
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;

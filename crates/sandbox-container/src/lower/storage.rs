@@ -1,0 +1,201 @@
+//! Where code may write: sized tmpfs mounts that share the plan's storage between them.
+
+use sandbox_core::{ByteSize, Plan};
+use sandbox_host::WORK_FOLDER;
+
+use super::tmpfs::{Tmpfs, TmpfsMounts};
+
+/// The engine mounts this one by itself and takes only its size.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// POSIX shared memory is small in practice: it never gets more than this, nor more than an eighth of the storage.
+const SHARED_MEMORY_MAX: u64 = 64 << 20;
+
+/// Bytes of storage for each file or folder: a tmpfs without a bound on its inodes could be filled with empty files.
+const BYTES_PER_INODE: u64 = 4096;
+
+/// Every tmpfs has at least this many inodes, however small it is.
+const MIN_INODES: u64 = 1024;
+
+/// Folders of an image that a tmpfs would hide, with everything below: never writable, even when something is exported from
+/// there.
+const SYSTEM: [&str; 11] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+];
+
+/// The writable places of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Storage {
+    /// Folders with a tmpfs each, and its size in bytes.
+    pub tmpfs: Vec<(String, u64)>,
+    /// Size of `/dev/shm` in bytes.
+    pub shared_memory: u64,
+    /// Whether folders of the host are writable: the storage has no bound then.
+    pub host_folders: bool,
+}
+
+impl Storage {
+    /// Splits the plan's storage evenly between the folders that code may write to. `export_folders` are the parents of what
+    /// may be exported.
+    pub(crate) fn new(plan: &Plan, export_folders: &[String]) -> Self {
+        let writable_workspace = plan
+            .workspace
+            .as_ref()
+            .is_some_and(|folder| !folder.read_only);
+        let from_host = |folder: &str| {
+            let roots = plan.write_roots.iter().chain(plan.read_roots.iter());
+            (plan.workspace.is_some() && is_below(folder, WORK_FOLDER))
+                || roots
+                    .filter_map(|root| root.to_str())
+                    .any(|root| is_below(folder, root))
+        };
+        let mut wanted = export_folders.to_vec();
+        wanted.sort();
+        let mut folders: Vec<String> = Vec::new();
+        for folder in ["/tmp".to_owned(), WORK_FOLDER.to_owned()]
+            .into_iter()
+            .chain(wanted)
+        {
+            let covered = folders.iter().any(|other| is_below(&folder, other));
+            if !covered && !from_host(&folder) && is_mountable(&folder) {
+                folders.push(folder);
+            }
+        }
+        let disk = plan.disk.as_u64();
+        let shared_memory = (disk / 8).min(SHARED_MEMORY_MAX);
+        let share = (disk - shared_memory) / folders.len().max(1) as u64;
+        // Whole pages: the kernel rounds up.
+        let share = share & !4095;
+        Self {
+            tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
+            shared_memory: (shared_memory & !4095).max(4096),
+            host_folders: writable_workspace || !plan.write_roots.is_empty(),
+        }
+    }
+
+    /// The mounts: every folder belongs to the code, `/tmp` to everyone.
+    pub(crate) fn mounts(&self, code: (u32, u32)) -> TmpfsMounts {
+        let mut mounts = TmpfsMounts::default();
+        for (folder, size) in &self.tmpfs {
+            let (mode, owner) = match folder.as_str() {
+                "/tmp" => (0o1777, None),
+                _ => (0o755, Some(code)),
+            };
+            let tmpfs = Tmpfs {
+                writable: true,
+                executable: true,
+                size: *size,
+                inodes: (size / BYTES_PER_INODE).max(MIN_INODES),
+                mode,
+                owner,
+            };
+            mounts.cover(folder, tmpfs);
+        }
+        mounts
+    }
+
+    /// Whether a folder lies in one of the writable places.
+    pub(crate) fn covers(&self, folder: &[u8]) -> bool {
+        let Ok(folder) = std::str::from_utf8(folder) else {
+            return false;
+        };
+        self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
+    }
+
+    /// How the storage is bounded, for the enforcement report.
+    pub(crate) fn describe(&self) -> String {
+        let mut places = self
+            .tmpfs
+            .iter()
+            .map(|(folder, size)| format!("{folder} {}", rounded(*size)))
+            .collect::<Vec<_>>();
+        places.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
+        format!(
+            "read-only root, storage split over tmpfs: {}",
+            places.join(", ")
+        )
+    }
+}
+
+fn rounded(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes >= MIB {
+        format!("{}MiB", bytes / MIB)
+    } else {
+        ByteSize::bytes(bytes).to_string()
+    }
+}
+
+/// Whether `path` is `folder` or lies below it.
+pub(crate) fn is_below(path: &str, folder: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a tmpfs may be mounted there: not over the image's programs, nor over the root itself.
+pub(crate) fn is_mountable(folder: &str) -> bool {
+    // What an engine takes in its options ends at a comma; a colon separates path and options.
+    let plain = !folder.contains([',', ':']) && !folder.split('/').any(|part| part == "..");
+    plain && folder.len() > 1 && !SYSTEM.iter().any(|system| is_below(folder, system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    fn total(storage: &Storage) -> u64 {
+        storage.tmpfs.iter().map(|(_, size)| size).sum::<u64>() + storage.shared_memory
+    }
+
+    #[test]
+    fn all_writable_places_together_stay_within_the_storage() {
+        let exports = ["/output".to_owned(), "/output/deep".into(), "/data".into()];
+        for disk in [
+            ByteSize::kib(64),
+            ByteSize::mib(1),
+            ByteSize::mib(256),
+            ByteSize::mib(4096),
+        ] {
+            let mut policy = CapabilityPolicy::new();
+            policy.disk = Some(disk);
+            let storage = Storage::new(&plan(&SandboxSpec::new("sb"), &policy), &exports);
+            let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
+            assert_eq!(
+                folders.collect::<Vec<_>>(),
+                ["/tmp", "/workspace", "/data", "/output"]
+            );
+            assert!(total(&storage) <= disk.as_u64(), "{storage:?}");
+            assert!(total(&storage) * 10 >= disk.as_u64() * 7, "{storage:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_of_the_host_is_not_covered() {
+        let spec = SandboxSpec::new("sb").workspace(Workspace::read_write("/home/me/work"));
+        let plan = plan(&spec, &CapabilityPolicy::new());
+        let storage = Storage::new(&plan, &["/workspace/out".into()]);
+        assert_eq!(storage.tmpfs.len(), 1);
+        assert!(storage.host_folders);
+    }
+
+    #[test]
+    fn the_image_is_never_hidden() {
+        for folder in [
+            "/",
+            "/usr",
+            "/usr/share/x",
+            "/etc",
+            "/proc/self",
+            "/a,b",
+            "/a:b",
+        ] {
+            assert!(!is_mountable(folder), "{folder}");
+        }
+        for folder in ["/output", "/var/results", "/user", "/liberty"] {
+            assert!(is_mountable(folder), "{folder}");
+        }
+    }
+}

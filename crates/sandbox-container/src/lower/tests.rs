@@ -1,0 +1,148 @@
+use insta::{Settings, assert_json_snapshot};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, ErrorKind, SandboxSpec, Workspace};
+
+use super::samples::plan;
+use super::*;
+use crate::family::samples::{FAMILY, TIER};
+
+const SPLIT: Mode = Mode::Split {
+    uid: 1000,
+    gid: 1000,
+};
+
+fn image(volumes: &[&str]) -> ImageFacts {
+    let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
+    ImageFacts {
+        reference: "python:3.11-slim".into(),
+        name: "python:3.11-slim".into(),
+        volumes,
+    }
+}
+
+fn lowered(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    facts: &EngineFacts,
+    image: &ImageFacts,
+    mode: Mode,
+) -> Result<ContainerCreateBody> {
+    let plan = plan(spec, policy);
+    let exports = plan
+        .export_paths
+        .iter()
+        .filter_map(|path| path.rsplit_once('/'));
+    let exports = exports
+        .map(|(folder, _)| folder.to_owned())
+        .collect::<Vec<_>>();
+    let parts = Parts {
+        tier: TIER,
+        facts,
+        image,
+        volume: "sandbox-agent-0123",
+        runtime: None,
+    };
+    let storage = Storage::new(&plan, &exports);
+    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
+}
+
+fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {
+    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), SPLIT)
+}
+
+fn host(body: ContainerCreateBody) -> HostConfig {
+    body.host_config.expect("host config")
+}
+
+macro_rules! snapshot {
+    ($body:expr) => {{
+        let mut body = $body.expect("lowered");
+        // A new version of the crate is no change of the lowering.
+        let labels = body.labels.as_mut().expect("labels");
+        labels.insert("sandbox.version".into(), "[version]".into());
+        let mut settings = Settings::clone_current();
+        settings.set_sort_maps(true);
+        settings.bind(|| assert_json_snapshot!(body));
+    }};
+}
+
+#[test]
+fn a_sandbox_with_every_default() {
+    snapshot!(with_defaults(
+        &SandboxSpec::new("grader-7"),
+        &CapabilityPolicy::new()
+    ));
+}
+
+#[test]
+fn a_sandbox_with_roots_limits_and_exports() {
+    let mut policy = CapabilityPolicy::new();
+    policy.filesystem_read_roots = Some(vec!["/srv/data".into()]);
+    policy.filesystem_write_roots = Some(vec!["/srv/results".into()]);
+    policy.artifact_export_paths = vec!["/output/a.png".into(), "/srv/results/b".into()];
+    policy.disk = Some(ByteSize::mib(100));
+    policy.pids = Some(16);
+    let spec = SandboxSpec::new("full")
+        .image("python:3.11-slim")
+        .memory(ByteSize::mib(64))
+        .cpus(Cpus::milli(1500))
+        .label("team", "grading")
+        .workspace(Workspace::read_write("/home/me/work"));
+    snapshot!(with_defaults(&spec, &policy));
+}
+
+#[test]
+fn a_sandbox_on_a_new_engine_with_volumes_and_the_agents_user() {
+    let mut policy = CapabilityPolicy::new();
+    policy.filesystem_read_roots = Some(vec!["/srv/data".into()]);
+    policy.network = Some(NetworkPolicy::Full);
+    let facts = EngineFacts {
+        api: (1, 47),
+        cgroup: 2,
+        ..EngineFacts::sample()
+    };
+    let volumes = image(&["/data/", "/tmp", "/srv/data"]);
+    let spec = SandboxSpec::new("rootful").user("0:7");
+    snapshot!(lowered(&spec, &policy, &facts, &volumes, Mode::Shared));
+}
+
+#[test]
+fn a_sandbox_without_a_policy() {
+    let plan = plan(&SandboxSpec::new("free"), &CapabilityPolicy::new());
+    let (facts, image) = (EngineFacts::sample(), image(&["/data"]));
+    let parts = Parts {
+        tier: FAMILY.unconfined(),
+        facts: &facts,
+        image: &image,
+        volume: "sandbox-agent-0123",
+        runtime: Some("runsc"),
+    };
+    snapshot!(unconfined(&plan, &parts));
+}
+
+#[test]
+fn rules_by_host_name_get_no_network() {
+    let mut policy = CapabilityPolicy::new();
+    policy.network = Some(NetworkPolicy::Allow(vec![
+        "example.org".parse().expect("rule"),
+    ]));
+    let body = with_defaults(&SandboxSpec::new("sb"), &policy).expect("lowered");
+    assert_eq!(host(body).network_mode.as_deref(), Some("none"));
+}
+
+#[test]
+fn processors_are_bounded_by_what_the_engine_has() {
+    for (asked, nano) in [(500, 500_000_000), (1, 10_000_000), (64_000, 2_000_000_000)] {
+        let spec = SandboxSpec::new("sb").cpus(Cpus::milli(asked));
+        let body = with_defaults(&spec, &CapabilityPolicy::new()).expect("lowered");
+        assert_eq!(host(body).nano_cpus, Some(nano));
+    }
+}
+
+#[test]
+fn less_memory_than_the_engine_takes_is_refused_with_the_least() {
+    let spec = SandboxSpec::new("sb").memory(ByteSize::mib(2));
+    let error = with_defaults(&spec, &CapabilityPolicy::new()).expect_err("too little");
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    assert!(error.to_string().contains("6MiB"), "{error}");
+}

@@ -1,0 +1,229 @@
+//! What this engine enforces of a plan.
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::confinement::{self, Kernel, Mode};
+use sandbox_lang::packages;
+
+use crate::engine::EngineFacts;
+use crate::lower::Storage;
+
+const NOT_BUILT: &str = "not built for containers yet";
+
+/// What this engine enforces of each demand of a plan.
+pub(crate) fn report(
+    plan: &Plan,
+    facts: &EngineFacts,
+    kernel: &Kernel,
+    mode: Mode,
+    storage: &Storage,
+) -> EnforcementReport {
+    let mut report = EnforcementReport::new();
+    for demand in &plan.demands {
+        let entry = entry(demand.capability, plan, facts, kernel, mode, storage);
+        report.set(demand.capability, entry);
+    }
+    report
+}
+
+fn entry(
+    capability: Capability,
+    plan: &Plan,
+    facts: &EngineFacts,
+    kernel: &Kernel,
+    mode: Mode,
+    storage: &Storage,
+) -> Enforcement {
+    let cgroup = match facts.cgroup {
+        0 => "cgroup".to_owned(),
+        version => format!("cgroup v{version}"),
+    };
+    match capability {
+        Capability::FilesystemReadRoots => {
+            Enforcement::enforced("mount namespace, image as root, read-only binds of the roots")
+        }
+        Capability::FilesystemWriteRoots => {
+            Enforcement::enforced("read-only root, binds of the roots")
+        }
+        Capability::NetworkAccess | Capability::Egress => match &plan.network {
+            NetworkPolicy::Allow(_) => {
+                Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
+            }
+            _ => network(kernel),
+        },
+        Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
+        Capability::Processes => {
+            Enforcement::enforced("pid and ipc namespaces, ended with the owner's stream")
+        }
+        Capability::Privileges => confinement::privileges(kernel, mode),
+        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
+        Capability::Timeout => by_agent("agent, host clock", kernel, mode),
+        // The host counts by itself what it takes from the stream.
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced("bounded capture")
+        }
+        Capability::Memory => memory(&cgroup, facts),
+        Capability::Cpus => limit(facts.cpu_quota, format!("{cgroup} quota"), "processors"),
+        Capability::Pids => limit(facts.pids_limit, format!("{cgroup} pids"), "processes"),
+        Capability::Disk => disk(mode, storage),
+        Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
+        Capability::ArtifactExportPaths => Enforcement::enforced(
+            "copied by the agent as the code's user, opened beneath the folder",
+        ),
+        Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
+        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
+            Enforcement::unenforced(NOT_BUILT)
+        }
+        _ => Enforcement::unenforced("this backend does not know the capability"),
+    }
+}
+
+fn network(kernel: &Kernel) -> Enforcement {
+    let mechanism = "network namespace without interfaces";
+    if kernel.seccomp {
+        Enforcement::enforced(format!("{mechanism}, seccomp"))
+    } else {
+        Enforcement::partial(
+            mechanism,
+            "sockets outside of the namespace (vsock) are open: no seccomp",
+        )
+    }
+}
+
+fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
+    match confinement::disturbance(kernel, mode) {
+        None => Enforcement::enforced(mechanism),
+        Some(gap) => Enforcement::partial(mechanism, gap),
+    }
+}
+
+fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
+    match (facts.memory_limit, facts.swap_limit) {
+        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included")),
+        (true, false) => Enforcement::partial(
+            format!("{cgroup} memory"),
+            "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
+        ),
+        (false, _) => limit(false, String::new(), "memory"),
+    }
+}
+
+fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
+    if works {
+        return Enforcement::enforced(mechanism);
+    }
+    Enforcement::unenforced(format!(
+        "the engine cannot limit {what} (a rootless engine needs cgroup v2 and delegated controllers)"
+    ))
+}
+
+fn disk(mode: Mode, storage: &Storage) -> Enforcement {
+    let mut gaps = Vec::new();
+    if storage.host_folders {
+        gaps.push("folders of the host are writable without a bound");
+    }
+    if mode == Mode::Shared {
+        gaps.push("user 0 can also fill /dev (64 MiB)");
+    }
+    if gaps.is_empty() {
+        Enforcement::enforced(storage.describe())
+    } else {
+        Enforcement::partial(storage.describe(), gaps.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::kernel;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    const SPLIT: Mode = Mode::Split {
+        uid: 1000,
+        gid: 1000,
+    };
+
+    fn report_of(spec: &SandboxSpec, facts: &EngineFacts, mode: Mode) -> EnforcementReport {
+        let plan = plan(spec, &CapabilityPolicy::new());
+        let storage = Storage::new(&plan, &[]);
+        let kernel = kernel(TIER, facts).expect("kernel");
+        let report = report(&plan, facts, &kernel, mode, &storage);
+        for demand in &plan.demands {
+            assert!(
+                report.get(demand.capability).is_some(),
+                "{:?}",
+                demand.capability
+            );
+        }
+        report
+    }
+
+    fn spec() -> SandboxSpec {
+        SandboxSpec::new("sb")
+    }
+
+    #[test]
+    fn a_whole_engine_enforces_every_default() {
+        let report = report_of(&spec(), &EngineFacts::sample(), SPLIT);
+        assert_eq!(report.unenforced_capabilities(), []);
+        insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn what_an_engine_lacks_is_not_claimed() {
+        let facts = EngineFacts {
+            memory_limit: false,
+            cpu_quota: false,
+            pids_limit: false,
+            seccomp: false,
+            rootless: true,
+            ..EngineFacts::sample()
+        };
+        let report = report_of(&spec(), &facts, SPLIT);
+        let status = |capability| report.get(capability).map(Enforcement::status);
+        for capability in [Capability::Memory, Capability::Cpus, Capability::Pids] {
+            assert_eq!(status(capability), Some("unenforced"));
+        }
+        assert_eq!(status(Capability::Privileges), Some("partial"));
+        assert_eq!(status(Capability::NetworkAccess), Some("partial"));
+
+        let facts = EngineFacts {
+            swap_limit: false,
+            ..EngineFacts::sample()
+        };
+        let memory = report_of(&spec(), &facts, SPLIT);
+        assert_eq!(
+            memory.get(Capability::Memory).map(Enforcement::status),
+            Some("partial")
+        );
+    }
+
+    #[test]
+    fn a_workspace_that_can_be_written_leaves_the_disk_without_a_bound() {
+        let spec = spec().workspace(Workspace::read_write("/work"));
+        let report = report_of(&spec, &EngineFacts::sample(), SPLIT);
+        assert_eq!(
+            report.get(Capability::Disk).map(Enforcement::status),
+            Some("partial")
+        );
+    }
+
+    #[test]
+    fn code_as_the_agents_user_can_disturb_it() {
+        let report = report_of(&spec(), &EngineFacts::sample(), Mode::Shared);
+        for capability in [Capability::Timeout, Capability::OpenFiles, Capability::Disk] {
+            assert_eq!(
+                report.get(capability).map(Enforcement::status),
+                Some("partial")
+            );
+        }
+        assert_eq!(
+            report
+                .get(Capability::StdoutMaxBytes)
+                .map(Enforcement::status),
+            Some("enforced")
+        );
+    }
+}

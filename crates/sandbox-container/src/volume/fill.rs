@@ -1,0 +1,150 @@
+//! Filling the volume, one process at a time.
+
+use std::time::Duration;
+
+use bollard::body_full;
+use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
+use bollard::query_parameters::{CreateContainerOptions, UploadToContainerOptions};
+use sandbox_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
+
+use super::{AGENT, AgentVolume, Content, FOLDER, archive, spoiled};
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+use crate::labels;
+use crate::removal::{self, Guard};
+
+/// How long another process may take to fill the volume, which takes it about 0.1 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often we look whether it is done.
+const POLL: Duration = Duration::from_millis(30);
+
+/// Fills the volume, through a container of `image` that is never started, and compares what is then in it.
+///
+/// The container's name is the lock: the engine has it only once, so only one process writes at a time, and it disappears with
+/// whoever looks next when its owner died.
+///
+/// # Errors
+///
+/// When the volume cannot be made to hold the agent and nothing else.
+pub(crate) async fn fill(
+    tier: Tier,
+    engine: &Engine,
+    volume: &AgentVolume,
+    image: &str,
+) -> Result<()> {
+    let lock = acquire(tier, engine, volume, image).await?;
+    let filled = fill_locked(tier, engine, volume, lock.container()).await;
+    let removed = lock.remove(&engine.client).await;
+    filled.and(removed)
+}
+
+async fn fill_locked(
+    tier: Tier,
+    engine: &Engine,
+    volume: &AgentVolume,
+    container: &str,
+) -> Result<()> {
+    match volume.inspect(tier, &engine.client, container).await? {
+        Content::Agent => return Ok(()),
+        Content::Empty => {}
+        Content::Other(why) => {
+            tracing::warn!(
+                %tier,
+                volume = volume.name,
+                why,
+                "the agent's volume is written anew"
+            );
+        }
+    }
+    let failed = |error| engine_error(tier, Operation::Volume, error);
+    let archive = archive::build(&volume.program).map_err(|error| failed(error.into()))?;
+    let options = UploadToContainerOptions {
+        path: FOLDER.to_owned(),
+        ..Default::default()
+    };
+    let upload =
+        engine
+            .client
+            .upload_to_container(container, Some(options), body_full(archive.into()));
+    upload.await.map_err(failed)?;
+    match volume.inspect(tier, &engine.client, container).await? {
+        Content::Agent => Ok(()),
+        Content::Empty => Err(spoiled(tier, volume, "nothing arrived in it")),
+        Content::Other(why) => Err(spoiled(tier, volume, &why)),
+    }
+}
+
+async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str) -> Result<Guard> {
+    let name = volume.name.replacen("agent", "fill", 1);
+    let options = CreateContainerOptions {
+        name: Some(name.clone()),
+        ..Default::default()
+    };
+    let mut holder: Option<(String, Instant)> = None;
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while Instant::now() < deadline {
+        let body = carrier(tier, volume, image, false);
+        let created = engine
+            .client
+            .create_container(Some(options.clone()), body)
+            .await;
+        match created {
+            Ok(created) => return Ok(Guard::new(tier, &engine.endpoint, created.id)),
+            Err(error) if has_status(&error, 409) => {}
+            Err(error) => return Err(engine_error(tier, Operation::Create, error)),
+        }
+        let found = engine.client.inspect_container(&name, None).await.ok();
+        let current = found.and_then(|container| container.id);
+        holder = match (current, holder) {
+            (Some(id), Some((held, since))) if id == held => {
+                if since.elapsed() > PATIENCE {
+                    removal::remove(tier, &engine.client, &id).await?;
+                }
+                Some((held, since))
+            }
+            (current, _) => current.map(|id| (id, Instant::now())),
+        };
+        tokio::time::sleep(POLL).await;
+    }
+    let context = format!("container {name} has been filling the volume for too long");
+    Err(Error::new(
+        ErrorKind::SetupFailed,
+        "provide the agent's volume",
+        context,
+    )
+    .on(tier)
+    .with_fix(format!("{} rm --force {name}", tier.family.command)))
+}
+
+/// A container that is never started, to read the volume through.
+pub(crate) fn reader(tier: Tier, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
+    carrier(tier, volume, image, true)
+}
+
+fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> ContainerCreateBody {
+    let mount = Mount {
+        target: Some(FOLDER.to_owned()),
+        source: Some(volume.name.clone()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(read_only),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..Default::default()
+        }),
+        ..Mount::default()
+    };
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        entrypoint: Some(vec![AGENT.to_owned()]),
+        labels: Some(labels::ours(tier)),
+        host_config: Some(HostConfig {
+            mounts: Some(vec![mount]),
+            network_mode: Some("none".into()),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}

@@ -1,0 +1,116 @@
+//! Where a Docker engine may listen, in the order in which Docker's own client looks.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_container::Candidates;
+use sandbox_core::{Error, Result};
+
+/// Where to look for the engine.
+///
+/// # Errors
+///
+/// `SandboxUnavailable` for an address or a context that cannot be used.
+pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
+    look(tier, &Environment::current())
+}
+
+/// What of the process's environment says where the engine is.
+#[derive(Debug, Clone, Default)]
+struct Environment {
+    docker_host: Option<String>,
+    docker_context: Option<String>,
+    docker_config: Option<PathBuf>,
+    home: Option<PathBuf>,
+    runtime_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    /// This process's.
+    fn current() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let path = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        Self {
+            docker_host: text("DOCKER_HOST"),
+            docker_context: text("DOCKER_CONTEXT"),
+            docker_config: path("DOCKER_CONFIG"),
+            home: path("HOME"),
+            runtime_dir: path("XDG_RUNTIME_DIR"),
+        }
+    }
+}
+
+fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+    if let Some(host) = &environment.docker_host {
+        return Candidates::named(tier, host, "DOCKER_HOST");
+    }
+    if let Some((context, host)) = context_host(tier, environment)? {
+        return Candidates::named(tier, &host, format!("the Docker context {context:?}"));
+    }
+    let rootless = environment
+        .runtime_dir
+        .as_ref()
+        .map(|folder| folder.join("docker.sock"));
+    let desktop = environment
+        .home
+        .as_ref()
+        .map(|home| home.join(".docker/run/docker.sock"));
+    let usual = ["/run/docker.sock".into(), "/var/run/docker.sock".into()];
+    Ok(Candidates::usual(
+        usual.into_iter().chain(rootless).chain(desktop),
+    ))
+}
+
+/// The name and address of the chosen context; `None` for the default one.
+fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
+    let folder = match (&environment.docker_config, &environment.home) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(home)) => home.join(".docker"),
+        (None, None) => return Ok(None),
+    };
+    let chosen = match &environment.docker_context {
+        Some(name) => Some(name.clone()),
+        None => current_context(&folder),
+    };
+    let Some(name) = chosen.filter(|name| name != "default") else {
+        return Ok(None);
+    };
+    // Docker files a context under the hash of its name; the name itself stands inside.
+    let found = std::fs::read_dir(folder.join("contexts/meta"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| read_json(&entry.path().join("meta.json")))
+        .find(|meta| meta["Name"] == name.as_str());
+    match found
+        .as_ref()
+        .and_then(|meta| meta["Endpoints"]["docker"]["Host"].as_str())
+    {
+        Some(host) => Ok(Some((name, host.to_owned()))),
+        None => Err(Error::unavailable(
+            tier,
+            format!("no Docker context {name:?} in {}", folder.display()),
+            "choose one of `docker context ls`, or set DOCKER_HOST",
+        )),
+    }
+}
+
+fn current_context(folder: &Path) -> Option<String> {
+    let config = read_json(&folder.join("config.json"))?;
+    config["currentContext"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+}
+
+/// A file that is not there or not JSON says nothing, as for Docker's own client.
+fn read_json(path: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+#[path = "endpoint_tests.rs"]
+mod tests;
