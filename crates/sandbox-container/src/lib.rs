@@ -28,6 +28,6 @@ mod volume;
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE};
 pub use engine::{Candidates, Endpoint, EngineFacts};
-pub use family::{Family, Native, OfFamily};
+pub use family::{Correction, Family, Native, OfFamily};
 
 pub(crate) use family::Tier;
