@@ -9,15 +9,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::case::{CASES, Operation, Place};
+use crate::case::{CASES, Place};
 use crate::failure::{Context, Failure, Result};
 use crate::memory::Footprint;
 use crate::protocol::{Answer, Request, Sample};
 
 /// Rounds that are not kept, of all cases: caches fill, warm sandboxes are made.
 const WARM_UP: u32 = 2;
-/// Spawns in each worker before a round, which are not kept.
-const SETTLING: u32 = 2;
 /// Most time for one operation, many times what the slowest takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an idle worker may take to end what it still runs.
@@ -52,6 +50,9 @@ impl Measured {
 
 /// Measures `rounds` rounds, with `sandbox` as our command.
 ///
+/// What is short (it takes part in every round) is done twice in a row, and the second time counts: otherwise each would pay for
+/// what the case before it has left, full caches and memory that is given back, and rivals would pay unequally.
+///
 /// # Errors
 /// When a worker cannot be started, dies, or does not answer in time.
 pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
@@ -62,13 +63,16 @@ pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
     let mut measured = Measured::default();
     for round in 0..WARM_UP + rounds {
         let counted = round.checked_sub(WARM_UP);
-        settle(&mut workers)?;
         for case in &CASES {
             let takes_part = counted.is_none_or(|round| case.takes_part(round, rounds));
             if !takes_part || !measured.takes(case.id) {
                 continue;
             }
             let worker = worker(&mut workers, case.place)?;
+            if case.every == 1 {
+                // A failure here is one where it counts, too.
+                let _ = worker.operate(Request::Do(case.operation))?;
+            }
             match worker.operate(Request::Do(case.operation))? {
                 Ok(Answer::Done(sample)) if counted.is_some() => {
                     measured.samples.entry(case.id).or_default().push(sample);
@@ -90,18 +94,6 @@ pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
         worker.end(place)?;
     }
     Ok(measured)
-}
-
-/// What comes first in a round would pay for what came last in the round before: caches that are
-/// full of something else, and much memory that is given back.
-fn settle(workers: &mut BTreeMap<Place, Worker>) -> Result<()> {
-    for _ in 0..SETTLING {
-        for worker in workers.values_mut() {
-            // A spawn that fails here fails as well where it counts.
-            let _ = worker.operate(Request::Do(Operation::Spawn))?;
-        }
-    }
-    Ok(())
 }
 
 fn worker(workers: &mut BTreeMap<Place, Worker>, place: Place) -> Result<&mut Worker> {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
+use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
 use crate::detached::{self, Registry};
@@ -112,13 +113,7 @@ impl LocalBackend {
 
     /// The state folder as mounts name it: without links, whether it exists already or not.
     fn state_folder(&self, host: &Host) -> PathBuf {
-        let folder = state::folder(&self.config, host.user.id);
-        let found = folder.canonicalize().or_else(|missing| {
-            let parent = folder.parent().ok_or(missing)?.canonicalize()?;
-            Ok::<_, std::io::Error>(parent.join(folder.file_name().unwrap_or_default()))
-        });
-        // Where its parent is missing too, preparing it says so.
-        found.unwrap_or(folder)
+        resolved(state::folder(&self.config, host.user.id))
     }
 }
 

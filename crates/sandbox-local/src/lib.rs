@@ -25,7 +25,6 @@ mod lower;
 mod owned_folder;
 mod owned_name;
 mod packages;
-mod process;
 mod remains;
 mod sampler;
 mod setup;

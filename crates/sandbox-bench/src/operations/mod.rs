@@ -123,10 +123,18 @@ impl Stopwatch {
         self.last = now;
     }
 
+    /// What was done since the last part is not timed.
+    fn pass(&mut self) {
+        let now = Instant::now();
+        self.begin += now - self.last;
+        self.last = now;
+    }
+
     fn stop(self) -> Sample {
         Sample {
             nanoseconds: nanoseconds(self.begin.elapsed()),
             parts: self.parts,
+            memory: None,
         }
     }
 }

@@ -94,7 +94,7 @@ impl Tier {
         expect_success(&result)?;
         Ok(Sample {
             nanoseconds: nanoseconds(total) / u64::from(ECHOES),
-            parts: Vec::new(),
+            ..Sample::default()
         })
     }
 
@@ -157,10 +157,11 @@ impl Tier {
         Ok(sample)
     }
 
-    /// Makes `count` sandboxes that live at the same time, uses each once, and ends them; the share of one.
+    /// Makes `count` sandboxes that live at the same time, uses each once, looks at their memory, and ends them; the share of one.
     pub async fn crowd(&mut self, count: u32) -> Result<Sample> {
         let client = self.client()?;
         let names = (0..count).map(|_| self.spec()).collect::<Vec<_>>();
+        let before = memory::below(std::process::id());
         let mut watch = Stopwatch::start();
         let mut crowd = Vec::with_capacity(names.len());
         for chunk in names.chunks(AT_ONCE) {
@@ -173,6 +174,13 @@ impl Tier {
             }
         }
         watch.part("create and exec");
+        let memory = memory::below(std::process::id());
+        let memory = memory
+            .iter()
+            .filter(|(pid, _)| !before.contains_key(pid))
+            .map(|(_, process)| process.proportional)
+            .sum::<Option<u64>>();
+        watch.pass();
         while !crowd.is_empty() {
             let ended = crowd.drain(crowd.len().saturating_sub(AT_ONCE)..);
             let ended = ended
@@ -184,6 +192,7 @@ impl Tier {
         watch.part("kill");
         let mut sample = watch.stop();
         sample.nanoseconds /= u64::from(count);
+        sample.memory = memory.map(|memory| memory / u64::from(count));
         for (_, part) in &mut sample.parts {
             *part /= u64::from(count);
         }
