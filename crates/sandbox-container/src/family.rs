@@ -29,6 +29,32 @@ pub struct Family {
     /// Paths in the hierarchy of control groups at which the engine puts a container whose id stands for `{id}`. A container that
     /// is elsewhere is found through its first process, which costs a request.
     pub cgroups: &'static [&'static str],
+    /// How the engine takes a seccomp profile.
+    pub profile_form: ProfileForm,
+    /// How the engine takes paths to hide and to make read-only.
+    pub path_options: PathOptions,
+    /// Whether a container can be given a runtime other than the engine's default. Where not, the engine would silently take its own.
+    pub chooses_runtime: bool,
+    /// Whether a container can be given users of its own on the host (`--userns=auto`).
+    pub private_users: bool,
+}
+
+/// How an engine takes a seccomp profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProfileForm {
+    /// Its text in the request.
+    Text,
+    /// The name of a file of the engine's host, which the engine reads.
+    File,
+}
+
+/// How an engine takes paths to hide and to make read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathOptions {
+    /// Whole lists in place of its own.
+    Lists,
+    /// More paths to hide, as a security option; none to make read-only.
+    Masks,
 }
 
 /// A family as a type, so that each one's backend is a type of its own.
@@ -76,7 +102,7 @@ impl From<Tier> for String {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    use super::{Family, Tier};
+    use super::{Family, PathOptions, ProfileForm, Tier};
     use crate::engine::Candidates;
 
     /// A family to test with.
@@ -88,6 +114,25 @@ pub(crate) mod samples {
         start: "start Docker",
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+        profile_form: ProfileForm::Text,
+        path_options: PathOptions::Lists,
+        chooses_runtime: true,
+        private_users: false,
+    };
+
+    /// A family that differs in everything.
+    pub(crate) const OTHER: &Family = &Family {
+        tier: "podman",
+        unsafe_tier: "podman_unsafe",
+        engine: "Podman",
+        command: "podman",
+        start: "start Podman",
+        candidates: |_| Ok(Candidates::usual([])),
+        cgroups: &["/libpod_parent/libpod-{id}"],
+        profile_form: ProfileForm::File,
+        path_options: PathOptions::Masks,
+        chooses_runtime: false,
+        private_users: true,
     };
 
     /// Its tier with the policy.

@@ -19,6 +19,7 @@ mod isolator;
 mod labels;
 mod launch;
 mod lower;
+mod options;
 mod removal;
 mod report;
 mod stream;
@@ -28,6 +29,7 @@ mod volume;
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE};
 pub use engine::{Candidates, Endpoint};
-pub use family::{Family, OfFamily};
+pub use family::{Family, OfFamily, PathOptions, ProfileForm};
+pub use options::{EngineOptions, Ulimit};
 
 pub(crate) use family::Tier;

@@ -2,6 +2,8 @@
 
 mod endpoint;
 mod facts;
+mod hard_limits;
+mod runtime;
 
 use std::io;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use sandbox_core::{Error, Result};
 
 pub use endpoint::{Candidates, Endpoint};
 pub(crate) use facts::EngineFacts;
+pub use hard_limits::HardLimits;
+pub use runtime::Shell;
 
 use crate::Tier;
 use crate::config::ContainerConfig;
@@ -72,12 +76,15 @@ impl Engine {
             info.map_err(Unreachable::Answer)?,
         );
         let local = matches!(endpoint, Endpoint::Unix(_));
-        let facts = EngineFacts::new(
+        let mut facts = EngineFacts::new(
             &info,
             &client.client_version(),
             local,
             config.runtime.as_deref(),
         );
+        if let Endpoint::Unix(socket) = endpoint {
+            facts.hard_limits = HardLimits::behind(socket);
+        }
         Ok(Self {
             client,
             endpoint: endpoint.clone(),

@@ -2,6 +2,7 @@
 
 mod binds;
 mod storage;
+mod tighten;
 
 use std::collections::HashMap;
 
@@ -16,9 +17,10 @@ use sandbox_host::confinement::Mode;
 pub(crate) use storage::Storage;
 
 use crate::Tier;
-use crate::engine::EngineFacts;
+use crate::engine::{EngineFacts, HardLimits};
 use crate::image::ImageFacts;
 use crate::labels;
+use crate::options::EngineOptions;
 use crate::volume;
 
 /// The engine refuses less: a container's own start needs about this much.
@@ -26,6 +28,14 @@ const MIN_MEMORY: ByteSize = ByteSize::mib(6);
 
 /// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
 const OWN_PROCESSES: i64 = 2;
+
+/// Descriptors of any process in a container: executions have what the plan says, the agent some for each of as many executions as
+/// it takes.
+const AGENTS_OPEN_FILES: u64 = 8192;
+
+/// Processes of a user, counted over the whole host where users are the host's. What bounds a sandbox is its control group; this is
+/// only there because a limit makes the others necessary.
+const USERS_PROCESSES: u64 = 32_768;
 
 /// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
 const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
@@ -45,6 +55,10 @@ pub(crate) struct Parts<'a> {
     pub volume: &'a str,
     /// The OCI runtime, where the user chose one.
     pub runtime: Option<&'a str>,
+    /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
+    pub profile: Option<&'a str>,
+    /// The user's own engine options.
+    pub options: &'a EngineOptions,
 }
 
 /// The container of a sandbox with its policy.
@@ -99,18 +113,13 @@ pub(crate) fn confined(
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
-        security_opt: Some(vec!["no-new-privileges".into()]),
+        security_opt: Some(security_options(parts.profile)),
         // Limits. Swap counts into what is given as `memory_swap`.
         memory: Some(memory),
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
-        // A core dump would go to a program of the host.
-        ulimits: Some(vec![ResourcesUlimits {
-            name: Some("core".into()),
-            soft: Some(0),
-            hard: Some(0),
-        }]),
+        ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
         init: Some(false),
         ..HostConfig::default()
     };
@@ -118,10 +127,12 @@ pub(crate) fn confined(
         Mode::Split { .. } => (0, 0),
         Mode::Shared => identity,
     };
-    Ok(ContainerCreateBody {
+    let mut body = ContainerCreateBody {
         host_config: Some(host),
         ..agent(plan, parts, user)?
-    })
+    };
+    tighten::tighten(tier, plan, parts.facts, parts.options, &mut body)?;
+    Ok(body)
 }
 
 /// The container of a sandbox without any policy: what the engine does by default, and our agent.
@@ -174,6 +185,37 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
         attach_stderr: Some(true),
         ..ContainerCreateBody::default()
     })
+}
+
+fn security_options(profile: Option<&str>) -> Vec<String> {
+    let profile = profile.map(|profile| format!("seccomp={profile}"));
+    ["no-new-privileges".to_owned()]
+        .into_iter()
+        .chain(profile)
+        .collect()
+}
+
+/// The limits of every process. One that is given makes an engine forget all those that its configuration gives, which a host may
+/// need, so they come together; and no engine can give more than it has.
+fn ulimits(plan: &Plan, hard: HardLimits) -> Vec<ResourcesUlimits> {
+    let open_files = u64::from(plan.open_files).max(AGENTS_OPEN_FILES);
+    let limit = |name: &str, value: u64| ResourcesUlimits {
+        name: Some(name.into()),
+        soft: Some(signed(value)),
+        hard: Some(signed(value)),
+    };
+    vec![
+        // A core dump would go to a program of the host.
+        limit("core", 0),
+        limit(
+            "nofile",
+            open_files.min(hard.open_files.unwrap_or(u64::MAX)),
+        ),
+        limit(
+            "nproc",
+            USERS_PROCESSES.min(hard.processes.unwrap_or(u64::MAX)),
+        ),
+    ]
 }
 
 fn agent_mount(volume: &str) -> Mount {
@@ -274,3 +316,5 @@ fn signed(bytes: u64) -> i64 {
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tighten_tests;

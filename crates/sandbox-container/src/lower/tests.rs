@@ -19,6 +19,9 @@ fn image(volumes: &[&str]) -> ImageFacts {
     }
 }
 
+/// What stands for the text of a profile, which has snapshots of its own.
+const PROFILE: &str = "{profile}";
+
 fn lowered(
     spec: &SandboxSpec,
     policy: &CapabilityPolicy,
@@ -40,6 +43,8 @@ fn lowered(
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        profile: Some(PROFILE),
+        options: &EngineOptions::default(),
     };
     confined(&plan, &parts, &Storage::new(&plan, &exports), mode)
 }
@@ -114,6 +119,8 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        profile: None,
+        options: &EngineOptions::default(),
     };
     snapshot!(unconfined(&plan, &parts));
 }
