@@ -199,7 +199,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some((storage, mode)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
-                lower::confined(plan, &parts, storage, *mode)?
+                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
+                lowered.body
             }
             None => {
                 folders.push(WORK_FOLDER.into());

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::engine::{Endpoint, GivenClient};
 use crate::options::EngineOptions;
 
 /// The image of a sandbox whose specification names none.
@@ -21,6 +22,8 @@ pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 pub struct ContainerConfig {
     /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
     pub host: Option<String>,
+    /// A client that the caller made; `None` connects to the engine.
+    pub(crate) client: Option<GivenClient>,
     /// The image of a specification that names none. It is never pulled.
     pub default_image: String,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
@@ -39,6 +42,7 @@ impl fmt::Debug for ContainerConfig {
             .map(|program| format!("{} bytes", program.len()));
         f.debug_struct("ContainerConfig")
             .field("host", &self.host)
+            .field("client", &self.client)
             .field("default_image", &self.default_image)
             .field("runtime", &self.runtime)
             .field("options", &self.options)
@@ -51,6 +55,7 @@ impl Default for ContainerConfig {
     fn default() -> Self {
         Self {
             host: None,
+            client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
             runtime: None,
             options: EngineOptions::default(),
@@ -65,6 +70,23 @@ impl ContainerConfig {
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
+    }
+
+    /// Uses this client and looks for no engine. The version of the API is negotiated anew.
+    ///
+    /// [`ContainerConfig::host`] then says where the client leads: where it names a unix socket, the engine is taken to run on this
+    /// host, so that folders of it can be mounted and the kernel's own counts be read. Podman's backend needs it, since it asks
+    /// Podman's own API as well, over a connection of its own.
+    #[must_use]
+    pub fn client(mut self, client: bollard::Docker) -> Self {
+        self.client = Some(GivenClient::new(client));
+        self
+    }
+
+    /// The engine's address, where the configuration has one.
+    pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
+        let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
+        self.host.as_ref().map(parse).transpose()
     }
 
     /// Uses this image where a specification names none.

@@ -12,12 +12,14 @@ use crate::error::{Operation, engine_error};
 pub(crate) struct ImageFacts {
     /// As the user wrote it.
     pub reference: String,
+    /// By which name the engine is told of it: as the user wrote it, or its id, where names mean something else over Docker's API.
+    pub name: String,
     /// Paths for which the engine would make writable volumes, sorted.
     pub volumes: Vec<String>,
 }
 
 impl ImageFacts {
-    fn new(reference: &str, image: &ImageInspect) -> Self {
+    fn new(reference: &str, name: String, image: &ImageInspect) -> Self {
         let volumes = image
             .config
             .as_ref()
@@ -26,6 +28,7 @@ impl ImageFacts {
         volumes.sort();
         Self {
             reference: reference.to_owned(),
+            name,
             volumes,
         }
     }
@@ -39,8 +42,17 @@ impl ImageFacts {
 pub(crate) async fn find(tier: Tier, engine: &Engine, reference: &str) -> Result<ImageFacts> {
     check_reference(tier, reference)?;
     let command = tier.family.command;
-    match engine.client.inspect_image(reference).await {
-        Ok(image) => Ok(ImageFacts::new(reference, &image)),
+    let name = match (tier.family.native, &engine.address) {
+        (Some(native), Some(address)) => {
+            let found = native.image(address, reference).await.map_err(|why| {
+                Error::unavailable(tier, why, format!("see whether `{command} info` works"))
+            })?;
+            found.unwrap_or_else(|| reference.to_owned())
+        }
+        _ => reference.to_owned(),
+    };
+    match engine.client.inspect_image(&name).await {
+        Ok(image) => Ok(ImageFacts::new(reference, name, &image)),
         Err(error) => {
             let error = engine_error(tier, Operation::Inspect, error);
             Err(match error.kind() {

@@ -28,8 +28,8 @@ mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE};
-pub use engine::{Candidates, Endpoint};
-pub use family::{Family, OfFamily, PathOptions, ProfileForm};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Shell};
+pub use family::{Family, Native, OfFamily, PathOptions, ProfileForm};
 pub use options::{EngineOptions, Ulimit};
 
 pub(crate) use family::Tier;

@@ -3,12 +3,12 @@
 mod binds;
 mod storage;
 mod tighten;
-
-use std::collections::HashMap;
+mod tmpfs;
+mod ulimits;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountType, MountVolumeOptions, ResourcesUlimits,
+    Mount, MountType, MountVolumeOptions,
 };
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
@@ -16,26 +16,21 @@ use sandbox_host::confinement::Mode;
 
 pub(crate) use storage::Storage;
 
-use crate::Tier;
-use crate::engine::{EngineFacts, HardLimits};
+use tmpfs::{Tmpfs, TmpfsMounts};
+use ulimits::ulimits;
+
+use crate::engine::EngineFacts;
 use crate::image::ImageFacts;
 use crate::labels;
 use crate::options::EngineOptions;
 use crate::volume;
+use crate::{Family, Tier};
 
 /// The engine refuses less: a container's own start needs about this much.
 const MIN_MEMORY: ByteSize = ByteSize::mib(6);
 
 /// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
 const OWN_PROCESSES: i64 = 2;
-
-/// Descriptors of any process in a container: executions have what the plan says, the agent some for each of as many executions as
-/// it takes.
-const AGENTS_OPEN_FILES: u64 = 8192;
-
-/// Processes of a user, counted over the whole host where users are the host's. What bounds a sandbox is its control group; this is
-/// only there because a limit makes the others necessary.
-const USERS_PROCESSES: u64 = 32_768;
 
 /// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
 const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
@@ -61,6 +56,14 @@ pub(crate) struct Parts<'a> {
     pub options: &'a EngineOptions,
 }
 
+/// A plan in the engine's words.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub body: ContainerCreateBody,
+    /// Folders that the agent has to give to the code.
+    pub give: Vec<String>,
+}
+
 /// The container of a sandbox with its policy.
 ///
 /// # Errors
@@ -71,7 +74,7 @@ pub(crate) fn confined(
     parts: &Parts<'_>,
     storage: &Storage,
     mode: Mode,
-) -> Result<ContainerCreateBody> {
+) -> Result<Lowered> {
     let tier = parts.tier;
     let memory = memory(tier, plan)?;
     let (identity, capabilities) = match mode {
@@ -80,9 +83,17 @@ pub(crate) fn confined(
     };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
-    let mut tmpfs = storage.mount_options(identity);
+    let family = parts.tier.family;
+    let mut tmpfs = storage.mounts(identity);
+    close_folders(family, &mut tmpfs);
     hide_volumes(parts.image, &mut tmpfs, &mounts);
     open_way(&mut tmpfs, &mounts, identity);
+    let give = match mode {
+        Mode::Split { .. } => tmpfs.to_give(family),
+        // The code is root of the container, to whom they belong.
+        Mode::Shared => Vec::new(),
+    };
+    let give_capability = (!give.is_empty()).then_some("CHOWN");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -93,7 +104,7 @@ pub(crate) fn confined(
         mounts: Some(mounts),
         // Files.
         readonly_rootfs: Some(true),
-        tmpfs: Some(tmpfs),
+        tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
         network_mode: Some(network_mode(plan).to_owned()),
@@ -110,6 +121,7 @@ pub(crate) fn confined(
             capabilities
                 .iter()
                 .copied()
+                .chain(give_capability)
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
@@ -132,7 +144,7 @@ pub(crate) fn confined(
         ..agent(plan, parts, user)?
     };
     tighten::tighten(tier, plan, parts.facts, parts.options, &mut body)?;
-    Ok(body)
+    Ok(Lowered { body, give })
 }
 
 /// The container of a sandbox without any policy: what the engine does by default, and our agent.
@@ -164,7 +176,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
 fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
-        image: Some(parts.image.reference.clone()),
+        image: Some(parts.image.name.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
         cmd: Some(vec!["serve".into(), "--stdio".into()]),
         user: Some(format!("{}:{}", user.0, user.1)),
@@ -195,29 +207,6 @@ fn security_options(profile: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// The limits of every process. One that is given makes an engine forget all those that its configuration gives, which a host may
-/// need, so they come together; and no engine can give more than it has.
-fn ulimits(plan: &Plan, hard: HardLimits) -> Vec<ResourcesUlimits> {
-    let open_files = u64::from(plan.open_files).max(AGENTS_OPEN_FILES);
-    let limit = |name: &str, value: u64| ResourcesUlimits {
-        name: Some(name.into()),
-        soft: Some(signed(value)),
-        hard: Some(signed(value)),
-    };
-    vec![
-        // A core dump would go to a program of the host.
-        limit("core", 0),
-        limit(
-            "nofile",
-            open_files.min(hard.open_files.unwrap_or(u64::MAX)),
-        ),
-        limit(
-            "nproc",
-            USERS_PROCESSES.min(hard.processes.unwrap_or(u64::MAX)),
-        ),
-    ]
-}
-
 fn agent_mount(volume: &str) -> Mount {
     Mount {
         target: Some(volume::FOLDER.to_owned()),
@@ -232,43 +221,66 @@ fn agent_mount(volume: &str) -> Mount {
     }
 }
 
-/// What hides an image's own volumes, which the engine would otherwise make writable and without a bound. A volume cannot be
-/// made read-only with its content unless it has a name, and then nobody removes it.
-const HIDDEN_VOLUME: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=1,mode=0555";
-
-/// Puts an empty read-only folder over each of an image's own volumes that nothing else covers.
-fn hide_volumes(image: &ImageFacts, tmpfs: &mut HashMap<String, String>, mounts: &[Mount]) {
+/// Covers each of an image's own volumes that nothing else covers by an empty read-only folder: the engine would otherwise make them
+/// writable and without a bound. A volume cannot be made read-only with its content unless it has a name, and then nobody removes it.
+fn hide_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
+    const HIDDEN: Tmpfs = Tmpfs {
+        writable: false,
+        executable: false,
+        size: 4096,
+        inodes: 1,
+        mode: 0o555,
+        owner: None,
+    };
     for path in &image.volumes {
         let path = path.trim_end_matches('/');
         let mounted = mounts
             .iter()
             .any(|mount| mount.target.as_deref() == Some(path));
         if !path.is_empty() && !mounted {
-            tmpfs
-                .entry(path.to_owned())
-                .or_insert_with(|| HIDDEN_VOLUME.to_owned());
+            tmpfs.cover(path, HIDDEN);
         }
     }
 }
 
+/// Covers what the engine would otherwise make writable by a read-only folder.
+fn close_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
+    for folder in family.writable_folders {
+        let closed = Tmpfs {
+            writable: false,
+            ..WAY
+        };
+        tmpfs.cover(*folder, closed);
+    }
+}
+
+/// Room for mount points alone.
+const WAY: Tmpfs = Tmpfs {
+    writable: true,
+    executable: false,
+    size: 65536,
+    inodes: 64,
+    mode: 0o755,
+    owner: None,
+};
+
 /// The home of an image's root, which only root may enter in most images.
 const ROOTS_HOME: &str = "/root";
 
-/// Room for mount points alone.
-const WAY: &str = "rw,nosuid,nodev,noexec,size=65536,nr_inodes=64,mode=0755";
-
 /// Makes a folder of the host that lies below `/root` reachable for code that is not root. It belongs to the code, since older
 /// runtimes give a tmpfs the permission bits of the folder that it covers.
-fn open_way(tmpfs: &mut HashMap<String, String>, mounts: &[Mount], (user, group): (u32, u32)) {
+fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
     let inside = |target: &str| target != ROOTS_HOME && storage::is_below(target, ROOTS_HOME);
     if mounts
         .iter()
         .filter_map(|mount| mount.target.as_deref())
         .any(inside)
     {
-        tmpfs
-            .entry(ROOTS_HOME.to_owned())
-            .or_insert_with(|| format!("{WAY},uid={user},gid={group}"));
+        let way = Tmpfs {
+            owner: Some(code),
+            ..WAY
+        };
+        tmpfs.cover(ROOTS_HOME, way);
     }
 }
 
