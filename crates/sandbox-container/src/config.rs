@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::{Endpoint, GivenClient};
+use crate::options::EngineOptions;
 
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
@@ -27,6 +28,8 @@ pub struct ContainerConfig {
     pub default_image: String,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
+    pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
 }
@@ -42,6 +45,7 @@ impl fmt::Debug for ContainerConfig {
             .field("client", &self.client)
             .field("default_image", &self.default_image)
             .field("runtime", &self.runtime)
+            .field("options", &self.options)
             .field("agent", &agent)
             .finish()
     }
@@ -54,6 +58,7 @@ impl Default for ContainerConfig {
             client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
             runtime: None,
+            options: EngineOptions::default(),
             agent: None,
         }
     }
@@ -88,6 +93,13 @@ impl ContainerConfig {
     #[must_use]
     pub fn default_image(mut self, image: impl Into<String>) -> Self {
         self.default_image = image.into();
+        self
+    }
+
+    /// Adds engine options that tighten every sandbox.
+    #[must_use]
+    pub fn options(mut self, options: EngineOptions) -> Self {
+        self.options = options;
         self
     }
 
