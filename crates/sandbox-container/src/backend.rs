@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_core::{
+    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, Plan,
+    PullPolicy, Result,
+};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
@@ -16,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Brought, ImageFacts, Puller};
 use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
@@ -42,6 +45,8 @@ pub struct ContainerBackend<F> {
     volume: AgentVolume,
     /// The engine once it was found. One that vanished is looked for again.
     engine: Mutex<Option<Engine>>,
+    /// The images that came by this backend.
+    brought: Brought,
     family: PhantomData<fn() -> F>,
 }
 
@@ -59,6 +64,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
+            brought: Brought::default(),
             family: PhantomData,
         }
     }
@@ -162,11 +168,31 @@ impl<F: OfFamily> ContainerBackend<F> {
         })
     }
 
+    /// The image of a plan, where it may be used.
+    fn reference(&self, plan: &Plan) -> Result<ImageReference> {
+        let reference = match &plan.image {
+            Some(image) => image.parse()?,
+            None => self.config.default_image.parse::<ImageReference>()?,
+        };
+        plan.check_image(&reference)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(reference)
+    }
+
+    fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
+        Puller {
+            tier: self.tier,
+            engine,
+            config: &self.config,
+            brought: &self.brought,
+        }
+    }
+
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let image = image::find(tier, &engine, reference).await?;
+        let image = image::find(tier, &engine, &self.reference(plan)?).await?;
+        let image = ImageFacts::new(&image);
         let volume = &self.volume;
         let parts = Parts {
             tier,
@@ -308,6 +334,46 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
+    }
+
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        let pull = plan.pull.unwrap_or(self.config.pull);
+        if pull == PullPolicy::Never {
+            return Ok(());
+        }
+        let engine = self.engine().await?;
+        let provided = self
+            .puller(&engine)
+            .provide(&self.reference(plan)?, pull, progress)
+            .await;
+        self.noticing(provided).await.map(drop)
+    }
+
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let provided = self
+            .puller(&engine)
+            .provide(reference, pull, progress)
+            .await;
+        let (image, brought) = self.noticing(provided).await?;
+        Ok(image::info(&image, brought))
+    }
+
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        let engine = self.engine().await?;
+        let images = image::images(self.tier, &engine).await;
+        self.noticing(images).await
+    }
+
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        let engine = self.engine().await?;
+        let removed = image::remove(self.tier, &engine, reference).await;
+        self.noticing(removed).await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

@@ -2,9 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::PullPolicy;
 
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// How long pulling or building an image may take unless the configuration says otherwise: some are gigabytes.
+pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// What a user may set of the backend. The default finds the engine as its own client does.
 ///
@@ -19,8 +25,15 @@ pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 pub struct ContainerConfig {
     /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
     pub host: Option<String>,
-    /// The image of a specification that names none. It is never pulled.
+    /// The image of a specification that names none.
     pub default_image: String,
+    /// When images are pulled where the specification does not say.
+    pub pull: PullPolicy,
+    /// How long pulling or building an image may take.
+    pub image_timeout: Duration,
+    /// Whether the credentials that `docker login` or `podman login` have filed are used for pulling. They are read when they are
+    /// needed, sent to the engine, and neither kept nor shown.
+    pub registry_credentials: bool,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
@@ -36,6 +49,9 @@ impl fmt::Debug for ContainerConfig {
         f.debug_struct("ContainerConfig")
             .field("host", &self.host)
             .field("default_image", &self.default_image)
+            .field("pull", &self.pull)
+            .field("image_timeout", &self.image_timeout)
+            .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
             .field("agent", &agent)
             .finish()
@@ -47,6 +63,9 @@ impl Default for ContainerConfig {
         Self {
             host: None,
             default_image: DEFAULT_IMAGE.to_owned(),
+            pull: PullPolicy::Never,
+            image_timeout: IMAGE_TIMEOUT,
+            registry_credentials: true,
             runtime: None,
             agent: None,
         }
@@ -65,6 +84,27 @@ impl ContainerConfig {
     #[must_use]
     pub fn default_image(mut self, image: impl Into<String>) -> Self {
         self.default_image = image.into();
+        self
+    }
+
+    /// Pulls images like this where the specification does not say.
+    #[must_use]
+    pub fn pull(mut self, pull: PullPolicy) -> Self {
+        self.pull = pull;
+        self
+    }
+
+    /// Gives a pull or a build of an image this long.
+    #[must_use]
+    pub fn image_timeout(mut self, timeout: Duration) -> Self {
+        self.image_timeout = timeout;
+        self
+    }
+
+    /// Sets whether the credentials that the engines' own clients have filed are used for pulling.
+    #[must_use]
+    pub fn registry_credentials(mut self, used: bool) -> Self {
+        self.registry_credentials = used;
         self
     }
 

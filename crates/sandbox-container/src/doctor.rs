@@ -25,8 +25,12 @@ pub(crate) async fn findings(
     config: &ContainerConfig,
 ) -> Vec<Finding> {
     let mut findings = about(engine);
-    let (present, detail, fix) = match image::find(tier, engine, &config.default_image).await {
-        Ok(image) => (true, image.reference, String::new()),
+    let found = match config.default_image.parse() {
+        Ok(reference) => image::find(tier, engine, &reference).await,
+        Err(error) => Err(error),
+    };
+    let (present, detail, fix) = match found {
+        Ok(_) => (true, config.default_image.clone(), String::new()),
         Err(error) if error.kind() == ErrorKind::ImageNotFound => (
             false,
             format!("{} is not there", config.default_image),

@@ -16,6 +16,9 @@ pub(crate) enum Operation {
     Start,
     Volume,
     Remove,
+    Pull,
+    ListImages,
+    RemoveImage,
 }
 
 impl Operation {
@@ -27,6 +30,9 @@ impl Operation {
             Self::Start => "start container",
             Self::Volume => "provide the agent's volume",
             Self::Remove => "remove container",
+            Self::Pull => "pull image",
+            Self::ListImages => "list images",
+            Self::RemoveImage => "remove image",
         }
     }
 }

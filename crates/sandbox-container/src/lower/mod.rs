@@ -153,7 +153,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
 fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
-        image: Some(parts.image.reference.clone()),
+        image: Some(parts.image.id.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
         cmd: Some(vec!["serve".into(), "--stdio".into()]),
         user: Some(format!("{}:{}", user.0, user.1)),

@@ -1,0 +1,13 @@
+//! Images: found, pulled, built, committed to, listed and removed.
+
+mod brought;
+mod classify;
+mod credentials;
+mod find;
+mod pull;
+mod stock;
+
+pub(crate) use brought::Brought;
+pub(crate) use find::{ImageFacts, find};
+pub(crate) use pull::Puller;
+pub(crate) use stock::{images, info, remove};
