@@ -8,20 +8,25 @@ use sandbox_core::registry::FeatureHint;
 extern crate sandbox_docker as _;
 #[cfg(feature = "local")]
 extern crate sandbox_local as _;
+#[cfg(feature = "podman")]
+extern crate sandbox_podman as _;
 
 inventory::submit! { FeatureHint { tier: "local", feature: "local" } }
 inventory::submit! { FeatureHint { tier: "local_unsafe", feature: "local" } }
 inventory::submit! { FeatureHint { tier: "docker", feature: "docker" } }
 inventory::submit! { FeatureHint { tier: "docker_unsafe", feature: "docker" } }
+inventory::submit! { FeatureHint { tier: "podman", feature: "podman" } }
+inventory::submit! { FeatureHint { tier: "podman_unsafe", feature: "podman" } }
 
 #[cfg(test)]
 mod tests {
     use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxClient, registry};
 
     /// The tiers that each feature links, and whether it is on.
-    const FEATURES: [(&str, bool); 2] = [
+    const FEATURES: [(&str, bool); 3] = [
         ("local", cfg!(feature = "local")),
         ("docker", cfg!(feature = "docker")),
+        ("podman", cfg!(feature = "podman")),
     ];
 
     #[test]

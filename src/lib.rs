@@ -45,6 +45,7 @@
 //! |---|---|
 //! | `local` (default) | `local`, `local_unsafe` |
 //! | `docker` | `docker`, `docker_unsafe` |
+//! | `podman` | `podman`, `podman_unsafe` |
 
 mod backends;
 

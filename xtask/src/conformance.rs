@@ -10,7 +10,7 @@ use crate::failure::{Context, Failure, Result};
 
 const PACKAGE: &str = "sandbox-conformance";
 /// The backends that are measured.
-const FEATURES: &str = "local,docker";
+const FEATURES: &str = "local,docker,podman";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
 /// The requirement in [`REQUIRE_VARIABLE`] that names no tier.

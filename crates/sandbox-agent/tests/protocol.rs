@@ -147,15 +147,17 @@ fn settings() -> impl Strategy<Value = Settings> {
         any::<u32>(),
         bytes(),
         vec(bytes(), 0..3),
+        vec(bytes(), 0..3),
     );
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
-        let (lease_ms, owned, log_bytes, workdir, make_dirs) = rest;
+        let (lease_ms, owned, log_bytes, workdir, give_dirs, make_dirs) = rest;
         Settings {
             key: Key::new(key),
             lease_ms,
             owned,
             log_bytes,
             workdir,
+            give_dirs,
             make_dirs,
             confinement,
         }

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image::{self, Brought, ImageFacts, Puller};
+use crate::image::{self, Brought, ImageFacts, Puller, Wanted};
 use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
@@ -169,14 +169,15 @@ impl<F: OfFamily> ContainerBackend<F> {
     }
 
     /// The image of a plan, where it may be used.
-    fn reference(&self, plan: &Plan) -> Result<ImageReference> {
-        let reference = match &plan.image {
-            Some(image) => image.parse()?,
-            None => self.config.default_image.parse::<ImageReference>()?,
-        };
+    fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
+        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = written.parse()?;
         plan.check_image(&reference)
             .map_err(|error| error.on(self.tier))?;
-        Ok(reference)
+        Ok(Wanted {
+            reference,
+            written: plan.images.is_none().then_some(written),
+        })
     }
 
     fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
@@ -191,7 +192,7 @@ impl<F: OfFamily> ContainerBackend<F> {
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let image = image::find(tier, &engine, &self.reference(plan)?).await?;
+        let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
         let image = ImageFacts::new(&image);
         let volume = &self.volume;
         let parts = Parts {
@@ -207,7 +208,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some((storage, mode)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
-                lower::confined(plan, &parts, storage, *mode)?
+                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
+                lowered.body
             }
             None => {
                 folders.push(WORK_FOLDER.into());
@@ -344,7 +347,7 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let provided = self
             .puller(&engine)
-            .provide(&self.reference(plan)?, pull, progress)
+            .provide(&self.wanted(plan)?, pull, progress)
             .await;
         self.noticing(provided).await.map(drop)
     }
@@ -356,10 +359,11 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
         let engine = self.engine().await?;
-        let provided = self
-            .puller(&engine)
-            .provide(reference, pull, progress)
-            .await;
+        let wanted = Wanted {
+            reference: reference.clone(),
+            written: None,
+        };
+        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
         let (image, brought) = self.noticing(provided).await?;
         Ok(image::info(&image, brought))
     }

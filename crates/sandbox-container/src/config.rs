@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sandbox_core::PullPolicy;
 
+use crate::engine::{Endpoint, GivenClient};
+
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
@@ -25,6 +27,8 @@ pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 pub struct ContainerConfig {
     /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
     pub host: Option<String>,
+    /// A client that the caller made; `None` connects to the engine.
+    pub(crate) client: Option<GivenClient>,
     /// The image of a specification that names none.
     pub default_image: String,
     /// When images are pulled where the specification does not say.
@@ -48,6 +52,7 @@ impl fmt::Debug for ContainerConfig {
             .map(|program| format!("{} bytes", program.len()));
         f.debug_struct("ContainerConfig")
             .field("host", &self.host)
+            .field("client", &self.client)
             .field("default_image", &self.default_image)
             .field("pull", &self.pull)
             .field("image_timeout", &self.image_timeout)
@@ -62,6 +67,7 @@ impl Default for ContainerConfig {
     fn default() -> Self {
         Self {
             host: None,
+            client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
             pull: PullPolicy::Never,
             image_timeout: IMAGE_TIMEOUT,
@@ -78,6 +84,23 @@ impl ContainerConfig {
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
+    }
+
+    /// Uses this client and looks for no engine. The version of the API is negotiated anew.
+    ///
+    /// [`ContainerConfig::host`] then says where the client leads: where it names a unix socket, the engine is taken to run on this
+    /// host, so that folders of it can be mounted and the kernel's own counts be read. Podman's backend needs it, since it asks
+    /// Podman's own API as well, over a connection of its own.
+    #[must_use]
+    pub fn client(mut self, client: bollard::Docker) -> Self {
+        self.client = Some(GivenClient::new(client));
+        self
+    }
+
+    /// The engine's address, where the configuration has one.
+    pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
+        let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
+        self.host.as_ref().map(parse).transpose()
     }
 
     /// Uses this image where a specification names none.

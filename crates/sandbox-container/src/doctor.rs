@@ -6,7 +6,7 @@ use sandbox_core::{Error, ErrorKind};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Wanted};
 
 /// The engine is not there.
 pub(crate) fn missing(error: &Error) -> Finding {
@@ -26,7 +26,10 @@ pub(crate) async fn findings(
 ) -> Vec<Finding> {
     let mut findings = about(engine);
     let found = match config.default_image.parse() {
-        Ok(reference) => image::find(tier, engine, &reference).await,
+        Ok(reference) => {
+            let written = Some(config.default_image.as_str());
+            image::find(tier, engine, &Wanted { reference, written }).await
+        }
         Err(error) => Err(error),
     };
     let (present, detail, fix) = match found {

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use async_trait::async_trait;
 use sandbox_core::Result;
 
-use crate::engine::Candidates;
+use crate::engine::{Candidates, Endpoint, EngineFacts};
 
 /// A family of engines: what of it is not the same for all engines with Docker's API. Facts and few functions; everything else is
 /// shared.
@@ -20,6 +21,10 @@ pub struct Family {
     pub command: &'static str,
     /// What a user does when no engine answers.
     pub start: &'static str,
+    /// What a user does whom every engine that is there refuses.
+    pub denied: &'static str,
+    /// Whether an engine is of this family, by the names of the components that it says it is made of.
+    pub is_ours: fn(components: &[&str]) -> bool,
     /// Where to look for the engine when the configuration names none.
     ///
     /// # Errors
@@ -29,6 +34,35 @@ pub struct Family {
     /// Paths in the hierarchy of control groups at which the engine puts a container whose id stands for `{id}`. A container that
     /// is elsewhere is found through its first process, which costs a request.
     pub cgroups: &'static [&'static str],
+    /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
+    /// something else is mounted there.
+    pub writable_folders: &'static [&'static str],
+    /// Whether one limit that a container asks for makes the engine forget those that its configuration gives to every container,
+    /// which the host may need.
+    pub forgets_default_limits: bool,
+    /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
+    /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
+    pub full_tmpfs: bool,
+    /// What is asked of the engine over an API of its own.
+    pub native: Option<&'static dyn Native>,
+}
+
+/// What is asked of an engine over an API of its own, because Docker's says it wrongly or not at all.
+#[async_trait]
+pub trait Native: fmt::Debug + Send + Sync {
+    /// Corrects what the engine said of itself over Docker's API.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine cannot be asked, for people.
+    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String>;
+
+    /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine cannot be asked, for people.
+    async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String>;
 }
 
 /// A family as a type, so that each one's backend is a type of its own.
@@ -86,8 +120,26 @@ pub(crate) mod samples {
         engine: "Docker",
         command: "docker",
         start: "start Docker",
+        denied: "use a rootless engine",
+        is_ours: |_| true,
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+        writable_folders: &[],
+        forgets_default_limits: false,
+        full_tmpfs: true,
+        native: None,
+    };
+
+    /// The same, of an engine whose tmpfs takes a size alone, and which opens folders under a read-only root.
+    pub(crate) const PLAIN_TMPFS: &Family = &Family {
+        tier: "podman",
+        unsafe_tier: "podman_unsafe",
+        engine: "Podman",
+        command: "podman",
+        writable_folders: &["/run", "/tmp", "/var/tmp"],
+        forgets_default_limits: true,
+        full_tmpfs: false,
+        ..*FAMILY
     };
 
     /// Its tier with the policy.

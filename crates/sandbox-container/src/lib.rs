@@ -27,7 +27,7 @@ mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
-pub use engine::{Candidates, Endpoint};
-pub use family::{Family, OfFamily};
+pub use engine::{Candidates, Endpoint, EngineFacts};
+pub use family::{Family, Native, OfFamily};
 
 pub(crate) use family::Tier;

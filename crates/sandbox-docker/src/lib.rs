@@ -23,8 +23,14 @@ const FAMILY: &Family = &Family {
     engine: "Docker",
     command: "docker",
     start: "start Docker (`systemctl start docker`), or set DOCKER_HOST to its address",
+    denied: "add your user to the group that owns the socket, or use a rootless engine",
+    is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+    writable_folders: &[],
+    forgets_default_limits: false,
+    full_tmpfs: true,
+    native: None,
 };
 
 /// Docker, as a type.

@@ -112,6 +112,7 @@ impl Sandbox {
                 .unwrap_or(WORK_FOLDER)
                 .as_bytes()
                 .to_vec(),
+            give_dirs: Vec::new(),
             make_dirs: export_folders(&plan.export_paths)
                 .into_iter()
                 .map(|folder| folder.into_os_string().into_encoded_bytes())

@@ -16,6 +16,28 @@ use super::failing::{failure, text};
 use super::privilege::set_file_identity;
 use crate::protocol::{FailStep, Failure};
 
+/// Gives each folder, which must be there, to `owner`.
+///
+/// # Errors
+///
+/// With the path that could not be given.
+pub(super) fn give_dirs(
+    paths: &[Vec<u8>],
+    owner: Option<(u32, u32)>,
+) -> core::result::Result<(), Failure> {
+    let Some((user, group)) = owner else {
+        return Ok(());
+    };
+    for path in paths {
+        terminated(&path[..])
+            .and_then(|path| {
+                fs::change_owner(AT_FDCWD, &path, user, group, fs::AT_SYMLINK_NOFOLLOW)
+            })
+            .map_err(|errno| failure(FailStep::Settings, errno, text(path)))?;
+    }
+    Ok(())
+}
+
 /// Makes each folder with its missing parents; those it makes belong to `owner`.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use sandbox_freestanding::{
 
 use super::{
     failing::{failure, text},
-    make_dirs::make_dirs,
+    make_dirs::{give_dirs, make_dirs},
     oom::OomScore,
     privilege,
     process_files::ProcessFiles,
@@ -42,6 +42,7 @@ pub(super) fn prepare(
     let identity = confinement
         .identity
         .filter(|identity| privilege::differs(*identity));
+    give_dirs(&settings.give_dirs, identity)?;
     make_dirs(&settings.make_dirs, identity)?;
     let landlock = confinement.landlock.as_ref().map(build_rules).transpose()?;
     let landlock_abi = privilege::landlock_abi();

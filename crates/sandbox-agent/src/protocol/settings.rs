@@ -66,6 +66,9 @@ pub struct Settings {
     pub log_bytes: u32,
     /// Working folder of executions that name none.
     pub workdir: Vec<u8>,
+    /// Folders that are there and are given to the code's identity: an engine's mounts that belong to its root. Needs `CAP_CHOWN`,
+    /// which the agent then gives up with the rest. Without an identity nothing changes owners.
+    pub give_dirs: Vec<Vec<u8>>,
     /// Folders the agent makes, owned by the code's identity, before it answers (missing parents too, mode 0755).
     pub make_dirs: Vec<Vec<u8>>,
     /// What confines executions.
@@ -94,9 +97,11 @@ impl Settings {
             .u64(self.lease_ms)
             .bool(self.owned);
         message.u32(self.log_bytes).bytes(&self.workdir);
-        message.list(&self.make_dirs, |message, path| {
-            message.bytes(path);
-        });
+        for folders in [&self.give_dirs, &self.make_dirs] {
+            message.list(folders, |message, path| {
+                message.bytes(path);
+            });
+        }
         let confinement = &self.confinement;
         match confinement.identity {
             None => message.bool(false),
@@ -143,6 +148,7 @@ impl Settings {
         let owned = reader.bool()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
+        let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let identity = if reader.bool()? {
             Some((reader.u32()?, reader.u32()?))
@@ -191,6 +197,7 @@ impl Settings {
             owned,
             log_bytes,
             workdir,
+            give_dirs,
             make_dirs,
             confinement,
         })

@@ -148,6 +148,7 @@ pub fn settings() -> Settings {
         owned: true,
         log_bytes: 64 * 1024,
         workdir: b"/".to_vec(),
+        give_dirs: Vec::new(),
         make_dirs: Vec::new(),
         confinement: Confinement {
             umask: 0o022,

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bollard::Docker;
 use sandbox_core::{Error, Result};
 
 /// An address of an engine.
@@ -13,6 +15,60 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// `host:port`, in clear text.
     Tcp(String),
+    /// Wherever a client leads that the caller made.
+    Given(GivenClient),
+}
+
+/// A client of an engine that the caller made.
+#[derive(Debug, Clone)]
+pub struct GivenClient {
+    pub(crate) client: Docker,
+    /// Tells it from the others of this process.
+    number: u64,
+}
+
+impl GivenClient {
+    pub(crate) fn new(client: Docker) -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(1);
+        Self {
+            client,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl PartialEq for GivenClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for GivenClient {}
+
+impl Endpoint {
+    /// The endpoint behind an address.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be used.
+    pub(crate) fn parse(host: &str) -> Result<Self, &'static str> {
+        if let Some(path) = host.strip_prefix("unix://") {
+            return match path.starts_with('/') {
+                true => Ok(Endpoint::Unix(path.into())),
+                false => Err("the path of a socket is absolute"),
+            };
+        }
+        if let Some(address) = host
+            .strip_prefix("tcp://")
+            .or_else(|| host.strip_prefix("http://"))
+        {
+            return match address.trim_end_matches('/') {
+                "" => Err("no address"),
+                address => Ok(Endpoint::Tcp(address.to_owned())),
+            };
+        }
+        Err("neither a unix socket nor a TCP address in clear text")
+    }
 }
 
 impl fmt::Display for Endpoint {
@@ -20,6 +76,7 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Given(given) => write!(f, "client {} of the caller", given.number),
         }
     }
 }
@@ -44,13 +101,21 @@ impl Candidates {
     /// `SandboxUnavailable` for an address that cannot be used.
     pub fn named(tier: &str, host: &str, by: impl Into<String>) -> Result<Self> {
         let by = by.into();
-        let endpoint = parse(host).map_err(|why| {
+        let endpoint = Endpoint::parse(host).map_err(|why| {
             Error::unavailable(tier, format!("{by} names {host:?}: {why}"), ADDRESS_FIX)
         })?;
         Ok(Self {
             endpoints: vec![endpoint],
             named_by: Some(by),
         })
+    }
+
+    /// The engine that the caller's client leads to.
+    pub(crate) fn given(client: &GivenClient) -> Self {
+        Self {
+            endpoints: vec![Endpoint::Given(client.clone())],
+            named_by: Some("the configuration".into()),
+        }
     }
 
     /// These sockets, each once, however many links lead to it.
@@ -77,25 +142,6 @@ fn same_socket(path: PathBuf) -> PathBuf {
         (Some(folder), Some(name)) => folder.join(name),
         _ => path,
     }
-}
-
-fn parse(host: &str) -> Result<Endpoint, &'static str> {
-    if let Some(path) = host.strip_prefix("unix://") {
-        return match path.starts_with('/') {
-            true => Ok(Endpoint::Unix(path.into())),
-            false => Err("the path of a socket is absolute"),
-        };
-    }
-    if let Some(address) = host
-        .strip_prefix("tcp://")
-        .or_else(|| host.strip_prefix("http://"))
-    {
-        return match address.trim_end_matches('/') {
-            "" => Err("no address"),
-            address => Ok(Endpoint::Tcp(address.to_owned())),
-        };
-    }
-    Err("neither a unix socket nor a TCP address in clear text")
 }
 
 #[cfg(test)]

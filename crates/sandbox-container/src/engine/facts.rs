@@ -5,7 +5,8 @@ use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
 
 /// What an engine says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineFacts {
+#[non_exhaustive]
+pub struct EngineFacts {
     /// Negotiated version of the API: major, minor.
     pub api: (usize, usize),
     /// The engine's own version ("20.10.24").

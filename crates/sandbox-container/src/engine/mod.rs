@@ -6,14 +6,15 @@ mod facts;
 use std::io;
 use std::time::Duration;
 
+use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use sandbox_core::{Error, Result};
 
-pub use endpoint::{Candidates, Endpoint};
-pub(crate) use facts::EngineFacts;
+pub use endpoint::{Candidates, Endpoint, GivenClient};
+pub use facts::EngineFacts;
 
-use crate::Tier;
 use crate::config::ContainerConfig;
+use crate::{Family, Tier};
 
 /// Most time for finding an engine, whatever it answers: an engine that is not there is told within 2 s.
 const FIND: Duration = Duration::from_millis(1700);
@@ -28,6 +29,8 @@ pub(crate) struct Engine {
     pub client: Docker,
     /// Where it was found.
     pub endpoint: Endpoint,
+    /// Its address, where it is known: a client that the caller made may lead anywhere.
+    pub address: Option<Endpoint>,
     /// What it says of itself.
     pub facts: EngineFacts,
 }
@@ -42,14 +45,17 @@ impl Engine {
         let Candidates {
             endpoints,
             named_by,
-        } = match &config.host {
-            Some(host) => Candidates::named(tier.name, host, "the configuration")?,
-            None => (tier.family.candidates)(tier.name)?,
+        } = match (&config.client, &config.host) {
+            (Some(given), _) => Candidates::given(given),
+            (None, Some(host)) => Candidates::named(tier.name, host, "the configuration")?,
+            (None, None) => (tier.family.candidates)(tier.name)?,
         };
         let mut tried = Vec::new();
         let deadline = tokio::time::Instant::now() + FIND;
         for endpoint in endpoints {
-            match tokio::time::timeout_at(deadline, Self::connect(&endpoint, config)).await {
+            match tokio::time::timeout_at(deadline, Self::connect(tier.family, &endpoint, config))
+                .await
+            {
                 Ok(Ok(engine)) => return Ok(engine),
                 Ok(Err(failure)) => tried.push((endpoint, failure)),
                 Err(_) => tried.push((endpoint, Unreachable::Silent)),
@@ -58,7 +64,11 @@ impl Engine {
         Err(unavailable(tier, named_by.as_deref(), &tried))
     }
 
-    async fn connect(endpoint: &Endpoint, config: &ContainerConfig) -> Result<Self, Unreachable> {
+    async fn connect(
+        family: &Family,
+        endpoint: &Endpoint,
+        config: &ContainerConfig,
+    ) -> Result<Self, Unreachable> {
         // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
         if let Endpoint::Unix(path) = endpoint {
             tokio::net::UnixStream::connect(path)
@@ -66,21 +76,39 @@ impl Engine {
                 .map_err(Unreachable::Connect)?;
         }
         let client = client(endpoint).map_err(Unreachable::Answer)?;
-        let (client, info) = tokio::join!(client.clone().negotiate_version(), client.info());
+        let (version, client, info) = tokio::join!(
+            client.version(),
+            client.clone().negotiate_version(),
+            client.info()
+        );
+        let version = version.map_err(Unreachable::Answer)?;
+        check_family(family, &version)?;
         let (client, info) = (
             client.map_err(Unreachable::Answer)?,
             info.map_err(Unreachable::Answer)?,
         );
-        let local = matches!(endpoint, Endpoint::Unix(_));
-        let facts = EngineFacts::new(
+        let address = match endpoint {
+            Endpoint::Given(_) => config.address().map_err(Unreachable::Native)?,
+            endpoint => Some(endpoint.clone()),
+        };
+        let local = matches!(address, Some(Endpoint::Unix(_)));
+        let mut facts = EngineFacts::new(
             &info,
             &client.client_version(),
             local,
             config.runtime.as_deref(),
         );
+        if let Some(native) = family.native {
+            let address = address.as_ref().ok_or_else(|| {
+                Unreachable::Native("the configuration must name its address too, as `host`".into())
+            })?;
+            let corrected = native.correct(address, &mut facts).await;
+            corrected.map_err(Unreachable::Native)?;
+        }
         Ok(Self {
             client,
             endpoint: endpoint.clone(),
+            address,
             facts,
         })
     }
@@ -95,7 +123,21 @@ pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Err
         Endpoint::Tcp(address) => {
             Docker::connect_with_http(address, ANSWER_SECONDS, API_DEFAULT_VERSION)
         }
+        Endpoint::Given(given) => Ok(given.client.clone()),
     }
+}
+
+fn check_family(family: &Family, version: &SystemVersion) -> Result<(), Unreachable> {
+    let components = version.components.as_deref().unwrap_or_default();
+    let names = components
+        .iter()
+        .map(|component| component.name.as_str())
+        .collect::<Vec<_>>();
+    if (family.is_ours)(&names) {
+        return Ok(());
+    }
+    let name = names.first().copied().unwrap_or("an unknown engine");
+    Err(Unreachable::Stranger(name.escape_debug().to_string()))
 }
 
 /// Why an endpoint is of no use.
@@ -103,6 +145,10 @@ pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Err
 enum Unreachable {
     Connect(io::Error),
     Answer(bollard::errors::Error),
+    /// It is an engine of another family, which calls itself so.
+    Stranger(String),
+    /// It does not answer over its own API.
+    Native(String),
     Silent,
 }
 
@@ -116,6 +162,8 @@ impl std::fmt::Display for Unreachable {
                 _ => error.fmt(f),
             },
             Self::Answer(error) => write!(f, "{}", crate::error::Causes(error)),
+            Self::Stranger(name) => write!(f, "that is {name}"),
+            Self::Native(why) => f.write_str(why),
             Self::Silent => f.write_str("no answer in time"),
         }
     }
@@ -132,7 +180,7 @@ fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachab
         matches!(why, Unreachable::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied)
     });
     let fix = if denied {
-        "add your user to the group that owns the socket, or use a rootless engine"
+        tier.family.denied
     } else {
         tier.family.start
     };

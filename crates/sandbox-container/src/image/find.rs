@@ -32,23 +32,55 @@ impl ImageFacts {
     }
 }
 
+/// An image that somebody wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted<'a> {
+    pub reference: ImageReference,
+    /// As it was written, where the engine's own command may mean another image by that. An operator's list names complete
+    /// references, so under one nothing else is meant.
+    pub written: Option<&'a str>,
+}
+
 /// The image of this name, as the engine has it.
 ///
 /// # Errors
 ///
 /// `ImageNotFound` with the fix; an image that the engine gives for this name and that does not have it.
-pub(crate) async fn find(
-    tier: Tier,
-    engine: &Engine,
-    reference: &ImageReference,
-) -> Result<ImageInspect> {
-    match look(tier, engine, reference).await? {
+pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Result<ImageInspect> {
+    match look_for(tier, engine, wanted).await? {
         Some(image) => Ok(image),
-        None => Err(missing(tier, reference)),
+        None => Err(missing(tier, &wanted.reference)),
     }
 }
 
 /// As [`find`]; `None` where the engine has none.
+///
+/// # Errors
+///
+/// As [`look`].
+pub(crate) async fn look_for(
+    tier: Tier,
+    engine: &Engine,
+    wanted: &Wanted<'_>,
+) -> Result<Option<ImageInspect>> {
+    let found = look(tier, engine, &wanted.reference).await;
+    let (Ok(None), Some(written)) = (&found, wanted.written) else {
+        return found;
+    };
+    let (Some(native), Some(address)) = (tier.family.native, &engine.address) else {
+        return found;
+    };
+    let meant = native.image(address, written).await.map_err(|why| {
+        let fix = format!("see whether `{} info` works", tier.family.command);
+        Error::unavailable(tier, why, fix)
+    })?;
+    match meant {
+        Some(id) => look(tier, engine, &id.parse()?).await,
+        None => found,
+    }
+}
+
+/// The image of this complete name or id; `None` where the engine has none.
 ///
 /// # Errors
 ///

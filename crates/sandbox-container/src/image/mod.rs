@@ -8,6 +8,6 @@ mod pull;
 mod stock;
 
 pub(crate) use brought::Brought;
-pub(crate) use find::{ImageFacts, find};
+pub(crate) use find::{ImageFacts, Wanted, find};
 pub(crate) use pull::Puller;
 pub(crate) use stock::{images, info, remove};

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::Brought;
 use super::classify::classify;
 use super::credentials;
-use super::find::{look, missing};
+use super::find::{Wanted, look_for, missing};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::Engine;
@@ -44,11 +44,12 @@ impl Puller<'_> {
     /// Typed as [`sandbox_core::spi::Backend::provide_image`] says.
     pub(crate) async fn provide(
         &self,
-        reference: &ImageReference,
+        wanted: &Wanted<'_>,
         pull: PullPolicy,
         progress: &mut ImageProgress<'_>,
     ) -> Result<(ImageInspect, bool)> {
-        let there = look(self.tier, self.engine, reference).await;
+        let reference = &wanted.reference;
+        let there = look_for(self.tier, self.engine, wanted).await;
         // What the engine has under this name and is something else, a pull may put right.
         let there = match there {
             Err(error) if error.kind() == ErrorKind::ImageNotFound && pull != PullPolicy::Never => {
@@ -68,7 +69,7 @@ impl Puller<'_> {
         }
         let before = self.ids().await?;
         self.pull(reference, progress).await?;
-        let Some(image) = look(self.tier, self.engine, reference).await? else {
+        let Some(image) = look_for(self.tier, self.engine, wanted).await? else {
             let context = format!("{reference} was pulled, and the engine does not have it");
             return Err(self.error(ErrorKind::ImageNotFound, context));
         };

@@ -2,8 +2,7 @@
 
 mod binds;
 mod storage;
-
-use std::collections::HashMap;
+mod tmpfs;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
@@ -15,11 +14,13 @@ use sandbox_host::confinement::Mode;
 
 pub(crate) use storage::Storage;
 
-use crate::Tier;
+use tmpfs::{Tmpfs, TmpfsMounts};
+
 use crate::engine::EngineFacts;
 use crate::image::ImageFacts;
 use crate::labels;
 use crate::volume;
+use crate::{Family, Tier};
 
 /// The engine refuses less: a container's own start needs about this much.
 const MIN_MEMORY: ByteSize = ByteSize::mib(6);
@@ -47,6 +48,14 @@ pub(crate) struct Parts<'a> {
     pub runtime: Option<&'a str>,
 }
 
+/// A plan in the engine's words.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub body: ContainerCreateBody,
+    /// Folders that the agent has to give to the code.
+    pub give: Vec<String>,
+}
+
 /// The container of a sandbox with its policy.
 ///
 /// # Errors
@@ -57,7 +66,7 @@ pub(crate) fn confined(
     parts: &Parts<'_>,
     storage: &Storage,
     mode: Mode,
-) -> Result<ContainerCreateBody> {
+) -> Result<Lowered> {
     let tier = parts.tier;
     let memory = memory(tier, plan)?;
     let (identity, capabilities) = match mode {
@@ -66,9 +75,17 @@ pub(crate) fn confined(
     };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
-    let mut tmpfs = storage.mount_options(identity);
+    let family = parts.tier.family;
+    let mut tmpfs = storage.mounts(identity);
+    close_folders(family, &mut tmpfs);
     hide_volumes(parts.image, &mut tmpfs, &mounts);
     open_way(&mut tmpfs, &mounts, identity);
+    let give = match mode {
+        Mode::Split { .. } => tmpfs.to_give(family),
+        // The code is root of the container, to whom they belong.
+        Mode::Shared => Vec::new(),
+    };
+    let give_capability = (!give.is_empty()).then_some("CHOWN");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -79,7 +96,7 @@ pub(crate) fn confined(
         mounts: Some(mounts),
         // Files.
         readonly_rootfs: Some(true),
-        tmpfs: Some(tmpfs),
+        tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
         network_mode: Some(network_mode(plan).to_owned()),
@@ -96,6 +113,7 @@ pub(crate) fn confined(
             capabilities
                 .iter()
                 .copied()
+                .chain(give_capability)
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
@@ -105,12 +123,8 @@ pub(crate) fn confined(
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
-        // A core dump would go to a program of the host.
-        ulimits: Some(vec![ResourcesUlimits {
-            name: Some("core".into()),
-            soft: Some(0),
-            hard: Some(0),
-        }]),
+        // Each execution has none anyway; this is for the agent.
+        ulimits: (!tier.family.forgets_default_limits).then(no_core_dumps),
         init: Some(false),
         ..HostConfig::default()
     };
@@ -118,10 +132,11 @@ pub(crate) fn confined(
         Mode::Split { .. } => (0, 0),
         Mode::Shared => identity,
     };
-    Ok(ContainerCreateBody {
+    let body = ContainerCreateBody {
         host_config: Some(host),
         ..agent(plan, parts, user)?
-    })
+    };
+    Ok(Lowered { body, give })
 }
 
 /// The container of a sandbox without any policy: what the engine does by default, and our agent.
@@ -176,6 +191,15 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
     })
 }
 
+/// A core dump would go to a program of the host.
+fn no_core_dumps() -> Vec<ResourcesUlimits> {
+    vec![ResourcesUlimits {
+        name: Some("core".into()),
+        soft: Some(0),
+        hard: Some(0),
+    }]
+}
+
 fn agent_mount(volume: &str) -> Mount {
     Mount {
         target: Some(volume::FOLDER.to_owned()),
@@ -190,43 +214,66 @@ fn agent_mount(volume: &str) -> Mount {
     }
 }
 
-/// What hides an image's own volumes, which the engine would otherwise make writable and without a bound. A volume cannot be
-/// made read-only with its content unless it has a name, and then nobody removes it.
-const HIDDEN_VOLUME: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=1,mode=0555";
-
-/// Puts an empty read-only folder over each of an image's own volumes that nothing else covers.
-fn hide_volumes(image: &ImageFacts, tmpfs: &mut HashMap<String, String>, mounts: &[Mount]) {
+/// Covers each of an image's own volumes that nothing else covers by an empty read-only folder: the engine would otherwise make them
+/// writable and without a bound. A volume cannot be made read-only with its content unless it has a name, and then nobody removes it.
+fn hide_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
+    const HIDDEN: Tmpfs = Tmpfs {
+        writable: false,
+        executable: false,
+        size: 4096,
+        inodes: 1,
+        mode: 0o555,
+        owner: None,
+    };
     for path in &image.volumes {
         let path = path.trim_end_matches('/');
         let mounted = mounts
             .iter()
             .any(|mount| mount.target.as_deref() == Some(path));
         if !path.is_empty() && !mounted {
-            tmpfs
-                .entry(path.to_owned())
-                .or_insert_with(|| HIDDEN_VOLUME.to_owned());
+            tmpfs.cover(path, HIDDEN);
         }
     }
 }
 
+/// Covers what the engine would otherwise make writable by a read-only folder.
+fn close_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
+    for folder in family.writable_folders {
+        let closed = Tmpfs {
+            writable: false,
+            ..WAY
+        };
+        tmpfs.cover(*folder, closed);
+    }
+}
+
+/// Room for mount points alone.
+const WAY: Tmpfs = Tmpfs {
+    writable: true,
+    executable: false,
+    size: 65536,
+    inodes: 64,
+    mode: 0o755,
+    owner: None,
+};
+
 /// The home of an image's root, which only root may enter in most images.
 const ROOTS_HOME: &str = "/root";
 
-/// Room for mount points alone.
-const WAY: &str = "rw,nosuid,nodev,noexec,size=65536,nr_inodes=64,mode=0755";
-
 /// Makes a folder of the host that lies below `/root` reachable for code that is not root. It belongs to the code, since older
 /// runtimes give a tmpfs the permission bits of the folder that it covers.
-fn open_way(tmpfs: &mut HashMap<String, String>, mounts: &[Mount], (user, group): (u32, u32)) {
+fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
     let inside = |target: &str| target != ROOTS_HOME && storage::is_below(target, ROOTS_HOME);
     if mounts
         .iter()
         .filter_map(|mount| mount.target.as_deref())
         .any(inside)
     {
-        tmpfs
-            .entry(ROOTS_HOME.to_owned())
-            .or_insert_with(|| format!("{WAY},uid={user},gid={group}"));
+        let way = Tmpfs {
+            owner: Some(code),
+            ..WAY
+        };
+        tmpfs.cover(ROOTS_HOME, way);
     }
 }
 

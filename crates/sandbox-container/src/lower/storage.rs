@@ -1,9 +1,9 @@
 //! Where code may write: sized tmpfs mounts that share the plan's storage between them.
 
-use std::collections::HashMap;
-
 use sandbox_core::{ByteSize, Plan};
 use sandbox_host::WORK_FOLDER;
+
+use super::tmpfs::{Tmpfs, TmpfsMounts};
 
 /// The engine mounts this one by itself and takes only its size.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -73,20 +73,25 @@ impl Storage {
         }
     }
 
-    /// The engine's `Tmpfs` field: every folder belongs to the code, `/tmp` to everyone.
-    pub(crate) fn mount_options(&self, (user, group): (u32, u32)) -> HashMap<String, String> {
-        let options = |folder: &str, size: u64| {
-            let owner = match folder {
-                "/tmp" => "mode=1777".to_owned(),
-                _ => format!("mode=0755,uid={user},gid={group}"),
+    /// The mounts: every folder belongs to the code, `/tmp` to everyone.
+    pub(crate) fn mounts(&self, code: (u32, u32)) -> TmpfsMounts {
+        let mut mounts = TmpfsMounts::default();
+        for (folder, size) in &self.tmpfs {
+            let (mode, owner) = match folder.as_str() {
+                "/tmp" => (0o1777, None),
+                _ => (0o755, Some(code)),
             };
-            let inodes = (size / BYTES_PER_INODE).max(MIN_INODES);
-            format!("rw,exec,nosuid,nodev,size={size},nr_inodes={inodes},{owner}")
-        };
-        self.tmpfs
-            .iter()
-            .map(|(folder, size)| (folder.clone(), options(folder, *size)))
-            .collect()
+            let tmpfs = Tmpfs {
+                writable: true,
+                executable: true,
+                size: *size,
+                inodes: (size / BYTES_PER_INODE).max(MIN_INODES),
+                mode,
+                owner,
+            };
+            mounts.cover(folder, tmpfs);
+        }
+        mounts
     }
 
     /// Whether a folder lies in one of the writable places.

@@ -41,7 +41,8 @@ fn lowered(
         volume: "sandbox-agent-0123",
         runtime: None,
     };
-    confined(&plan, &parts, &Storage::new(&plan, &exports), mode)
+    let storage = Storage::new(&plan, &exports);
+    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
 }
 
 fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {

@@ -1,0 +1,143 @@
+//! Where a Podman service may listen, in the order in which Podman's own client looks.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_container::Candidates;
+use sandbox_core::{Error, Result};
+
+/// Where to look for the engine.
+///
+/// # Errors
+///
+/// `SandboxUnavailable` for an address or a connection that cannot be used.
+pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
+    look(tier, &Environment::current())
+}
+
+/// What of the process and the machine says where the engine is.
+#[derive(Debug, Clone, Default)]
+struct Environment {
+    /// `CONTAINER_HOST`.
+    host: Option<String>,
+    /// `CONTAINER_CONNECTION`.
+    connection: Option<String>,
+    /// Files with Podman's configuration, those that override others first.
+    configurations: Vec<PathBuf>,
+    /// The file in which newer versions of Podman keep connections.
+    connections: Option<PathBuf>,
+    /// The user's folder for sockets.
+    runtime_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    /// This process's.
+    fn current() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let path = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let config =
+            path("XDG_CONFIG_HOME").or_else(|| path("HOME").map(|home| home.join(".config")));
+        let users = config.map(|config| config.join("containers"));
+        let configurations = match path("CONTAINERS_CONF") {
+            Some(only) => vec![only],
+            None => users
+                .iter()
+                .map(|folder| folder.join("containers.conf"))
+                .chain(["/etc/containers/containers.conf".into()])
+                .chain(["/usr/share/containers/containers.conf".into()])
+                .collect(),
+        };
+        let run = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
+        Self {
+            host: text("CONTAINER_HOST"),
+            connection: text("CONTAINER_CONNECTION"),
+            configurations,
+            connections: path("PODMAN_CONNECTIONS_CONF")
+                .or_else(|| users.map(|folder| folder.join("podman-connections.json"))),
+            runtime_dir: Some(path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
+        }
+    }
+}
+
+fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+    if let Some(host) = &environment.host {
+        return Candidates::named(tier, &without_query(host), "CONTAINER_HOST");
+    }
+    if let Some((name, host)) = connection(tier, environment)? {
+        let by = format!("the Podman connection {name:?}");
+        return Candidates::named(tier, &without_query(&host), by);
+    }
+    let rootless = environment
+        .runtime_dir
+        .as_ref()
+        .map(|folder| folder.join("podman/podman.sock"));
+    let usual = PathBuf::from("/run/podman/podman.sock");
+    Ok(Candidates::usual([usual].into_iter().chain(rootless)))
+}
+
+/// Podman's addresses may end in a question mark with nothing of use behind it.
+fn without_query(host: &str) -> String {
+    host.split('?').next().unwrap_or_default().to_owned()
+}
+
+/// The name and address of the chosen connection.
+fn connection(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
+    let tables = environment
+        .configurations
+        .iter()
+        .filter_map(|path| read_toml(path))
+        .collect::<Vec<_>>();
+    let stored = environment
+        .connections
+        .as_deref()
+        .and_then(read_json)
+        .unwrap_or_default();
+    let stored = &stored["Connection"];
+    let chosen = environment
+        .connection
+        .clone()
+        .or_else(|| text(stored["Default"].as_str()))
+        .or_else(|| {
+            tables
+                .iter()
+                .find_map(|table| text(table.get("engine")?.get("active_service")?.as_str()))
+        });
+    let Some(name) = chosen else {
+        return Ok(None);
+    };
+    let uri = text(stored["Connections"][&name]["URI"].as_str()).or_else(|| {
+        tables.iter().find_map(|table| {
+            let destinations = table.get("engine")?.get("service_destinations")?;
+            text(destinations.get(&name)?.get("uri")?.as_str())
+        })
+    });
+    match uri {
+        Some(uri) => Ok(Some((name, uri))),
+        None => Err(Error::unavailable(
+            tier,
+            format!("no Podman connection {name:?} is configured"),
+            "choose one of `podman system connection list`, or set CONTAINER_HOST",
+        )),
+    }
+}
+
+fn text(value: Option<&str>) -> Option<String> {
+    value.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A file that is not there or not TOML names nothing: whether it is right is Podman's to say.
+fn read_toml(path: &Path) -> Option<toml::Table> {
+    std::fs::read_to_string(path).ok()?.parse().ok()
+}
+
+/// As [`read_toml`].
+fn read_json(path: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+#[path = "endpoint_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+use std::path::Path;
+
+use sandbox_container::{Candidates, Endpoint};
+use sandbox_core::ErrorKind;
+
+use super::{Environment, look};
+
+fn usual(environment: &Environment) -> Candidates {
+    look("podman", environment).expect("candidates")
+}
+
+fn socket(path: &str) -> Endpoint {
+    Endpoint::Unix(path.into())
+}
+
+/// A folder with a configuration of each kind.
+fn configured(toml: &str, json: &str) -> (tempfile::TempDir, Environment) {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let (first, second) = (folder.path().join("c.conf"), folder.path().join("c.json"));
+    std::fs::write(&first, toml).expect("containers.conf");
+    std::fs::write(&second, json).expect("podman-connections.json");
+    let environment = Environment {
+        configurations: vec![folder.path().join("not-there"), first],
+        connections: Some(second),
+        ..Environment::default()
+    };
+    (folder, environment)
+}
+
+const TOML: &str = r#"
+[engine]
+active_service = "one"
+[engine.service_destinations.one]
+uri = "unix:///1.sock"
+[engine.service_destinations.two]
+uri = "tcp://10.0.0.2:8888"
+"#;
+
+#[test]
+fn a_variable_goes_before_everything() {
+    let (_folder, mut environment) = configured(TOML, "{}");
+    environment.host = Some("unix:///run/a.sock?secure=True".into());
+    let found = usual(&environment);
+    assert_eq!(found.endpoints, [socket("/run/a.sock")]);
+    assert_eq!(found.named_by.as_deref(), Some("CONTAINER_HOST"));
+}
+
+#[test]
+fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
+    let environment = Environment {
+        runtime_dir: Some("/run/user/7".into()),
+        ..Environment::default()
+    };
+    let found = usual(&environment);
+    let run = Path::new("/run").canonicalize().expect("/run");
+    let rootful = Endpoint::Unix(run.join("podman/podman.sock"));
+    let rootless = Endpoint::Unix("/run/user/7/podman/podman.sock".into());
+    assert_eq!(found.endpoints, [rootful, rootless]);
+    assert_eq!(found.named_by, None);
+}
+
+#[test]
+fn the_chosen_connection_is_used_wherever_it_is_kept() {
+    let (_folder, mut environment) = configured(TOML, "{}");
+    let found = usual(&environment);
+    assert_eq!(found.endpoints, [socket("/1.sock")]);
+
+    environment.connection = Some("two".into());
+    let found = usual(&environment);
+    assert_eq!(found.endpoints, [Endpoint::Tcp("10.0.0.2:8888".into())]);
+    let by = found.named_by.expect("a name");
+    assert!(by.contains("\"two\""), "{by}");
+
+    let json =
+        r#"{"Connection":{"Default":"three","Connections":{"three":{"URI":"unix:///3.sock"}}}}"#;
+    let (_folder, environment) = configured(TOML, json);
+    assert_eq!(usual(&environment).endpoints, [socket("/3.sock")]);
+}
+
+#[test]
+fn a_connection_that_cannot_be_used_is_an_error_and_not_another_engine() {
+    let machine = "[engine]\nactive_service = \"m\"\n[engine.service_destinations.m]\nuri = \"ssh://core@localhost\"\n";
+    for toml in ["[engine]\nactive_service = \"gone\"\n", machine] {
+        let (_folder, environment) = configured(toml, "");
+        let error = look("podman", &environment).expect_err(toml);
+        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
+        assert!(error.fix().is_some(), "{error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Podman as a sandbox backend: tiers `podman` and `podman_unsafe`, with root or without.
+//!
+//! Containers are made over Podman's service with Docker's API, by what `sandbox_container` shares between engines. What Docker's API says
+//! wrongly or not at all (the limits of an engine without root, what a short image name means) is asked over Podman's own.
+//! Images are never pulled.
+//!
+//! `podman_unsafe` is what the engine does by default, with no policy at all.
+
+mod endpoint;
+mod native;
+
+use std::sync::Arc;
+
+use sandbox_container::{ContainerBackend, Family, OfFamily};
+use sandbox_core::registry::Registration;
+use sandbox_core::spi::Backend;
+
+pub use sandbox_container::DEFAULT_IMAGE;
+
+/// Podman's engines.
+const FAMILY: &Family = &Family {
+    tier: "podman",
+    unsafe_tier: "podman_unsafe",
+    engine: "Podman",
+    command: "podman",
+    start: START,
+    denied: START,
+    is_ours: |components| components.iter().any(|name| name.starts_with("Podman")),
+    candidates: endpoint::candidates,
+    cgroups: &[
+        "/libpod_parent/libpod-{id}",
+        "/machine.slice/libpod-{id}.scope",
+        "/machine.slice/libpod-{id}.scope/container",
+    ],
+    writable_folders: &["/run", "/tmp", "/var/tmp"],
+    forgets_default_limits: true,
+    full_tmpfs: false,
+    native: Some(&native::Libpod),
+};
+
+const START: &str = "start Podman's service (`systemctl --user start podman.socket`, as root `systemctl start podman.socket`, \
+                     without systemd `podman system service --time=0`), or set CONTAINER_HOST to its address";
+
+/// Podman, as a type.
+#[derive(Debug)]
+pub struct Podman;
+
+impl OfFamily for Podman {
+    const FAMILY: &'static Family = FAMILY;
+}
+
+/// Sandboxes as containers of a Podman engine.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
+/// use sandbox_podman::{PodmanBackend, PodmanConfig};
+///
+/// # async fn example() -> sandbox_core::Result<()> {
+/// let config = PodmanConfig::default().host("unix:///run/user/1000/podman/podman.sock");
+/// let client = SandboxClient::with_backend(Arc::new(PodmanBackend::new(config)), CapabilityPolicy::new())?;
+/// let sandbox = client.create(&SandboxSpec::new("example")).await?;
+/// println!("{}", sandbox.shell("id -u").await?.stdout_text());
+/// # Ok(()) }
+/// ```
+pub type PodmanBackend = ContainerBackend<Podman>;
+
+/// What a user may set of the backend. Where it names no engine, the backend looks at `CONTAINER_HOST`, at the connection that
+/// `CONTAINER_CONNECTION` or Podman's configuration chooses, and at the usual sockets, root's first, in this order.
+pub type PodmanConfig = sandbox_container::ContainerConfig;
+
+fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
+    Ok(Arc::new(PodmanBackend::new(PodmanConfig::default())))
+}
+
+fn open_unsafe() -> sandbox_core::Result<Arc<dyn Backend>> {
+    Ok(Arc::new(PodmanBackend::without_policy(
+        PodmanConfig::default(),
+    )))
+}
+
+/// What was measured of this tier, by `cargo xtask matrix --write`.
+const PROFILES: &[(&str, &str)] = &[];
+
+sandbox_core::register!(
+    Registration::new(
+        FAMILY.tier,
+        "podman",
+        "containers on a Podman engine, under the policy",
+        open,
+    )
+    .with_profiles(PROFILES)
+);
+sandbox_core::register!(
+    Registration::new(
+        FAMILY.unsafe_tier,
+        "podman",
+        "containers on a Podman engine as it makes them by default, without any policy",
+        open_unsafe,
+    )
+    .without_policy()
+);

@@ -1,0 +1,103 @@
+//! What is asked of Podman over its own API.
+
+use async_trait::async_trait;
+use podman_api::{ApiVersion, Error};
+use sandbox_container::{Endpoint, EngineFacts, Native};
+
+/// The oldest version of Podman's API that its engines serve since version 4: what is asked here is the same in all of them.
+const VERSION: (usize, usize, usize) = (4, 0, 0);
+
+/// Podman's own API.
+#[derive(Debug)]
+pub(crate) struct Libpod;
+
+#[async_trait]
+impl Native for Libpod {
+    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String> {
+        let info = client(endpoint)?.info().await.map_err(said)?;
+        let host = info
+            .host
+            .ok_or("Podman's own API says nothing of the host")?;
+        let controllers = host.cgroup_controllers.unwrap_or_default();
+        let has = |name: &str| controllers.iter().any(|controller| controller == name);
+        // Over Docker's API an engine without root claims every limit that the kernel knows.
+        facts.memory_limit &= has("memory");
+        facts.swap_limit &= has("memory");
+        facts.cpu_quota &= has("cpu");
+        facts.pids_limit &= has("pids");
+        if let Some(security) = host.security {
+            facts.rootless = security.rootless == Some(true);
+            facts.seccomp = security.seccomp_enabled == Some(true);
+        }
+        Ok(())
+    }
+
+    async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String> {
+        let Some(built_here) = built_here(reference) else {
+            return Ok(None);
+        };
+        match client(endpoint)?.images().get(&built_here).inspect().await {
+            // Podman also answers with an image whose name merely ends like that.
+            Ok(image)
+                if image
+                    .repo_tags
+                    .iter()
+                    .flatten()
+                    .any(|tag| *tag == built_here) =>
+            {
+                Ok(image.id)
+            }
+            Ok(_) => Ok(None),
+            Err(Error::Fault { code, .. }) if code.as_u16() == 404 => Ok(None),
+            Err(error) => Err(said(error)),
+        }
+    }
+}
+
+/// The full name of an image that was built on this engine under a short name, which Docker's API takes for one of Docker's registry.
+/// `None` for a name that is not short.
+fn built_here(reference: &str) -> Option<String> {
+    let first = reference.split('/').next().unwrap_or_default();
+    let names_registry =
+        reference.contains('/') && (first.contains(['.', ':']) || first == "localhost");
+    if names_registry || reference.contains('@') {
+        return None;
+    }
+    let last = reference.rsplit('/').next().unwrap_or_default();
+    let tag = if last.contains(':') { "" } else { ":latest" };
+    Some(format!("localhost/{reference}{tag}"))
+}
+
+/// A client; it connects anew for each request.
+fn client(endpoint: &Endpoint) -> Result<podman_api::Podman, String> {
+    let (major, minor, patch) = VERSION;
+    let version = ApiVersion::new(major, Some(minor), Some(patch));
+    podman_api::Podman::new_versioned(endpoint.to_string(), version).map_err(said)
+}
+
+fn said(error: Error) -> String {
+    format!("Podman's own API does not answer: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::built_here;
+
+    #[test]
+    fn short_names_alone_may_be_of_this_engine() {
+        for (reference, full) in [
+            ("mine", "localhost/mine:latest"),
+            ("team/mine:2", "localhost/team/mine:2"),
+        ] {
+            assert_eq!(built_here(reference).as_deref(), Some(full));
+        }
+        for reference in [
+            "docker.io/library/python",
+            "host:5000/a",
+            "localhost/mine",
+            "mine@sha256:0123",
+        ] {
+            assert_eq!(built_here(reference), None, "{reference}");
+        }
+    }
+}
