@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{
-    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, Plan,
-    PullPolicy, Result,
+    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
+    Plan, PullPolicy, Result,
 };
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image::{self, Brought, ImageFacts, Puller, Wanted};
+use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
@@ -193,6 +193,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
         let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
+        let source = Source::new(&image);
         let image = ImageFacts::new(&image);
         let volume = &self.volume;
         let parts = Parts {
@@ -208,6 +209,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some((storage, mode)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
+                if storage.writable_root && plan.workspace.is_none() {
+                    folders.push(WORK_FOLDER.into());
+                }
                 let lowered = lower::confined(plan, &parts, storage, *mode)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
@@ -225,11 +229,21 @@ impl<F: OfFamily> ContainerBackend<F> {
             body,
         };
         let (guard, stream) = launch.run().await?;
+        let goes = plan.image_retention == ImageRetention::Remove;
+        let goes = goes && self.brought.contains(&source.id);
+        let guard = guard.with_image(goes.then(|| source.id.clone()));
         let words = stream.last_words();
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let lifetime = plan.lifetime;
-        let isolator =
-            ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
+        let isolator = ContainerIsolator::new(
+            tier,
+            engine.clone(),
+            guard,
+            words,
+            no_network,
+            lifetime,
+            source,
+        );
         isolator.look_up().await;
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }

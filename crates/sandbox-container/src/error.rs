@@ -19,6 +19,7 @@ pub(crate) enum Operation {
     Pull,
     ListImages,
     RemoveImage,
+    Commit,
 }
 
 impl Operation {
@@ -33,6 +34,7 @@ impl Operation {
             Self::Pull => "pull image",
             Self::ListImages => "list images",
             Self::RemoveImage => "remove image",
+            Self::Commit => "commit sandbox",
         }
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const VERSION: &str = "sandbox.version";
 /// and no image gets the ones that do.
 pub(crate) const BUILT: &str = "sandbox.built";
 
+/// What an image has that is only there for a moment.
+pub(crate) const PASSING: &str = "sandbox.passing";
+
 /// The labels of a sandbox's container: the specification's and ours.
 ///
 /// # Errors

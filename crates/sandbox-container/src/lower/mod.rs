@@ -77,7 +77,9 @@ pub(crate) fn confined(
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let family = parts.tier.family;
     let mut tmpfs = storage.mounts(identity);
-    close_folders(family, &mut tmpfs);
+    if !plan.writable_root {
+        close_folders(family, &mut tmpfs);
+    }
     hide_volumes(parts.image, &mut tmpfs, &mounts);
     open_way(&mut tmpfs, &mounts, identity);
     let give = match mode {
@@ -85,7 +87,9 @@ pub(crate) fn confined(
         // The code is root of the container, to whom they belong.
         Mode::Shared => Vec::new(),
     };
-    let give_capability = (!give.is_empty()).then_some("CHOWN");
+    // The agent gives it up before code runs.
+    let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
+    let give_capability = gives.then_some("CHOWN");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -95,7 +99,7 @@ pub(crate) fn confined(
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
         // Files.
-        readonly_rootfs: Some(true),
+        readonly_rootfs: Some(!plan.writable_root),
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
