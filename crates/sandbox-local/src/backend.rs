@@ -33,7 +33,9 @@ pub struct LocalBackend {
 #[derive(Debug)]
 struct Lowered {
     plan: Plan,
-    /// What the lowering has seen of the platform.
+    /// What the lowering has seen of the host.
+    host: Arc<Host>,
+    /// What it has seen of the platform.
     platform: Arc<[Root]>,
     lowered: Arc<LocalPlan>,
 }
@@ -67,6 +69,7 @@ impl LocalBackend {
         if let Some(known) = &*last
             && same_again
             && known.plan == plan
+            && known.host == host
             && Arc::ptr_eq(&known.platform, &platform)
         {
             return Ok(Arc::clone(&known.lowered));
@@ -74,6 +77,7 @@ impl LocalBackend {
         let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
+            host,
             platform,
             lowered: Arc::clone(&lowered),
         });
