@@ -54,9 +54,10 @@ impl<F: OfFamily> ContainerBackend<F> {
     /// The tier that applies the policy. Connects to nothing yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
+        let form = F::FAMILY.profile_form;
         let volume = match &config.agent {
-            Some(program) => AgentVolume::new(program.clone()),
-            None => AgentVolume::ours().clone(),
+            Some(program) => AgentVolume::new(program.clone(), form),
+            None => AgentVolume::ours(form),
         };
         Self {
             tier: F::FAMILY.confined(),
@@ -109,6 +110,17 @@ impl<F: OfFamily> ContainerBackend<F> {
             return refused(
                 reason,
                 "build with a C linker for Linux on x86_64 or aarch64".into(),
+            );
+        }
+        let family = self.tier.family;
+        if !family.chooses_runtime && facts.runtime != facts.default_runtime {
+            let reason = format!(
+                "{} takes no runtime from a request and would use its own, {}, instead of {:?}",
+                family.engine, facts.default_runtime, facts.runtime
+            );
+            return refused(
+                reason,
+                "make it the engine's default (`runtime` in containers.conf)".into(),
             );
         }
         if !facts.runtime_known {
@@ -196,12 +208,18 @@ impl<F: OfFamily> ContainerBackend<F> {
         let source = Source::new(&image);
         let image = ImageFacts::new(&image);
         let volume = &self.volume;
+        let profile = match draft.confined {
+            Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
+            _ => None,
+        };
         let parts = Parts {
             tier,
             facts: &engine.facts,
             image: &image,
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
+            profile: profile.as_deref(),
+            options: &self.config.options,
         };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
         let folders = &mut sandbox.settings.make_dirs;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sandbox_core::PullPolicy;
 
 use crate::engine::{Endpoint, GivenClient};
+use crate::options::EngineOptions;
 
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
@@ -40,6 +41,8 @@ pub struct ContainerConfig {
     pub registry_credentials: bool,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
+    pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
 }
@@ -58,6 +61,7 @@ impl fmt::Debug for ContainerConfig {
             .field("image_timeout", &self.image_timeout)
             .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
+            .field("options", &self.options)
             .field("agent", &agent)
             .finish()
     }
@@ -73,6 +77,7 @@ impl Default for ContainerConfig {
             image_timeout: IMAGE_TIMEOUT,
             registry_credentials: true,
             runtime: None,
+            options: EngineOptions::default(),
             agent: None,
         }
     }
@@ -107,6 +112,13 @@ impl ContainerConfig {
     #[must_use]
     pub fn default_image(mut self, image: impl Into<String>) -> Self {
         self.default_image = image.into();
+        self
+    }
+
+    /// Adds engine options that tighten every sandbox.
+    #[must_use]
+    pub fn options(mut self, options: EngineOptions) -> Self {
+        self.options = options;
         self
     }
 

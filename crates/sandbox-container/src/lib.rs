@@ -19,6 +19,7 @@ mod isolator;
 mod labels;
 mod launch;
 mod lower;
+mod options;
 mod removal;
 mod report;
 mod stream;
@@ -27,7 +28,8 @@ mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
-pub use engine::{Candidates, Endpoint, EngineFacts};
-pub use family::{Family, Native, OfFamily};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Shell};
+pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+pub use options::{EngineOptions, Ulimit};
 
 pub(crate) use family::Tier;

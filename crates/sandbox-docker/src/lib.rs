@@ -10,11 +10,11 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use sandbox_container::{ContainerBackend, Family, OfFamily};
+use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm};
 use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
 
-pub use sandbox_container::DEFAULT_IMAGE;
+pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, Ulimit};
 
 /// Docker's engines.
 const FAMILY: &Family = &Family {
@@ -27,8 +27,11 @@ const FAMILY: &Family = &Family {
     is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+    profile_form: ProfileForm::Text,
+    path_options: PathOptions::Lists,
+    chooses_runtime: true,
+    private_users: false,
     writable_folders: &[],
-    forgets_default_limits: false,
     full_tmpfs: true,
     native: None,
 };

@@ -139,7 +139,15 @@ impl AgentInstance {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
         let (connection, _welcome) =
             Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
-        Ok(Self::over(connection, sandbox, false, isolator))
+        // What was killed or refused before is not this client's to report.
+        let before = (
+            isolator.oom_kills().await.unwrap_or(0),
+            isolator.counters().await,
+        );
+        let instance = Self::over(connection, sandbox, false, isolator);
+        instance.oom_kills.store(before.0, Ordering::Relaxed);
+        *instance.known_counters() = before.1;
+        Ok(instance)
     }
 
     fn over(

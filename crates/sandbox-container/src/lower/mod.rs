@@ -2,11 +2,13 @@
 
 mod binds;
 mod storage;
+mod tighten;
 mod tmpfs;
+mod ulimits;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountType, MountVolumeOptions, ResourcesUlimits,
+    Mount, MountType, MountVolumeOptions,
 };
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
@@ -15,10 +17,12 @@ use sandbox_host::confinement::Mode;
 pub(crate) use storage::Storage;
 
 use tmpfs::{Tmpfs, TmpfsMounts};
+use ulimits::ulimits;
 
 use crate::engine::EngineFacts;
 use crate::image::ImageFacts;
 use crate::labels;
+use crate::options::EngineOptions;
 use crate::volume;
 use crate::{Family, Tier};
 
@@ -46,6 +50,10 @@ pub(crate) struct Parts<'a> {
     pub volume: &'a str,
     /// The OCI runtime, where the user chose one.
     pub runtime: Option<&'a str>,
+    /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
+    pub profile: Option<&'a str>,
+    /// The user's own engine options.
+    pub options: &'a EngineOptions,
 }
 
 /// A plan in the engine's words.
@@ -121,14 +129,13 @@ pub(crate) fn confined(
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
-        security_opt: Some(vec!["no-new-privileges".into()]),
+        security_opt: Some(security_options(parts.profile)),
         // Limits. Swap counts into what is given as `memory_swap`.
         memory: Some(memory),
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
-        // Each execution has none anyway; this is for the agent.
-        ulimits: (!tier.family.forgets_default_limits).then(no_core_dumps),
+        ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
         init: Some(false),
         ..HostConfig::default()
     };
@@ -136,10 +143,11 @@ pub(crate) fn confined(
         Mode::Split { .. } => (0, 0),
         Mode::Shared => identity,
     };
-    let body = ContainerCreateBody {
+    let mut body = ContainerCreateBody {
         host_config: Some(host),
         ..agent(plan, parts, user)?
     };
+    tighten::tighten(tier, plan, parts.facts, parts.options, &mut body)?;
     Ok(Lowered { body, give })
 }
 
@@ -195,13 +203,12 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
     })
 }
 
-/// A core dump would go to a program of the host.
-fn no_core_dumps() -> Vec<ResourcesUlimits> {
-    vec![ResourcesUlimits {
-        name: Some("core".into()),
-        soft: Some(0),
-        hard: Some(0),
-    }]
+fn security_options(profile: Option<&str>) -> Vec<String> {
+    let profile = profile.map(|profile| format!("seccomp={profile}"));
+    ["no-new-privileges".to_owned()]
+        .into_iter()
+        .chain(profile)
+        .collect()
 }
 
 fn agent_mount(volume: &str) -> Mount {
@@ -325,3 +332,5 @@ fn signed(bytes: u64) -> i64 {
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tighten_tests;
