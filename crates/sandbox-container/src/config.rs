@@ -1,6 +1,7 @@
 //! What a user may set of the backend.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::{Endpoint, GivenClient};
@@ -27,6 +28,10 @@ pub struct ContainerConfig {
     pub default_image: String,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Folder for the keys of detached sandboxes. Unset: `/run/sandbox` for root, else `$XDG_RUNTIME_DIR/sandbox`, else
+    /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
+    /// No sandbox sees it.
+    pub state_folder: Option<PathBuf>,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
 }
@@ -42,6 +47,7 @@ impl fmt::Debug for ContainerConfig {
             .field("client", &self.client)
             .field("default_image", &self.default_image)
             .field("runtime", &self.runtime)
+            .field("state_folder", &self.state_folder)
             .field("agent", &agent)
             .finish()
     }
@@ -54,6 +60,7 @@ impl Default for ContainerConfig {
             client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
             runtime: None,
+            state_folder: None,
             agent: None,
         }
     }
@@ -95,6 +102,13 @@ impl ContainerConfig {
     #[must_use]
     pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
         self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Keeps the keys of detached sandboxes in this folder.
+    #[must_use]
+    pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state_folder = Some(folder.into());
         self
     }
 

@@ -41,6 +41,7 @@ fn lowered(
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
     };
     let storage = Storage::new(&plan, &exports);
     confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
@@ -116,6 +117,7 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        hidden: &[],
     };
     snapshot!(unconfined(&plan, &parts));
 }

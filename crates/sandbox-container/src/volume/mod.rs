@@ -4,6 +4,7 @@
 
 mod archive;
 mod fill;
+mod unused;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +16,7 @@ use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
 pub(crate) use fill::{fill, reader};
+pub(crate) use unused::remove_unused;
 
 use crate::Tier;
 use crate::engine::Engine;
@@ -26,6 +28,15 @@ pub(crate) const FOLDER: &str = "/.sandbox-agent";
 
 /// The agent's program in every container.
 pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
+
+/// Where the socket of a detached sandbox's agent is: a folder that only the agent's user may enter.
+pub(crate) const SOCKET_FOLDER: &str = "/.sandbox-socket";
+
+/// The socket in it.
+pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
+
+/// What the names of agents' volumes begin with.
+const PREFIX: &str = "sandbox-agent-";
 
 /// A program and the volume that carries it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +51,7 @@ impl AgentVolume {
     pub(crate) fn new(program: Arc<[u8]>) -> Self {
         let hash = blake3::hash(&program).to_hex();
         Self {
-            name: format!("sandbox-agent-{}", &hash[..16]),
+            name: format!("{PREFIX}{}", &hash[..16]),
             program,
         }
     }
