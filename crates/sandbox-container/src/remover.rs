@@ -61,11 +61,8 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
 fn send(removal: Removal) {
     static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
     let tier = removal.tier;
-    let sent = REMOVER
-        .get_or_init(start)
-        .as_ref()
-        .map(|queue| queue.send(removal));
-    if !matches!(sent, Some(Ok(()))) {
+    let queue = REMOVER.get_or_init(start).as_ref();
+    if !queue.is_some_and(|queue| queue.send(removal).is_ok()) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
         tracing::error!(%tier, "no thread to remove a container; its agent ends by itself");
     }
