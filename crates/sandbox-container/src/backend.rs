@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
+use sandbox_core::{
+    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
+    Plan, PullPolicy, Result, SandboxInfo,
+};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
@@ -16,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
@@ -43,6 +46,8 @@ pub struct ContainerBackend<F> {
     volume: AgentVolume,
     /// The engine once it was found. One that vanished is looked for again.
     engine: Mutex<Option<Engine>>,
+    /// The images that came by this backend.
+    brought: Brought,
     family: PhantomData<fn() -> F>,
 }
 
@@ -50,9 +55,10 @@ impl<F: OfFamily> ContainerBackend<F> {
     /// The tier that applies the policy. Connects to nothing yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
+        let form = F::FAMILY.profile_form;
         let volume = match &config.agent {
-            Some(program) => AgentVolume::new(program.clone()),
-            None => AgentVolume::ours().clone(),
+            Some(program) => AgentVolume::new(program.clone(), form),
+            None => AgentVolume::ours(form),
         };
         Self {
             tier: F::FAMILY.confined(),
@@ -60,6 +66,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
+            brought: Brought::default(),
             family: PhantomData,
         }
     }
@@ -108,6 +115,17 @@ impl<F: OfFamily> ContainerBackend<F> {
             return refused(
                 reason,
                 "build with a C linker for Linux on x86_64 or aarch64".into(),
+            );
+        }
+        let family = self.tier.family;
+        if !family.chooses_runtime && facts.runtime != facts.default_runtime {
+            let reason = format!(
+                "{} takes no runtime from a request and would use its own, {}, instead of {:?}",
+                family.engine, facts.default_runtime, facts.runtime
+            );
+            return refused(
+                reason,
+                "make it the engine's default (`runtime` in containers.conf)".into(),
             );
         }
         if !facts.runtime_known {
@@ -167,16 +185,42 @@ impl<F: OfFamily> ContainerBackend<F> {
         })
     }
 
+    /// The image of a plan, where it may be used.
+    fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
+        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = written.parse()?;
+        plan.check_image(&reference)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(Wanted {
+            reference,
+            written: plan.images.is_none().then_some(written),
+        })
+    }
+
+    fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
+        Puller {
+            tier: self.tier,
+            engine,
+            config: &self.config,
+            brought: &self.brought,
+        }
+    }
+
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let image = image::find(tier, &engine, reference).await?;
+        let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
+        let source = Source::new(&image);
+        let image = ImageFacts::new(&image);
         let volume = &self.volume;
         let hidden = self.hidden(plan)?;
         let store = match plan.detached {
             true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
             false => None,
+        };
+        let profile = match draft.confined {
+            Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
+            _ => None,
         };
         let parts = Parts {
             tier,
@@ -185,6 +229,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
             hidden: &hidden,
+            profile: profile.as_deref(),
+            options: &self.config.options,
         };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
         if let Some(lifetime) = plan.lifetime {
@@ -195,6 +241,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some((storage, mode)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
+                if storage.writable_root && plan.workspace.is_none() {
+                    folders.push(WORK_FOLDER.into());
+                }
                 let lowered = lower::confined(plan, &parts, storage, *mode)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
@@ -213,6 +262,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             body,
         };
         let (guard, stream) = launch.run().await?;
+        let goes = plan.image_retention == ImageRetention::Remove;
+        let goes = goes && self.brought.contains(&source.id);
+        let guard = guard.with_image(goes.then(|| source.id.clone()));
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let isolator = ContainerIsolator::new(Container {
             tier,
@@ -223,6 +275,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             no_network,
             lifetime: plan.lifetime,
             store: store.clone(),
+            source: Some(source),
         });
         isolator.look_up().await;
         let Some(store) = &store else {
@@ -400,6 +453,47 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
+    }
+
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        let pull = plan.pull.unwrap_or(self.config.pull);
+        if pull == PullPolicy::Never {
+            return Ok(());
+        }
+        let engine = self.engine().await?;
+        let provided = self
+            .puller(&engine)
+            .provide(&self.wanted(plan)?, pull, progress)
+            .await;
+        self.noticing(provided).await.map(drop)
+    }
+
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let wanted = Wanted {
+            reference: reference.clone(),
+            written: None,
+        };
+        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
+        let (image, brought) = self.noticing(provided).await?;
+        Ok(image::info(&image, brought))
+    }
+
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        let engine = self.engine().await?;
+        let images = image::images(self.tier, &engine).await;
+        self.noticing(images).await
+    }
+
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        let engine = self.engine().await?;
+        let removed = image::remove(self.tier, &engine, reference).await;
+        self.noticing(removed).await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

@@ -18,6 +18,10 @@ pub(crate) enum Operation {
     Remove,
     List,
     Exec,
+    Pull,
+    ListImages,
+    RemoveImage,
+    Commit,
 }
 
 impl Operation {
@@ -31,6 +35,10 @@ impl Operation {
             Self::Remove => "remove container",
             Self::List => "list containers",
             Self::Exec => "attach to sandbox",
+            Self::Pull => "pull image",
+            Self::ListImages => "list images",
+            Self::RemoveImage => "remove image",
+            Self::Commit => "commit sandbox",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
-use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 use sandbox_host::{Counters, Isolator};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -15,6 +15,7 @@ use crate::Tier;
 use crate::cgroup::Counts;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
+use crate::image::{self, Commit, Source};
 use crate::kept::Store;
 use crate::removal::{self, Guard};
 use crate::remover::remove_soon;
@@ -40,6 +41,8 @@ pub(crate) struct Container {
     pub lifetime: Option<Duration>,
     /// Where its key is, of a detached one.
     pub store: Option<Store>,
+    /// The image that it was made of, where that is known.
+    pub source: Option<Source>,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,8 @@ struct Inner {
     store: Option<Store>,
     /// Where the kernel counts what it refused, looked up once.
     counts: OnceCell<Option<Counts>>,
+    /// The image that the container was made of, once that is asked for.
+    source: OnceCell<Source>,
     /// Ends the sandbox at its time to live, should its agent not.
     reaper: Option<JoinHandle<()>>,
 }
@@ -78,12 +83,13 @@ impl ContainerIsolator {
             no_network,
             lifetime,
             store,
+            source,
         } = container;
         let reaper = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), id.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(lifetime.saturating_add(OVERTIME)).await;
-                remove_soon(tier, &endpoint, &container, None);
+                remove_soon(tier, &endpoint, &container, None, None);
             })
         });
         Self(Arc::new(Inner {
@@ -96,6 +102,7 @@ impl ContainerIsolator {
             no_network,
             store,
             counts: OnceCell::new(),
+            source: OnceCell::new_with(source),
             reaper,
         }))
     }
@@ -113,7 +120,8 @@ impl ContainerIsolator {
     /// The container is not this process' any more: it outlives the isolator.
     pub(crate) fn keep(&self) {
         if let Some(guard) = lock(&self.0.guard).take() {
-            guard.release();
+            // What it was made of stays with it.
+            drop(guard.release());
         }
     }
 
@@ -165,9 +173,12 @@ impl Isolator for ContainerIsolator {
         }
         removal::remove(inner.tier, &inner.engine.client, &inner.container).await?;
         inner.gone.store(true, Ordering::Relaxed);
-        self.keep();
-        match &inner.store {
-            Some(store) => store.remove(&inner.container),
+        let image = lock(&inner.guard).take().and_then(Guard::release);
+        if let Some(store) = &inner.store {
+            store.remove(&inner.container)?;
+        }
+        match image {
+            Some(image) => removal::remove_image(inner.tier, &inner.engine.client, &image).await,
             None => Ok(()),
         }
     }
@@ -176,8 +187,22 @@ impl Isolator for ContainerIsolator {
         let inner = &*self.0;
         // Dropping a guard removes the container in the background.
         if lock(&inner.guard).take().is_none() && !inner.gone.load(Ordering::Relaxed) {
-            remove_soon(inner.tier, &inner.engine.endpoint, &inner.container, None);
+            let endpoint = &inner.engine.endpoint;
+            remove_soon(inner.tier, endpoint, &inner.container, None, None);
         }
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let inner = &*self.0;
+        let look = || image::of_container(inner.tier, &inner.engine, &inner.container);
+        let commit = Commit {
+            tier: inner.tier,
+            engine: &inner.engine,
+            container: &inner.container,
+            source: inner.source.get_or_try_init(look).await?,
+            tag,
+        };
+        commit.run().await
     }
 
     async fn oom_kills(&self) -> Option<u64> {

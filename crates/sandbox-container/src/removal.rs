@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::query_parameters::RemoveContainerOptions;
+use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
@@ -70,6 +70,22 @@ async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard
     }
 }
 
+/// Removes an image that came for a container which is gone. One that others use stays.
+pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
+    let removed = client
+        .remove_image(image, None::<RemoveImageOptions>, None)
+        .await;
+    match removed {
+        Ok(_) => Ok(()),
+        Err(error) if has_status(&error, 404) => Ok(()),
+        Err(error) if has_status(&error, 409) => {
+            tracing::debug!(%tier, image, %error, "an image that is used by others stays");
+            Ok(())
+        }
+        Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
+    }
+}
+
 /// Owns a container: removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -77,6 +93,8 @@ pub(crate) struct Guard {
     endpoint: Endpoint,
     container: Option<String>,
     claim: Option<Claim>,
+    /// What is removed after the container.
+    image: Option<String>,
 }
 
 impl Guard {
@@ -86,7 +104,14 @@ impl Guard {
             endpoint: endpoint.clone(),
             container: Some(container),
             claim: Some(claim),
+            image: None,
         }
+    }
+
+    /// Has this image removed with the container.
+    pub(crate) fn with_image(mut self, image: Option<String>) -> Self {
+        self.image = image;
+        self
     }
 
     /// The container's id.
@@ -94,9 +119,10 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is gone, or not this process' any more.
-    pub(crate) fn release(mut self) {
+    /// The container is gone, or not this process' any more; gives the image that was to go as well.
+    pub(crate) fn release(mut self) -> Option<String> {
         self.container = None;
+        self.image.take()
     }
 
     /// Removes the container and waits for it.
@@ -112,7 +138,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            remove_soon(self.tier, &self.endpoint, container, self.claim.take());
+            let (image, claim) = (self.image.take(), self.claim.take());
+            remove_soon(self.tier, &self.endpoint, container, image, claim);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error};
 use crate::labels;
 use crate::owner::Claim;
-use crate::removal::remove;
+use crate::removal::{remove, remove_image};
 
 /// How long an engine that does not answer is waited for. What is left then goes with the next client.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,17 +33,26 @@ struct Removal {
     endpoint: Endpoint,
     /// `None` where the engine never said which; its label has the claim's token.
     container: Option<String>,
+    /// The image that goes after the container.
+    image: Option<String>,
     /// Keeps the sweep of this process away from it.
     claim: Option<Claim>,
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
 /// its runtime has ended.
-pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, claim: Option<Claim>) {
+pub(crate) fn remove_soon(
+    tier: Tier,
+    endpoint: &Endpoint,
+    container: &str,
+    image: Option<String>,
+    claim: Option<Claim>,
+) {
     send(Removal {
         tier,
         endpoint: endpoint.clone(),
         container: Some(container.to_owned()),
+        image,
         claim,
     });
 }
@@ -54,6 +63,7 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
         tier,
         endpoint: endpoint.clone(),
         container: None,
+        image: None,
         claim: Some(claim),
     });
 }
@@ -62,7 +72,7 @@ fn send(removal: Removal) {
     static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
     let tier = removal.tier;
     let queue = REMOVER.get_or_init(start).as_ref();
-    if !queue.is_some_and(|queue| queue.send(removal).is_ok()) {
+    if queue.is_none_or(|queue| queue.send(removal).is_err()) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
         tracing::error!(%tier, "no thread to remove a container; its agent ends by itself");
     }
@@ -105,7 +115,7 @@ async fn run(removal: Removal) {
             }
             Err(error) => {
                 let container = removal.container.as_deref().unwrap_or_default();
-                tracing::error!(%tier, container, %error, "a container may be left");
+                tracing::error!(%tier, container, %error, "a container, or its image, may be left");
                 return;
             }
         }
@@ -117,7 +127,13 @@ impl Removal {
         let client = engine::client(&self.endpoint)
             .map_err(|error| engine_error(self.tier, Operation::Remove, error))?;
         match (&self.container, &self.claim) {
-            (Some(container), _) => remove(self.tier, &client, container).await,
+            (Some(container), _) => {
+                remove(self.tier, &client, container).await?;
+                match &self.image {
+                    Some(image) => remove_image(self.tier, &client, image).await,
+                    None => Ok(()),
+                }
+            }
             (None, Some(claim)) => self.remove_claimed(&client, claim.token()).await,
             (None, None) => Ok(()),
         }

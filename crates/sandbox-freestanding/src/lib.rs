@@ -21,6 +21,7 @@ extern crate std;
 
 #[cfg(feature = "build")]
 pub mod build;
+pub mod numbers;
 
 macro_rules! supported {
     ($($item:item)*) => {

@@ -70,6 +70,7 @@ impl Registry<'_> {
             no_network: record.parts.no_network,
             lifetime: Some(record.remaining()),
             store: Some(store.clone()),
+            source: None,
         });
         let plan = record.plan.clone();
         let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);

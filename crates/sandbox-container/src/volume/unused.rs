@@ -42,10 +42,13 @@ fn is_agents(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::ProfileForm;
 
     #[test]
     fn only_agents_have_such_names() {
-        assert!(is_agents(&AgentVolume::new(b"x".as_slice().into()).name));
+        assert!(is_agents(
+            &AgentVolume::new(b"x".as_slice().into(), ProfileForm::Text).name
+        ));
         for other in [
             "data",
             "sandbox-agent-",

@@ -16,7 +16,7 @@ mod profile;
 mod tests;
 
 pub use enforcement::{disturbance, privileges, subprocess_execution};
-pub use filter::filter;
+pub use filter::{container_filter, filter};
 pub use kernel::{Kernel, Mode};
 pub use landlock::{FILE_RIGHTS, handled_fs, handled_net, landlock, scoped};
 pub use limits::limits;

@@ -6,7 +6,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{CapabilityPolicy, Plan, SandboxSpec, Workspace};
 
 use super::*;
-use crate::seccomp::Arch;
+use crate::seccomp::{Action, Arch, EngineProfile};
 
 const SPLIT: Mode = Mode::Split {
     uid: 1000,
@@ -106,6 +106,132 @@ fn rules_of_each_profile() {
             format!("rules_single_process_{arch}"),
             filter(&single, &kernel)
         );
+    }
+}
+
+#[test]
+fn the_profile_of_a_container() {
+    for arch in Arch::ALL {
+        let profile = EngineProfile::new(&container_filter(arch)).to_json();
+        // A line for each group; it stays what an engine takes.
+        let lines = profile.replace("{\"names\"", "\n{\"names\"");
+        insta::assert_snapshot!(format!("profile_{arch}"), lines);
+    }
+}
+
+/// A profile that is given to an engine replaces the engine's own.
+#[test]
+fn a_profile_opens_nothing_that_engines_deny() {
+    const DENIED: &[&str] = &[
+        "acct",
+        "add_key",
+        "bpf",
+        "clock_adjtime",
+        "clock_settime",
+        "clone3",
+        "create_module",
+        "delete_module",
+        "fanotify_init",
+        "finit_module",
+        "fsconfig",
+        "fsmount",
+        "fsopen",
+        "fspick",
+        "get_kernel_syms",
+        "get_mempolicy",
+        "init_module",
+        "ioperm",
+        "iopl",
+        "io_uring_enter",
+        "io_uring_register",
+        "io_uring_setup",
+        "kcmp",
+        "kexec_file_load",
+        "kexec_load",
+        "keyctl",
+        "lookup_dcookie",
+        "mbind",
+        "migrate_pages",
+        "mount",
+        "mount_setattr",
+        "move_mount",
+        "move_pages",
+        "name_to_handle_at",
+        "nfsservctl",
+        "open_by_handle_at",
+        "open_tree",
+        "perf_event_open",
+        "pidfd_getfd",
+        "pivot_root",
+        "process_madvise",
+        "process_vm_readv",
+        "process_vm_writev",
+        "ptrace",
+        "query_module",
+        "quotactl",
+        "quotactl_fd",
+        "reboot",
+        "request_key",
+        "set_mempolicy",
+        "set_mempolicy_home_node",
+        "setdomainname",
+        "sethostname",
+        "setns",
+        "settimeofday",
+        "swapoff",
+        "swapon",
+        "_sysctl",
+        "sysfs",
+        "syslog",
+        "umount2",
+        "unshare",
+        "uselib",
+        "userfaultfd",
+        "ustat",
+        "vhangup",
+    ];
+    for arch in Arch::ALL {
+        let profile = serde_json::to_value(EngineProfile::new(&container_filter(arch)));
+        let profile = profile.expect("plain data");
+        let allowed = profile["syscalls"].as_array().expect("groups").iter();
+        let allowed = allowed.filter(|group| group["action"] == "SCMP_ACT_ALLOW");
+        let names = allowed.flat_map(|group| group["names"].as_array().expect("names"));
+        for name in names {
+            let name = name.as_str().expect("a name");
+            assert!(!DENIED.contains(&name), "{name} on {arch}");
+        }
+    }
+}
+
+/// Whatever any execution's own filter refuses of all plans, the container's refuses too; what it refuses beyond is known.
+#[test]
+fn the_filter_of_a_container_stands_behind_that_of_an_execution() {
+    // Without folders of the host, whose sockets are one plan's business.
+    let plan = Plan::resolve(&SandboxSpec::new("any"), &CapabilityPolicy::new());
+    let plan = plan.expect("a plan within its policy");
+    for arch in Arch::ALL {
+        let own = filter(
+            &plan,
+            &kernel(arch),
+            SPLIT,
+            &profile(&plan, Isolation::Container),
+        );
+        let all = container_filter(arch);
+        let mut beyond = Vec::new();
+        for number in 0..480 {
+            // Calls that depend on their arguments have these in common.
+            let arguments = [1, 1, 0, 0, 0, 0];
+            let decided = (
+                own.decide(number, &arguments),
+                all.decide(number, &arguments),
+            );
+            match decided {
+                (Action::Allow, Action::Allow) => {}
+                (Action::Allow, _) => beyond.push(number),
+                (_, refused) => assert_ne!(refused, Action::Allow, "{number} on {arch}"),
+            }
+        }
+        assert!(beyond.len() <= 8, "{beyond:?}");
     }
 }
 

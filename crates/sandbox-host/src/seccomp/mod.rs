@@ -26,6 +26,10 @@ mod filter;
 mod instruction;
 #[cfg(test)]
 mod interpreter;
+mod profile;
+#[cfg(test)]
+mod profile_tests;
+mod region;
 mod rule;
 mod syscall;
 #[cfg(test)]
@@ -36,5 +40,6 @@ pub use compile::TooLong;
 pub use condition::{Argument, Bits, Condition};
 pub use errno::Errno;
 pub use filter::Filter;
+pub use profile::EngineProfile;
 pub use rule::{Action, Rule};
 pub use syscall::Syscall;

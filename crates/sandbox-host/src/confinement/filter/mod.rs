@@ -10,6 +10,7 @@
 //!   configurations without it answer the same), `memfd_secret`, `pidfd_send_signal`, System V objects.
 
 mod agent;
+mod placement;
 mod processes;
 mod sockets;
 mod surface;
@@ -18,7 +19,7 @@ mod sysv;
 use sandbox_core::Plan;
 
 use super::{Isolation, Kernel, Mode, Profile};
-use crate::seccomp::{Filter, Rule};
+use crate::seccomp::{Arch, Filter, Rule};
 
 /// The filter of every execution of a plan.
 #[must_use]
@@ -38,4 +39,16 @@ pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Fi
         rules.extend(agent::rules(profile.agent));
     }
     Filter::new(kernel.arch, rules)
+}
+
+/// The filter of a whole container, the agent included, for an engine to apply: it holds what an execution's own filter holds of every
+/// plan, so that it stands behind that one, and what engines deny by default. Whatever the agent needs is left (identities, signals
+/// to anybody, limits, filters with a listener).
+#[must_use]
+pub fn container_filter(arch: Arch) -> Filter {
+    let mut rules = surface::rules();
+    rules.extend(processes::rules(false));
+    rules.extend(sockets::namespaced(true));
+    rules.extend(placement::rules());
+    Filter::new(arch, rules)
 }

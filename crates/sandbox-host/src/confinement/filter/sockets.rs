@@ -32,20 +32,10 @@ const SOCK_SEQPACKET: u64 = 5;
 /// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; unix sockets as before.
 pub(super) fn rules(plan: &Plan, isolation: Isolation) -> Vec<Rule> {
     let family = Condition::int(Argument::First);
-    let no_family = |syscall| Rule::refuse(syscall, Errno::EAFNOSUPPORT);
     let full = matches!(plan.network, NetworkPolicy::Full);
     let unix = isolation != Isolation::Host && (full || !sees_host_folders(plan));
     let mut rules = match (isolation, full) {
-        (Isolation::Namespaces | Isolation::Container, _) => {
-            let families = [AF_INET, AF_INET6, AF_NETLINK];
-            let families = families.into_iter().chain(unix.then_some(AF_UNIX));
-            vec![
-                unknown_protocol(AF_INET, &PROTOCOLS),
-                unknown_protocol(AF_INET6, &PROTOCOLS),
-                unknown_protocol(AF_NETLINK, &[NETLINK_ROUTE]),
-                no_family(Syscall::SOCKET).when(family.none_of(families)),
-            ]
-        }
+        (Isolation::Namespaces | Isolation::Container, _) => return namespaced(unix),
         (Isolation::Host, true) => vec![
             unknown_protocol(AF_INET, &PROTOCOLS),
             unknown_protocol(AF_INET6, &PROTOCOLS),
@@ -53,11 +43,35 @@ pub(super) fn rules(plan: &Plan, isolation: Isolation) -> Vec<Rule> {
         ],
         (Isolation::Host, false) => vec![no_family(Syscall::SOCKET)],
     };
-    rules.push(no_family(Syscall::SOCKETPAIR).when(family.differs_from(AF_UNIX)));
+    rules.extend(pairs(unix));
+    rules
+}
+
+/// The families where the network namespace is the sandbox's own.
+pub(super) fn namespaced(unix: bool) -> Vec<Rule> {
+    let families = [AF_INET, AF_INET6, AF_NETLINK];
+    let families = families.into_iter().chain(unix.then_some(AF_UNIX));
+    let mut rules = vec![
+        unknown_protocol(AF_INET, &PROTOCOLS),
+        unknown_protocol(AF_INET6, &PROTOCOLS),
+        unknown_protocol(AF_NETLINK, &[NETLINK_ROUTE]),
+        no_family(Syscall::SOCKET).when(Condition::int(Argument::First).none_of(families)),
+    ];
+    rules.extend(pairs(unix));
+    rules
+}
+
+fn pairs(unix: bool) -> Vec<Rule> {
+    let other = Condition::int(Argument::First).differs_from(AF_UNIX);
+    let mut rules = vec![no_family(Syscall::SOCKETPAIR).when(other)];
     if !unix {
         rules.push(connected_pairs());
     }
     rules
+}
+
+fn no_family(syscall: Syscall) -> Rule {
+    Rule::refuse(syscall, Errno::EAFNOSUPPORT)
 }
 
 /// Whether the plan shows the code folders of the host, which may hold sockets.

@@ -1,0 +1,22 @@
+//! Where memory and processes lie on a machine with several nodes, and what is left of very old interfaces: container engines
+//! deny these by default, so that a profile of ours may not open them.
+
+use crate::seccomp::{Errno, Rule, Syscall};
+
+const NOT_PERMITTED: &[Syscall] = &[
+    Syscall::GET_MEMPOLICY,
+    Syscall::MBIND,
+    Syscall::MIGRATE_PAGES,
+    Syscall::MOVE_PAGES,
+    Syscall::SET_MEMPOLICY,
+    Syscall::SET_MEMPOLICY_HOME_NODE,
+    Syscall::SYSFS,
+    Syscall::USTAT,
+];
+
+pub(super) fn rules() -> Vec<Rule> {
+    NOT_PERMITTED
+        .iter()
+        .map(|syscall| Rule::refuse(*syscall, Errno::EPERM))
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! Sets of arguments as unions of products: what an engine's profile can say of a system call.
+//!
+//! An engine's rule holds when, for each argument that it names, the bits under a mask have one value; several rules of a system
+//! call are alternatives. It has no "none of these" and names each argument once. So a [`Region`] is a list of [`Product`]s, and the
+//! complement of a value is cut into one product for each bit in which another value can first differ.
+
+use super::{Condition, Rule};
+
+/// Bits of one argument that have a value. No bit of `value` lies outside of `mask`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Bits {
+    pub(super) mask: u64,
+    pub(super) value: u64,
+}
+
+impl Bits {
+    fn and(self, other: Self) -> Option<Self> {
+        let differ = self.mask & other.mask & (self.value ^ other.value) != 0;
+        (!differ).then_some(Self {
+            mask: self.mask | other.mask,
+            value: self.value | other.value,
+        })
+    }
+
+    /// Whether everything that `other` holds for is held by this.
+    fn covers(self, other: Self) -> bool {
+        self.mask & !other.mask == 0 && other.value & self.mask == self.value
+    }
+}
+
+/// What must hold of all six arguments at once. An empty mask says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Product(pub(super) [Bits; 6]);
+
+impl Product {
+    fn and(self, place: usize, bits: Bits) -> Option<Self> {
+        let mut product = self;
+        product.0[place] = self.0[place].and(bits)?;
+        Some(product)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .zip(other.0)
+            .all(|(mine, its)| mine.covers(its))
+    }
+}
+
+/// Sets of arguments: those of each product.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Region(Vec<Product>);
+
+impl Region {
+    /// What the rules of one system call, in their order, allow.
+    pub(super) fn allowed(rules: &[&Rule]) -> Self {
+        let mut allowed = Vec::new();
+        let mut rest = Self(vec![Product::default()]);
+        for rule in rules {
+            if rule.action() == super::Action::Allow {
+                let granted = rule.conditions().iter();
+                allowed.extend(
+                    granted
+                        .fold(rest.clone(), |region, condition| {
+                            region.and(&alternatives(condition, condition.is_member()))
+                        })
+                        .0,
+                );
+            }
+            rest = rest.without(rule.conditions());
+        }
+        allowed.extend(rest.0);
+        Self(allowed).simplified()
+    }
+
+    pub(super) fn products(&self) -> &[Product] {
+        &self.0
+    }
+
+    /// Whether these are all arguments.
+    pub(super) fn is_everything(&self) -> bool {
+        self.0.contains(&Product::default())
+    }
+
+    /// Where not all of the conditions hold.
+    fn without(&self, conditions: &[Condition]) -> Self {
+        let denied = conditions.iter().flat_map(|condition| {
+            let place = condition.argument().index();
+            let not = alternatives(condition, !condition.is_member());
+            not.1.into_iter().map(move |bits| (place, bits))
+        });
+        let denied = denied.collect::<Vec<_>>();
+        let products = self.0.iter().flat_map(|product| {
+            denied
+                .iter()
+                .filter_map(|(place, bits)| product.and(*place, *bits))
+        });
+        Self(products.collect()).simplified()
+    }
+
+    fn and(&self, (place, alternatives): &(usize, Vec<Bits>)) -> Self {
+        let products = self.0.iter().flat_map(|product| {
+            alternatives
+                .iter()
+                .filter_map(|bits| product.and(*place, *bits))
+        });
+        Self(products.collect()).simplified()
+    }
+
+    /// Without products that another one covers.
+    fn simplified(mut self) -> Self {
+        self.0.sort_unstable();
+        self.0.dedup();
+        let all = self.0.clone();
+        self.0.retain(|product| {
+            !all.iter()
+                .any(|other| other != product && other.covers(product))
+        });
+        self
+    }
+}
+
+/// The argument, and what its bits may be when they are to be among the condition's values (`member`) or not.
+fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
+    let mask = condition.mask();
+    // A value with bits outside of the mask is never met.
+    let mut values = condition.values().to_vec();
+    values.retain(|value| value & !mask == 0);
+    values.sort_unstable();
+    values.dedup();
+    let bits = if member {
+        values
+            .into_iter()
+            .map(|value| Bits { mask, value })
+            .collect()
+    } else {
+        let mut others = Vec::new();
+        complement(mask, Bits::default(), &values, &mut others);
+        others
+    };
+    (condition.argument().index(), bits)
+}
+
+/// What of the bits that begin like `prefix` is none of `values`, all of which begin so.
+fn complement(mask: u64, prefix: Bits, values: &[u64], found: &mut Vec<Bits>) {
+    if values.is_empty() {
+        found.push(prefix);
+        return;
+    }
+    // The highest bit of the mask that is not decided yet; without one, `prefix` is a value.
+    let open = mask & !prefix.mask;
+    let Some(shift) = open.checked_ilog2() else {
+        return;
+    };
+    let bit = 1 << shift;
+    for value in [0, bit] {
+        let prefix = Bits {
+            mask: prefix.mask | bit,
+            value: prefix.value | value,
+        };
+        let inside = values.iter().copied().filter(|known| known & bit == value);
+        complement(mask, prefix, &inside.collect::<Vec<_>>(), found);
+    }
+}
