@@ -2,6 +2,7 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
+mod detached;
 mod engine;
 mod exec;
 mod failures;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         isolation::TESTS,
         limits::TESTS,
         lifetime::TESTS,
+        detached::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
