@@ -40,6 +40,8 @@ pub struct Family {
     /// Whether one limit that a container asks for makes the engine forget those that its configuration gives to every container,
     /// which the host may need.
     pub forgets_default_limits: bool,
+    /// Whether an engine without root can let its user have its own number in a container (`keep-id`).
+    pub keeps_ids: bool,
     /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
     /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
     pub full_tmpfs: bool,
@@ -129,6 +131,7 @@ pub(crate) mod samples {
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
         forgets_default_limits: false,
+        keeps_ids: false,
         full_tmpfs: true,
         native: None,
     };
@@ -141,6 +144,7 @@ pub(crate) mod samples {
         command: "podman",
         writable_folders: &["/run", "/tmp", "/var/tmp"],
         forgets_default_limits: true,
+        keeps_ids: true,
         full_tmpfs: false,
         ..*FAMILY
     };

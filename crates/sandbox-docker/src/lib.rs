@@ -28,6 +28,7 @@ const FAMILY: &Family = &Family {
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
     writable_folders: &[],
     forgets_default_limits: false,
+    keeps_ids: false,
     full_tmpfs: true,
     native: None,
 };

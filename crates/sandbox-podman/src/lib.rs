@@ -34,6 +34,7 @@ const FAMILY: &Family = &Family {
     ],
     writable_folders: &["/run", "/tmp", "/var/tmp"],
     forgets_default_limits: true,
+    keeps_ids: true,
     full_tmpfs: false,
     native: Some(&native::Libpod),
 };

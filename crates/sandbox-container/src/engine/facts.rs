@@ -33,6 +33,10 @@ pub struct EngineFacts {
     pub seccomp: bool,
     /// Whether the engine runs without root.
     pub rootless: bool,
+    /// Who runs an engine without root, user and group: the root of its containers. `None` where that is not known.
+    pub engine_user: Option<(u32, u32)>,
+    /// How many user ids its containers have; an engine with root has them all.
+    pub ids: u32,
     /// Whether containers get a user namespace of their own (`userns-remap`).
     pub user_namespace: bool,
     /// Storage driver ("overlay2").
@@ -85,6 +89,8 @@ impl EngineFacts {
                 .unwrap_or_default(),
             seccomp: has("seccomp"),
             rootless: has("rootless"),
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: has("userns"),
             storage: text(&info.driver),
             runtime_known: info
@@ -137,6 +143,8 @@ impl EngineFacts {
             cpus: 2,
             seccomp: true,
             rootless: false,
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: false,
             storage: "overlay2".into(),
             runtime: "runc".into(),

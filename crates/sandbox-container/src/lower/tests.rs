@@ -6,10 +6,7 @@ use super::samples::plan;
 use super::*;
 use crate::family::samples::{FAMILY, TIER};
 
-const SPLIT: Mode = Mode::Split {
-    uid: 1000,
-    gid: 1000,
-};
+const CODE: (u32, u32) = (1000, 1000);
 
 fn image(volumes: &[&str]) -> ImageFacts {
     let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
@@ -25,7 +22,7 @@ fn lowered(
     policy: &CapabilityPolicy,
     facts: &EngineFacts,
     image: &ImageFacts,
-    mode: Mode,
+    code: (u32, u32),
 ) -> Result<ContainerCreateBody> {
     let plan = plan(spec, policy);
     let exports = plan
@@ -43,11 +40,15 @@ fn lowered(
         runtime: None,
     };
     let storage = Storage::new(&plan, &exports);
-    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
+    let identity = Identity {
+        code,
+        keep_id: false,
+    };
+    confined(&plan, &parts, &storage, identity).map(|lowered| lowered.body)
 }
 
 fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {
-    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), SPLIT)
+    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), CODE)
 }
 
 fn host(body: ContainerCreateBody) -> HostConfig {
@@ -103,7 +104,7 @@ fn a_sandbox_on_a_new_engine_with_volumes_and_the_agents_user() {
     };
     let volumes = image(&["/data/", "/tmp", "/srv/data"]);
     let spec = SandboxSpec::new("rootful").user("0:7");
-    snapshot!(lowered(&spec, &policy, &facts, &volumes, Mode::Shared));
+    snapshot!(lowered(&spec, &policy, &facts, &volumes, (0, 7)));
 }
 
 #[test]
