@@ -44,7 +44,8 @@ impl Identity {
         Ok(identity)
     }
 
-    const fn plain(code: (u32, u32)) -> Self {
+    /// This user, by the numbers that the engine gives anyway.
+    pub(crate) const fn plain(code: (u32, u32)) -> Self {
         Self {
             code,
             keep_id: false,
@@ -181,11 +182,11 @@ fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::samples::{PLAIN_TMPFS, TIER};
+    use crate::family::samples::{OTHER, TIER};
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
-    const PODMAN: Tier = PLAIN_TMPFS.confined();
+    const PODMAN: Tier = OTHER.confined();
 
     /// An engine that whoever runs this test runs without root.
     fn rootless(owner: &std::fs::Metadata, ids: u32) -> EngineFacts {

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::removal::Guard;
 use crate::stream::AttachStream;
-use crate::volume::{self, AGENT, AgentVolume, Content};
+use crate::volume::{self, AgentVolume, Content};
 
 /// What is to be launched.
 #[derive(Debug)]
@@ -37,8 +37,7 @@ impl Launch<'_> {
         } = *self;
         if volume.is_verified(engine) {
             match self.start().await {
-                // Somebody removed the volume since this process has verified it, and the engine made an empty one.
-                Err(error) if error.context().contains(AGENT) => volume.forget(engine),
+                Err(error) if AgentVolume::is_missed_in(&error) => volume.forget(engine),
                 started => return started,
             }
         }

@@ -12,7 +12,7 @@ use sandbox_agent::protocol::{
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Refusal, Result,
+    ImageInfo, ImageReference, Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -522,6 +522,13 @@ impl Instance for AgentInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         export::export(self, paths, folder, limits).await
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        if let Some(ended) = self.connection.ended() {
+            return Err(self.ended_error(ended.reason));
+        }
+        self.isolator.commit(tag).await
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {

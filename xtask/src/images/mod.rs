@@ -55,7 +55,7 @@ pub struct Arguments {
 /// When no engine answers, or an image cannot be built or imported; later ones are not tried.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let engines = engines(&arguments.engine)?;
-    let folder = places::image_cache_folder()?;
+    let folder = places::cache_folder("images")?;
     let _lock = Lock::acquire(&folder)?;
     let mut cache = Cache::new(folder, arguments.force, arguments.mirror.clone());
     let names = match arguments.images.as_slice() {

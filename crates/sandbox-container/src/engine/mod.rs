@@ -2,6 +2,8 @@
 
 mod endpoint;
 mod facts;
+mod hard_limits;
+mod runtime;
 mod version;
 
 use std::io;
@@ -14,6 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
+pub use hard_limits::HardLimits;
+pub use runtime::Shell;
 
 use crate::config::ContainerConfig;
 use crate::{Family, Tier};
@@ -103,6 +107,9 @@ impl Engine {
         let api = version::negotiated(&version).ok_or(Unreachable::Version)?;
         let local = matches!(address, Some(Endpoint::Unix(_)));
         let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
+        if let Some(Endpoint::Unix(socket)) = &address {
+            facts.hard_limits = HardLimits::behind(socket);
+        }
         if let Some(correct) = said.map_err(Unreachable::Native)? {
             correct(&mut facts);
         }

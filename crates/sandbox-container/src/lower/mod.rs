@@ -2,11 +2,13 @@
 
 mod binds;
 mod storage;
+mod tighten;
 mod tmpfs;
+mod ulimits;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    Mount, MountType, MountVolumeOptions, ResourcesUlimits,
+    Mount, MountType, MountVolumeOptions,
 };
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
@@ -15,11 +17,13 @@ use sandbox_host::confinement::Mode;
 pub(crate) use storage::Storage;
 
 use tmpfs::{Tmpfs, TmpfsMounts};
+use ulimits::ulimits;
 
 use crate::engine::EngineFacts;
 use crate::identity::Identity;
 use crate::image::ImageFacts;
 use crate::labels;
+use crate::options::EngineOptions;
 use crate::volume;
 use crate::{Family, Tier};
 
@@ -47,6 +51,10 @@ pub(crate) struct Parts<'a> {
     pub volume: &'a str,
     /// The OCI runtime, where the user chose one.
     pub runtime: Option<&'a str>,
+    /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
+    pub profile: Option<&'a str>,
+    /// The user's own engine options.
+    pub options: &'a EngineOptions,
 }
 
 /// A plan in the engine's words.
@@ -79,7 +87,9 @@ pub(crate) fn confined(
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let family = parts.tier.family;
     let mut tmpfs = storage.mounts(code);
-    close_folders(family, &mut tmpfs);
+    if !plan.writable_root {
+        close_folders(family, &mut tmpfs);
+    }
     hide_volumes(parts.image, &mut tmpfs, &mounts);
     open_way(&mut tmpfs, &mounts, code);
     let give = match mode {
@@ -87,7 +97,9 @@ pub(crate) fn confined(
         // The code is root of the container, to whom they belong.
         Mode::Shared => Vec::new(),
     };
-    let give_capability = (!give.is_empty()).then_some("CHOWN");
+    // The agent gives it up before code runs.
+    let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
+    let give_capability = gives.then_some("CHOWN");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -97,7 +109,7 @@ pub(crate) fn confined(
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
         // Files.
-        readonly_rootfs: Some(true),
+        readonly_rootfs: Some(!plan.writable_root),
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
@@ -120,14 +132,13 @@ pub(crate) fn confined(
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
-        security_opt: Some(vec!["no-new-privileges".into()]),
+        security_opt: Some(security_options(parts.profile)),
         // Limits. Swap counts into what is given as `memory_swap`.
         memory: Some(memory),
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
-        // Each execution has none anyway; this is for the agent.
-        ulimits: (!tier.family.forgets_default_limits).then(no_core_dumps),
+        ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
         init: Some(false),
         ..HostConfig::default()
     };
@@ -135,10 +146,11 @@ pub(crate) fn confined(
         Mode::Split { .. } => (0, 0),
         Mode::Shared => code,
     };
-    let body = ContainerCreateBody {
+    let mut body = ContainerCreateBody {
         host_config: Some(host),
         ..agent(plan, parts, user)?
     };
+    tighten::tighten(tier, plan, parts.facts, parts.options, &mut body)?;
     Ok(Lowered { body, give })
 }
 
@@ -171,7 +183,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
 fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
-        image: Some(parts.image.name.clone()),
+        image: Some(parts.image.id.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
         cmd: Some(vec!["serve".into(), "--stdio".into()]),
         user: Some(format!("{}:{}", user.0, user.1)),
@@ -194,13 +206,12 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
     })
 }
 
-/// A core dump would go to a program of the host.
-fn no_core_dumps() -> Vec<ResourcesUlimits> {
-    vec![ResourcesUlimits {
-        name: Some("core".into()),
-        soft: Some(0),
-        hard: Some(0),
-    }]
+fn security_options(profile: Option<&str>) -> Vec<String> {
+    let profile = profile.map(|profile| format!("seccomp={profile}"));
+    ["no-new-privileges".to_owned()]
+        .into_iter()
+        .chain(profile)
+        .collect()
 }
 
 fn agent_mount(volume: &str) -> Mount {
@@ -324,3 +335,5 @@ fn signed(bytes: u64) -> i64 {
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tighten_tests;

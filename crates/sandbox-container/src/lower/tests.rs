@@ -4,20 +4,37 @@ use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, ErrorKind, SandboxSpec, Wor
 
 use super::samples::plan;
 use super::*;
-use crate::family::samples::{FAMILY, TIER};
+use crate::ProfileForm;
+use crate::family::samples::{FAMILY, OTHER, TIER};
 
 const CODE: (u32, u32) = (1000, 1000);
 
 fn image(volumes: &[&str]) -> ImageFacts {
     let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
     ImageFacts {
-        reference: "python:3.11-slim".into(),
-        name: "python:3.11-slim".into(),
+        id: "sha256:0fc81622079e".into(),
         volumes,
     }
 }
 
+/// What stands for the text of a profile, which has snapshots of its own.
+const PROFILE: &str = "{profile}";
+
+/// Where it lies, on an engine that reads it from a file.
+const PROFILE_FILE: &str = "/var/lib/volumes/sandbox-agent-0123/_data/seccomp.json";
+
 fn lowered(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    facts: &EngineFacts,
+    image: &ImageFacts,
+    code: (u32, u32),
+) -> Result<ContainerCreateBody> {
+    lowered_for(TIER, spec, policy, facts, image, code)
+}
+
+fn lowered_for(
+    tier: Tier,
     spec: &SandboxSpec,
     policy: &CapabilityPolicy,
     facts: &EngineFacts,
@@ -33,17 +50,19 @@ fn lowered(
         .map(|(folder, _)| folder.to_owned())
         .collect::<Vec<_>>();
     let parts = Parts {
-        tier: TIER,
+        tier,
         facts,
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        profile: Some(match tier.family.profile_form {
+            ProfileForm::Text => PROFILE,
+            ProfileForm::File => PROFILE_FILE,
+        }),
+        options: &EngineOptions::default(),
     };
     let storage = Storage::new(&plan, &exports);
-    let identity = Identity {
-        code,
-        keep_id: false,
-    };
+    let identity = Identity::plain(code);
     confined(&plan, &parts, &storage, identity).map(|lowered| lowered.body)
 }
 
@@ -72,6 +91,39 @@ fn a_sandbox_with_every_default() {
     snapshot!(with_defaults(
         &SandboxSpec::new("grader-7"),
         &CapabilityPolicy::new()
+    ));
+}
+
+#[test]
+fn a_sandbox_of_another_family_with_every_default() {
+    snapshot!(lowered_for(
+        OTHER.confined(),
+        &SandboxSpec::new("grader-7"),
+        &CapabilityPolicy::new(),
+        &EngineFacts::sample(),
+        &image(&[]),
+        CODE,
+    ));
+}
+
+#[test]
+fn a_sandbox_of_another_family_with_the_agents_user() {
+    let mut policy = CapabilityPolicy::new();
+    policy.filesystem_read_roots = Some(vec!["/srv/data".into()]);
+    policy.artifact_export_paths = vec!["/output/a.png".into()];
+    let facts = EngineFacts {
+        rootless: true,
+        cgroup: 2,
+        ..EngineFacts::sample()
+    };
+    let spec = SandboxSpec::new("rootless").user("0:0");
+    snapshot!(lowered_for(
+        OTHER.confined(),
+        &spec,
+        &policy,
+        &facts,
+        &image(&["/data"]),
+        (0, 7)
     ));
 }
 
@@ -117,6 +169,8 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        profile: None,
+        options: &EngineOptions::default(),
     };
     snapshot!(unconfined(&plan, &parts));
 }

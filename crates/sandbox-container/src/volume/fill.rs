@@ -60,7 +60,7 @@ async fn fill_locked(
         }
     }
     let failed = |error| engine_error(tier, Operation::Volume, error);
-    let archive = archive::build(&volume.program).map_err(|error| failed(error.into()))?;
+    let archive = archive::build(&volume.files()).map_err(|error| failed(error.into()))?;
     let options = UploadToContainerOptions {
         path: FOLDER.to_owned(),
         ..Default::default()
