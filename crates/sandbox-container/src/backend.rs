@@ -1,8 +1,6 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use std::marker::PhantomData;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
@@ -11,7 +9,7 @@ use sandbox_core::{
     EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
     Plan, PullPolicy, Result, SandboxInfo,
 };
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
@@ -19,6 +17,7 @@ use tokio::sync::Mutex;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
+use crate::identity::Identity;
 use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::kept::{self, HandOver, Registry, Store};
@@ -28,9 +27,6 @@ use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
-
-/// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
-const USER: (u32, u32) = (1000, 1000);
 
 /// What files of code without a policy get: the usual mask.
 const UMASK: u32 = 0o022;
@@ -165,8 +161,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             });
         }
         let kernel = kernel(self.tier, facts)?;
-        let mode = mode(plan);
-        check_writable(self.tier, plan, mode)?;
+        let identity = Identity::of(self.tier, plan, facts)?;
+        let mode = identity.mode();
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
         let exports = confinement::export_folders(&plan.export_paths);
@@ -181,7 +177,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(Draft {
             confinement,
             report,
-            confined: Some((storage, mode)),
+            confined: Some((storage, identity)),
         })
     }
 
@@ -238,13 +234,13 @@ impl<F: OfFamily> ContainerBackend<F> {
         }
         let folders = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
-            Some((storage, mode)) => {
+            Some((storage, identity)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
                 if storage.writable_root && plan.workspace.is_none() {
                     folders.push(WORK_FOLDER.into());
                 }
-                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                let lowered = lower::confined(plan, &parts, storage, *identity)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
             }
@@ -332,61 +328,7 @@ struct Draft {
     confinement: Confinement,
     report: EnforcementReport,
     /// `None` where no policy applies.
-    confined: Option<(Storage, Mode)>,
-}
-
-/// As whom code runs: a root user of the container is the agent's own.
-fn mode(plan: &Plan) -> Mode {
-    match plan.user.or_else(|| folders_owner(plan)).unwrap_or(USER) {
-        (0, _) => Mode::Shared,
-        (uid, gid) => Mode::Split { uid, gid },
-    }
-}
-
-/// The host's folders that code may write to.
-fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
-    let workspace = plan
-        .workspace
-        .iter()
-        .filter(|workspace| !workspace.read_only);
-    let workspace = workspace.map(|workspace| workspace.path.as_path());
-    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
-}
-
-/// Who owns the first of the writable folders that is not root's.
-fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
-    writable_folders(plan)
-        .filter_map(|folder| std::fs::metadata(folder).ok())
-        .find(|folder| folder.uid() != 0)
-        .map(|folder| (folder.uid(), folder.gid()))
-}
-
-/// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
-fn check_writable(tier: Tier, plan: &Plan, mode: Mode) -> Result<()> {
-    let Mode::Split { uid, gid } = mode else {
-        return Ok(());
-    };
-    for path in writable_folders(plan) {
-        // A missing folder has its own error.
-        let Ok(folder) = std::fs::metadata(path) else {
-            continue;
-        };
-        let bits = folder.mode();
-        let writable = (folder.uid() == uid && bits & 0o200 != 0)
-            || (folder.gid() == gid && bits & 0o020 != 0)
-            || bits & 0o002 != 0;
-        if !writable {
-            let context = format!(
-                "{} belongs to user {}, and the code, which runs as user {uid}, could not write to it",
-                path.display(),
-                folder.uid()
-            );
-            return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
-                .on(tier)
-                .with_fix("give the folder to an ordinary user, or name its owner as the specification's user"));
-        }
-    }
-    Ok(())
+    confined: Option<(Storage, Identity)>,
 }
 
 /// What the engine's kernel can do for the confinement of executions.

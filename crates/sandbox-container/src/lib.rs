@@ -15,6 +15,7 @@ mod doctor;
 mod engine;
 mod error;
 mod family;
+mod identity;
 mod image;
 mod isolator;
 mod kept;

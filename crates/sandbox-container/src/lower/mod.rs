@@ -20,6 +20,7 @@ use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;
 
 use crate::engine::EngineFacts;
+use crate::identity::Identity;
 use crate::image::ImageFacts;
 use crate::labels;
 use crate::options::EngineOptions;
@@ -75,25 +76,26 @@ pub(crate) fn confined(
     plan: &Plan,
     parts: &Parts<'_>,
     storage: &Storage,
-    mode: Mode,
+    identity: Identity,
 ) -> Result<Lowered> {
     let tier = parts.tier;
     let memory = memory(tier, plan)?;
-    let (identity, capabilities) = match mode {
-        Mode::Split { uid, gid } => ((uid, gid), AGENT_CAPABILITIES.as_slice()),
-        Mode::Shared => (plan.user.unwrap_or_default(), [].as_slice()),
+    let (code, mode) = (identity.code, identity.mode());
+    let capabilities = match mode {
+        Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
+        Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let family = parts.tier.family;
-    let mut tmpfs = storage.mounts(identity);
+    let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
         close_folders(family, &mut tmpfs);
     }
     hide_socket(plan, &mut tmpfs);
     hide_state(parts, &mut tmpfs);
     hide_volumes(parts.image, &mut tmpfs, &mounts);
-    open_way(&mut tmpfs, &mounts, identity);
+    open_way(&mut tmpfs, &mounts, code);
     let give = match mode {
         Mode::Split { .. } => tmpfs.to_give(family),
         // The code is root of the container, to whom they belong.
@@ -117,6 +119,7 @@ pub(crate) fn confined(
         // Namespaces.
         network_mode: Some(network_mode(plan).to_owned()),
         ipc_mode: Some("private".into()),
+        userns_mode: identity.keep_id.then(|| "keep-id".into()),
         cgroupns_mode: parts
             .facts
             .api_at_least(1, 41)
@@ -145,7 +148,7 @@ pub(crate) fn confined(
     };
     let user = match mode {
         Mode::Split { .. } => (0, 0),
-        Mode::Shared => identity,
+        Mode::Shared => code,
     };
     let mut body = ContainerCreateBody {
         host_config: Some(host),

@@ -25,11 +25,8 @@ fn tightened(
         profile: None,
         options: &options,
     };
-    let mode = Mode::Split {
-        uid: 1000,
-        gid: 1000,
-    };
-    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), mode)?;
+    let identity = Identity::plain((1000, 1000));
+    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), identity)?;
     Ok(lowered.body)
 }
 
