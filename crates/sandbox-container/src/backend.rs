@@ -13,6 +13,7 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
 use tokio::sync::Mutex;
 
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
@@ -221,7 +222,13 @@ impl<F: OfFamily> ContainerBackend<F> {
         let lifetime = plan.lifetime;
         let isolator =
             ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
-        isolator.look_up().await;
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
 }
