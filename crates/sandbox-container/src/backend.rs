@@ -309,7 +309,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 

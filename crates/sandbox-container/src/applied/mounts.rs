@@ -51,10 +51,10 @@ pub(super) fn strangers<'a>(mounts: &'a [Mount], asked: &[String]) -> Vec<&'a Mo
         let target = mount.target.as_str();
         // The kernel writes a space and its kin as numbers.
         let same = |asked: &String| escaped(asked.trim_end_matches('/')) == target;
-        let inside = |tree: &&str| crate::lower::is_below(target, tree);
+        let inside = |tree: &str| crate::lower::is_below(target, tree);
         target == "/"
             || ENGINES.contains(&target)
-            || RUNTIMES.iter().any(|tree| inside(&tree))
+            || RUNTIMES.iter().any(|tree| inside(tree))
             || asked.iter().any(same)
     };
     mounts.iter().filter(|mount| !known(mount)).collect()
