@@ -5,12 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cargo::{self, Workspace};
+use crate::cargo::{self, BACKENDS, Workspace};
 use crate::failure::{Context, Failure, Result};
 
 const PACKAGE: &str = "sandbox-conformance";
-/// The backends that are measured.
-const FEATURES: &str = "local,docker,podman";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
 /// The requirement in [`REQUIRE_VARIABLE`] that names no tier.
@@ -106,7 +104,7 @@ impl Suite {
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
         let mut build = workspace.cargo();
-        build.args(["build", "--package", PACKAGE, "--features", FEATURES]);
+        build.args(["build", "--package", PACKAGE, "--features", BACKENDS]);
         let built = cargo::build(&mut build)?;
         let program = built
             .into_iter()

@@ -57,6 +57,40 @@ fn the_same_stream_numbers_are_different_streams() {
 }
 
 #[test]
+fn the_first_client_owns_until_another_has_come() {
+    let settings = Settings {
+        handed_over: true,
+        lease_ms: 500,
+        ..settings()
+    };
+    // Nobody came: with its owner everything ends.
+    let (first, address) = Client::listen(&settings);
+    let mut wrong = address.connect();
+    assert!(wrong.attach(&Key::new([0; 32])).is_err());
+    let Wire { socket, .. } = &*first;
+    socket.shutdown(std::net::Shutdown::Both).unwrap();
+    let mut first = first;
+    assert_eq!(first.agent_end().code(), Some(0));
+
+    let (mut first, address) = Client::listen(&settings);
+    first.set_owned(false);
+    let mut second = address.attach(&settings);
+    let mark = mark(30);
+    let stream = first.exec(&command(&["sleep", &mark]));
+    assert_eq!(first.wait(stream).kind, Kind::Started);
+    first.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    wait_until("its executions end", || alive(&mark) == 0);
+    echo(&mut second);
+    drop(second);
+    // Longer than the lease.
+    std::thread::sleep(Duration::from_millis(1000));
+    let mut third = address.attach(&settings);
+    echo(&mut third);
+    third.send(0, Kind::Stop, &0u32.to_le_bytes());
+    assert_eq!(first.agent_end().code(), Some(0));
+}
+
+#[test]
 fn who_does_not_know_the_key_is_told_and_nothing_else() {
     let (mut first, address) = Client::listen(&detached());
     let attach = Attach {

@@ -314,9 +314,12 @@ fn code_has_no_privileges() {
             .to_string()
     };
     assert_eq!(works(&mut client, "cat /proc/self/oom_score_adj"), "1000\n");
-    // It raises its own for the moment in which it makes a process; an answer comes after that.
-    client.ping();
-    assert_eq!(score(&agent.to_string()), score("self"));
+    // It raises its own for the moments in which it makes a process.
+    let lowered = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        score(&agent.to_string()) == score("self")
+    });
+    assert!(lowered, "the agent's score stays raised");
 }
 
 #[test]

@@ -262,6 +262,24 @@ fn the_lease_ends_everything() {
 }
 
 #[test]
+fn the_time_to_live_ends_everything() {
+    let mut settings = settings();
+    settings.lifetime_ms = 700;
+    let mut client = Client::start(&settings);
+    let mark = mark(8);
+    let stream = client.exec(&command(&["sleep", &mark]));
+    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(alive(&mark), 1);
+    // Not for want of pings.
+    client.ping();
+    let word = client.wait(0);
+    let failure = Failure::decode(&word.bytes).unwrap();
+    assert_eq!(failure.step, FailStep::Ended);
+    assert_eq!(client.agent_end().code(), Some(69));
+    assert_eq!(alive(&mark), 0);
+}
+
+#[test]
 fn what_the_host_may_not_do() {
     let check = |break_it: &dyn Fn(&mut Client)| {
         let mut client = Client::start(&settings());

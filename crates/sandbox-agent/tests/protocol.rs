@@ -142,19 +142,28 @@ fn settings() -> impl Strategy<Value = Settings> {
             },
         );
     let rest = (
-        any::<u64>(),
-        any::<bool>(),
+        any::<[u64; 2]>(),
+        any::<[bool; 2]>(),
         any::<u32>(),
         bytes(),
         vec(bytes(), 0..3),
         vec(bytes(), 0..3),
     );
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
-        let (lease_ms, owned, log_bytes, workdir, give_dirs, make_dirs) = rest;
+        let (
+            [lease_ms, lifetime_ms],
+            [owned, handed_over],
+            log_bytes,
+            workdir,
+            give_dirs,
+            make_dirs,
+        ) = rest;
         Settings {
             key: Key::new(key),
             lease_ms,
             owned,
+            handed_over,
+            lifetime_ms,
             log_bytes,
             workdir,
             give_dirs,

@@ -3,23 +3,21 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::case::{CASES, Operation, Place};
+use crate::case::{self, Place};
 use crate::failure::{Context, Failure, Result};
 use crate::memory::Footprint;
+use crate::operations::Programs;
 use crate::protocol::{Answer, Request, Sample};
 
 /// Rounds that are not kept, of all cases: caches fill, warm sandboxes are made.
 const WARM_UP: u32 = 2;
-/// Spawns in each worker before a round, which are not kept.
-const SETTLING: u32 = 2;
 /// Most time for one operation, many times what the slowest takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long an idle worker may take to end what it still runs.
 const END: Duration = Duration::from_secs(20);
 
@@ -50,25 +48,34 @@ impl Measured {
     }
 }
 
-/// Measures `rounds` rounds, with `sandbox` as our command.
+/// Measures `rounds` rounds of the cases that belong to `groups`, or of all, with these programs.
+///
+/// What is short (it takes part in every round) is done twice in a row, and the second time counts: otherwise each would pay for
+/// what the case before it has left, full caches and memory that is given back, and rivals would pay unequally.
 ///
 /// # Errors
 /// When a worker cannot be started, dies, or does not answer in time.
-pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
+pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measured> {
     let mut workers = BTreeMap::new();
     for place in Place::ALL {
-        workers.insert(place, Worker::start(place, sandbox)?);
+        workers.insert(place, Worker::start(place, programs)?);
     }
     let mut measured = Measured::default();
     for round in 0..WARM_UP + rounds {
         let counted = round.checked_sub(WARM_UP);
-        settle(&mut workers)?;
-        for case in &CASES {
-            let takes_part = counted.is_none_or(|round| case.takes_part(round, rounds));
+        for case in case::all().filter(|case| case.belongs_to(groups)) {
+            let takes_part = match counted {
+                Some(round) => case.takes_part(round, rounds),
+                None => !case.is_rare(),
+            };
             if !takes_part || !measured.takes(case.id) {
                 continue;
             }
             let worker = worker(&mut workers, case.place)?;
+            if case.every == 1 {
+                // A failure here is one where it counts, too.
+                let _ = worker.operate(Request::Do(case.operation))?;
+            }
             match worker.operate(Request::Do(case.operation))? {
                 Ok(Answer::Done(sample)) if counted.is_some() => {
                     measured.samples.entry(case.id).or_default().push(sample);
@@ -81,27 +88,17 @@ pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
             eprintln!("{} of {rounds} rounds", round + 1 - WARM_UP);
         }
     }
-    match worker(&mut workers, Place::OneThread)?.operate(Request::Memory)? {
-        Ok(Answer::Memory(memory)) => measured.memory = memory,
-        Ok(other) => return Err(Failure::Failed(format!("not about memory: {other:?}"))),
-        Err(failure) => measured.note("memory", failure),
+    if groups.is_empty() || groups.iter().any(|group| group == "local") {
+        match worker(&mut workers, Place::OneThread)?.operate(Request::Memory)? {
+            Ok(Answer::Memory(memory)) => measured.memory = memory,
+            Ok(other) => return Err(Failure::Failed(format!("not about memory: {other:?}"))),
+            Err(failure) => measured.note("memory", failure),
+        }
     }
     for (place, worker) in workers {
         worker.end(place)?;
     }
     Ok(measured)
-}
-
-/// What comes first in a round would pay for what came last in the round before: caches that are
-/// full of something else, and much memory that is given back.
-fn settle(workers: &mut BTreeMap<Place, Worker>) -> Result<()> {
-    for _ in 0..SETTLING {
-        for worker in workers.values_mut() {
-            // A spawn that fails here fails as well where it counts.
-            let _ = worker.operate(Request::Do(Operation::Spawn))?;
-        }
-    }
-    Ok(())
 }
 
 fn worker(workers: &mut BTreeMap<Place, Worker>, place: Place) -> Result<&mut Worker> {
@@ -117,12 +114,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(place: Place, sandbox: Option<&Path>) -> Result<Self> {
+    fn start(place: Place, programs: &Programs) -> Result<Self> {
         let mut command = Command::new(env::current_exe().context("find this program")?);
         command.arg("worker").args(place.arguments());
-        if let Some(sandbox) = sandbox {
-            command.arg("--sandbox").arg(sandbox);
-        }
+        programs.tell(&mut command);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -36,4 +36,22 @@ pub struct Sample {
     pub nanoseconds: u64,
     /// Its parts in their order, in nanoseconds.
     pub parts: Vec<(String, u64)>,
+    /// Resident memory of the processes of one of the sandboxes that were there at the same time, in bytes, each shared page
+    /// divided by those who share it; where that was asked and the kernel tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+}
+
+impl Sample {
+    /// The share of one of `count` that did the same at the same time.
+    #[must_use]
+    pub fn share(mut self, count: u32) -> Self {
+        let count = u64::from(count.max(1));
+        self.nanoseconds /= count;
+        self.memory = self.memory.map(|memory| memory / count);
+        for (_, part) in &mut self.parts {
+            *part /= count;
+        }
+        self
+    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::case::{CASES, Case, Place};
+use crate::case::{self, Case, Place};
 use crate::driver::Measured;
 use crate::failure::{Context, Result};
 use crate::machine::Machine;
@@ -46,6 +46,9 @@ struct Line {
     ratio: Option<f64>,
     bytes: Option<u64>,
     parts: Vec<Part>,
+    /// The largest of the samples' memory of one sandbox, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<u64>,
     samples: Vec<u64>,
 }
 
@@ -63,8 +66,7 @@ impl Report {
             version: VERSION,
             machine,
             rounds,
-            cases: CASES
-                .iter()
+            cases: case::all()
                 .filter_map(|case| Line::new(case, measured))
                 .collect(),
             memory_of_an_idle_sandbox: measured.memory.clone(),
@@ -107,6 +109,7 @@ impl Line {
             ratio: rival.map(|rival| statistics.p50 as f64 / rival.p50.max(1) as f64),
             bytes: case.bytes(),
             parts: parts(measured.samples.get(case.id)?),
+            memory: memory(measured.samples.get(case.id)?),
             samples,
         })
     }
@@ -156,6 +159,12 @@ impl fmt::Display for Report {
                 let name = format!("    {name}");
                 let nothing = String::new;
                 rows.push([name, nothing(), min, p50, p95, nothing(), nothing()]);
+            }
+            if let Some(memory) = line.memory {
+                let mut row = Row::default();
+                row[0] = "    memory of one, at most".to_owned();
+                row[3] = format!("{} KiB", memory >> 10);
+                rows.push(row);
             }
         }
         let Machine {
@@ -239,6 +248,10 @@ fn totals(samples: &[Sample]) -> Vec<u64> {
     samples.iter().map(|sample| sample.nanoseconds).collect()
 }
 
+fn memory(samples: &[Sample]) -> Option<u64> {
+    samples.iter().filter_map(|sample| sample.memory).max()
+}
+
 /// The parts of an operation in their order, over all samples.
 fn parts(samples: &[Sample]) -> Vec<Part> {
     let names = samples
@@ -271,6 +284,7 @@ mod tests {
         Sample {
             nanoseconds,
             parts: vec![("create".to_owned(), create)],
+            memory: Some(create * 2048),
         }
     }
 
@@ -295,6 +309,7 @@ mod tests {
             "{text}"
         );
         assert!(has("create 0.500 ms 1.000 ms 1.500 ms"), "{text}");
+        assert!(has("memory of one, at most 3000000 KiB"), "{text}");
         assert!(
             text.ends_with("NOT RUN: echo, spawn: not there\n"),
             "{text}"

@@ -76,7 +76,7 @@ impl Kept {
     }
 
     fn keeper(&self) -> u32 {
-        u32::try_from(self.record()["keeper"]["pid"].as_u64().unwrap()).unwrap()
+        u32::try_from(self.record()["parts"]["keeper"]["pid"].as_u64().unwrap()).unwrap()
     }
 }
 
@@ -461,12 +461,15 @@ fn its_time_ends_it() {
     assert_eq!(code, Some(0));
     assert!(stderr.starts_with("sandbox: local: enforced "), "{stderr}");
     let record = kept.record();
-    let (keeper, agent) = (kept.keeper(), record["agent"]["pid"].as_u64().unwrap());
+    let (keeper, agent) = (
+        kept.keeper(),
+        record["parts"]["agent"]["pid"].as_u64().unwrap(),
+    );
     let (code, _, stderr) = kept.exec(&["sleep", "60"]);
     assert_eq!(code, Some(125));
     assert!(stderr.contains("lifetime of 3s is over"), "{stderr}");
     wait_until("nothing is left", Duration::from_secs(5), || {
-        let groups = record["groups"].as_array().unwrap().iter();
+        let groups = record["parts"]["groups"].as_array().unwrap().iter();
         !kept.folder().exists()
             && !Path::new(&format!("/proc/{keeper}")).exists()
             && !Path::new(&format!("/proc/{agent}")).exists()

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_core::{
+    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
+    Plan, PullPolicy, Result,
+};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
@@ -17,7 +20,7 @@ use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
@@ -43,6 +46,8 @@ pub struct ContainerBackend<F> {
     volume: AgentVolume,
     /// The engine once it was found. One that vanished is looked for again.
     engine: Mutex<Option<Engine>>,
+    /// The images that came by this backend.
+    brought: Brought,
     family: PhantomData<fn() -> F>,
 }
 
@@ -61,6 +66,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
+            brought: Brought::default(),
             family: PhantomData,
         }
     }
@@ -175,11 +181,33 @@ impl<F: OfFamily> ContainerBackend<F> {
         })
     }
 
+    /// The image of a plan, where it may be used.
+    fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
+        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = written.parse()?;
+        plan.check_image(&reference)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(Wanted {
+            reference,
+            written: plan.images.is_none().then_some(written),
+        })
+    }
+
+    fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
+        Puller {
+            tier: self.tier,
+            engine,
+            config: &self.config,
+            brought: &self.brought,
+        }
+    }
+
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let image = image::find(tier, &engine, reference).await?;
+        let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
+        let source = Source::new(&image);
+        let image = ImageFacts::new(&image);
         let volume = &self.volume;
         let profile = match draft.confined {
             Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
@@ -200,6 +228,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some((storage, mode)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
+                if storage.writable_root && plan.workspace.is_none() {
+                    folders.push(WORK_FOLDER.into());
+                }
                 let lowered = lower::confined(plan, &parts, storage, *mode)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
@@ -217,11 +248,21 @@ impl<F: OfFamily> ContainerBackend<F> {
             body,
         };
         let (guard, stream) = launch.run().await?;
+        let goes = plan.image_retention == ImageRetention::Remove;
+        let goes = goes && self.brought.contains(&source.id);
+        let guard = guard.with_image(goes.then(|| source.id.clone()));
         let words = stream.last_words();
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let lifetime = plan.lifetime;
-        let isolator =
-            ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
+        let isolator = ContainerIsolator::new(
+            tier,
+            engine.clone(),
+            guard,
+            words,
+            no_network,
+            lifetime,
+            source,
+        );
         if let Some(counts) = isolator.counts().await
             && draft.confined.is_some()
         {
@@ -336,6 +377,47 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
+    }
+
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        let pull = plan.pull.unwrap_or(self.config.pull);
+        if pull == PullPolicy::Never {
+            return Ok(());
+        }
+        let engine = self.engine().await?;
+        let provided = self
+            .puller(&engine)
+            .provide(&self.wanted(plan)?, pull, progress)
+            .await;
+        self.noticing(provided).await.map(drop)
+    }
+
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let wanted = Wanted {
+            reference: reference.clone(),
+            written: None,
+        };
+        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
+        let (image, brought) = self.noticing(provided).await?;
+        Ok(image::info(&image, brought))
+    }
+
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        let engine = self.engine().await?;
+        let images = image::images(self.tier, &engine).await;
+        self.noticing(images).await
+    }
+
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        let engine = self.engine().await?;
+        let removed = image::remove(self.tier, &engine, reference).await;
+        self.noticing(removed).await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

@@ -2,12 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::PullPolicy;
 
 use crate::engine::{Endpoint, GivenClient};
 use crate::options::EngineOptions;
 
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// How long pulling or building an image may take unless the configuration says otherwise: some are gigabytes.
+pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// What a user may set of the backend. The default finds the engine as its own client does.
 ///
@@ -24,8 +30,15 @@ pub struct ContainerConfig {
     pub host: Option<String>,
     /// A client that the caller made; `None` connects to the engine.
     pub(crate) client: Option<GivenClient>,
-    /// The image of a specification that names none. It is never pulled.
+    /// The image of a specification that names none.
     pub default_image: String,
+    /// When images are pulled where the specification does not say.
+    pub pull: PullPolicy,
+    /// How long pulling or building an image may take.
+    pub image_timeout: Duration,
+    /// Whether the credentials that `docker login` or `podman login` have filed are used for pulling. They are read when they are
+    /// needed, sent to the engine, and neither kept nor shown.
+    pub registry_credentials: bool,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
     /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
@@ -44,6 +57,9 @@ impl fmt::Debug for ContainerConfig {
             .field("host", &self.host)
             .field("client", &self.client)
             .field("default_image", &self.default_image)
+            .field("pull", &self.pull)
+            .field("image_timeout", &self.image_timeout)
+            .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
             .field("options", &self.options)
             .field("agent", &agent)
@@ -57,6 +73,9 @@ impl Default for ContainerConfig {
             host: None,
             client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
+            pull: PullPolicy::Never,
+            image_timeout: IMAGE_TIMEOUT,
+            registry_credentials: true,
             runtime: None,
             options: EngineOptions::default(),
             agent: None,
@@ -100,6 +119,27 @@ impl ContainerConfig {
     #[must_use]
     pub fn options(mut self, options: EngineOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Pulls images like this where the specification does not say.
+    #[must_use]
+    pub fn pull(mut self, pull: PullPolicy) -> Self {
+        self.pull = pull;
+        self
+    }
+
+    /// Gives a pull or a build of an image this long.
+    #[must_use]
+    pub fn image_timeout(mut self, timeout: Duration) -> Self {
+        self.image_timeout = timeout;
+        self
+    }
+
+    /// Sets whether the credentials that the engines' own clients have filed are used for pulling.
+    #[must_use]
+    pub fn registry_credentials(mut self, used: bool) -> Self {
+        self.registry_credentials = used;
         self
     }
 

@@ -6,7 +6,7 @@ use sandbox_core::{Error, ErrorKind};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Wanted};
 
 /// The engine is not there.
 pub(crate) fn missing(error: &Error) -> Finding {
@@ -25,8 +25,15 @@ pub(crate) async fn findings(
     config: &ContainerConfig,
 ) -> Vec<Finding> {
     let mut findings = about(engine);
-    let (present, detail, fix) = match image::find(tier, engine, &config.default_image).await {
-        Ok(image) => (true, image.reference, String::new()),
+    let found = match config.default_image.parse() {
+        Ok(reference) => {
+            let written = Some(config.default_image.as_str());
+            image::find(tier, engine, &Wanted { reference, written }).await
+        }
+        Err(error) => Err(error),
+    };
+    let (present, detail, fix) = match found {
+        Ok(_) => (true, config.default_image.clone(), String::new()),
         Err(error) if error.kind() == ErrorKind::ImageNotFound => (
             false,
             format!("{} is not there", config.default_image),

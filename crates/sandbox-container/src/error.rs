@@ -16,6 +16,10 @@ pub(crate) enum Operation {
     Start,
     Volume,
     Remove,
+    Pull,
+    ListImages,
+    RemoveImage,
+    Commit,
 }
 
 impl Operation {
@@ -27,6 +31,10 @@ impl Operation {
             Self::Start => "start container",
             Self::Volume => "provide the agent's volume",
             Self::Remove => "remove container",
+            Self::Pull => "pull image",
+            Self::ListImages => "list images",
+            Self::RemoveImage => "remove image",
+            Self::Commit => "commit sandbox",
         }
     }
 }

@@ -52,6 +52,9 @@ pub struct Family {
     pub native: Option<&'static dyn Native>,
 }
 
+/// Corrects what an engine said of itself over Docker's API.
+pub type Correction = Box<dyn FnOnce(&mut EngineFacts) + Send>;
+
 /// How an engine takes a seccomp profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProfileForm {
@@ -73,12 +76,12 @@ pub enum PathOptions {
 /// What is asked of an engine over an API of its own, because Docker's says it wrongly or not at all.
 #[async_trait]
 pub trait Native: fmt::Debug + Send + Sync {
-    /// Corrects what the engine said of itself over Docker's API.
+    /// Asks the engine for what it says wrongly of itself over Docker's API.
     ///
     /// # Errors
     ///
     /// Why the engine cannot be asked, for people.
-    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String>;
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String>;
 
     /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
     ///

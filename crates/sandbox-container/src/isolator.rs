@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
-use sandbox_core::Result;
+use sandbox_core::{ImageInfo, ImageReference, Result};
 use sandbox_host::{Counters, Isolator};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::Tier;
 use crate::cgroup::Counts;
 use crate::engine::Engine;
+use crate::image::{Commit, Source};
 use crate::removal::{self, Guard};
 use crate::stream::LastWords;
 
@@ -32,6 +33,8 @@ pub(crate) struct ContainerIsolator {
     no_network: bool,
     /// Where the kernel counts what it refused, looked up once.
     counts: OnceCell<Option<Counts>>,
+    /// The image that the container was made of.
+    source: Source,
     /// Ends the sandbox at its time to live.
     reaper: Option<JoinHandle<()>>,
 }
@@ -45,13 +48,14 @@ impl ContainerIsolator {
         last_words: LastWords,
         no_network: bool,
         lifetime: Option<Duration>,
+        source: Source,
     ) -> Self {
         let container = guard.container().to_owned();
         let reaper = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), container.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(lifetime).await;
-                removal::remove_soon(tier, &endpoint, &container);
+                removal::remove_soon(tier, &endpoint, &container, None);
             })
         });
         Self {
@@ -63,6 +67,7 @@ impl ContainerIsolator {
             last_words,
             no_network,
             counts: OnceCell::new(),
+            source,
             reaper,
         }
     }
@@ -105,15 +110,27 @@ impl Isolator for ContainerIsolator {
         }
         removal::remove(self.tier, &self.engine.client, &self.container).await?;
         self.gone.store(true, Ordering::Relaxed);
-        if let Some(guard) = self.guard().take() {
-            guard.release();
+        let image = self.guard().take().and_then(Guard::release);
+        match image {
+            Some(image) => removal::remove_image(self.tier, &self.engine.client, &image).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn destroy_soon(&self) {
         // Dropping the guard removes the container in the background.
         drop(self.guard().take());
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let commit = Commit {
+            tier: self.tier,
+            engine: &self.engine,
+            container: &self.container,
+            source: &self.source,
+            tag,
+        };
+        commit.run().await
     }
 
     async fn oom_kills(&self) -> Option<u64> {

@@ -18,6 +18,13 @@ pub(crate) const NAME: &str = "sandbox.name";
 /// The version of this crate that made it.
 pub(crate) const VERSION: &str = "sandbox.version";
 
+/// What an image has that was built by us. Containers inherit the labels of their image, so this one says nothing of a container,
+/// and no image gets the ones that do.
+pub(crate) const BUILT: &str = "sandbox.built";
+
+/// What an image has that is only there for a moment.
+pub(crate) const PASSING: &str = "sandbox.passing";
+
 /// The labels of a sandbox's container: the specification's and ours.
 ///
 /// # Errors

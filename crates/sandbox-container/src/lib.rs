@@ -2,7 +2,7 @@
 //! has to link (and so register) the other. Registers no tier itself.
 //!
 //! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are never pulled.
+//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are pulled where somebody says so, and only then.
 //!
 //! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
 //! its family, and where its engine is found.
@@ -28,9 +28,9 @@ mod sweep;
 mod volume;
 
 pub use backend::ContainerBackend;
-pub use config::{ContainerConfig, DEFAULT_IMAGE};
+pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Shell};
-pub use family::{Family, Native, OfFamily, PathOptions, ProfileForm};
+pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
 pub use options::{EngineOptions, Ulimit};
 
 pub(crate) use family::Tier;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::query_parameters::RemoveContainerOptions;
+use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -76,16 +76,34 @@ struct Removal {
     tier: Tier,
     endpoint: Endpoint,
     container: String,
+    image: Option<String>,
+}
+
+/// Removes an image that came for a container which is gone. One that others use stays.
+pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
+    let removed = client
+        .remove_image(image, None::<RemoveImageOptions>, None)
+        .await;
+    match removed {
+        Ok(_) => Ok(()),
+        Err(error) if has_status(&error, 404) => Ok(()),
+        Err(error) if has_status(&error, 409) => {
+            tracing::debug!(%tier, image, %error, "an image that is used by others stays");
+            Ok(())
+        }
+        Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
+    }
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
 /// its runtime has ended.
-pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str) {
+pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, image: Option<&str>) {
     static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
     let removal = Removal {
         tier,
         endpoint: endpoint.clone(),
         container: container.to_owned(),
+        image: image.map(ToOwned::to_owned),
     };
     let sent = REMOVER
         .get_or_init(start_remover)
@@ -128,14 +146,21 @@ async fn run(
         tier,
         endpoint,
         container,
+        image,
     }: Removal,
 ) {
     let removed = match engine::client(&endpoint) {
-        Ok(client) => remove(tier, &client, &container).await,
+        Ok(client) => {
+            let removed = remove(tier, &client, &container).await;
+            match (&removed, image) {
+                (Ok(()), Some(image)) => remove_image(tier, &client, &image).await,
+                _ => removed,
+            }
+        }
         Err(error) => Err(engine_error(tier, Operation::Remove, error)),
     };
     if let Err(error) = removed {
-        tracing::error!(%tier, container, %error, "a container may be left");
+        tracing::error!(%tier, container, %error, "a container, or its image, may be left");
     }
 }
 
@@ -145,6 +170,8 @@ pub(crate) struct Guard {
     tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
+    /// What is removed after the container.
+    image: Option<String>,
 }
 
 impl Guard {
@@ -153,7 +180,14 @@ impl Guard {
             tier,
             endpoint: endpoint.clone(),
             container: Some(container),
+            image: None,
         }
+    }
+
+    /// Has this image removed with the container.
+    pub(crate) fn with_image(mut self, image: Option<String>) -> Self {
+        self.image = image;
+        self
     }
 
     /// The container's id.
@@ -161,9 +195,10 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is gone.
-    pub(crate) fn release(mut self) {
+    /// The container is gone; gives the image that is to go as well.
+    pub(crate) fn release(mut self) -> Option<String> {
         self.container = None;
+        self.image.take()
     }
 
     /// Removes the container and waits for it.
@@ -179,7 +214,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            remove_soon(self.tier, &self.endpoint, container);
+            remove_soon(self.tier, &self.endpoint, container, self.image.as_deref());
         }
     }
 }

@@ -43,7 +43,11 @@ fn entry(
             Enforcement::enforced("mount namespace, image as root, read-only binds of the roots")
         }
         Capability::FilesystemWriteRoots => {
-            Enforcement::enforced("read-only root, binds of the roots")
+            let root = match storage.writable_root {
+                true => "layer of the sandbox's own over the image",
+                false => "read-only root",
+            };
+            Enforcement::enforced(format!("{root}, binds of the roots"))
         }
         Capability::NetworkAccess | Capability::Egress => match &plan.network {
             NetworkPolicy::Allow(_) => {
@@ -182,6 +186,9 @@ fn disk(mode: Mode, storage: &Storage) -> Enforcement {
     if storage.host_folders {
         gaps.push("folders of the host are writable without a bound");
     }
+    if storage.writable_root {
+        gaps.push("changes to the image's files have no bound");
+    }
     if mode == Mode::Shared {
         gaps.push("user 0 can also fill /dev (64 MiB)");
     }
@@ -317,6 +324,19 @@ mod tests {
             report.get(Capability::Disk).map(Enforcement::status),
             Some("partial")
         );
+    }
+
+    #[test]
+    fn a_root_that_can_be_written_leaves_the_disk_without_a_bound() {
+        let report = report_of(&spec().writable_root(true), &EngineFacts::sample(), SPLIT);
+        let disk = report.get(Capability::Disk).map(ToString::to_string);
+        let disk = disk.expect("an entry");
+        assert!(
+            disk.contains("partial") && disk.contains("image's files"),
+            "{disk}"
+        );
+        let files = report.get(Capability::FilesystemWriteRoots);
+        assert_eq!(files.map(Enforcement::status), Some("enforced"));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use crate::admission;
 use crate::registry;
-use crate::spi::{Backend, Finding, Found};
+use crate::spi::{Backend, Finding, Found, Instance};
 use crate::{
-    Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult,
-    Plan, Result, SandboxHandle, SandboxInfo, SandboxSpec,
+    BuildRequest, Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ExecRequest,
+    ExecResult, ImageInfo, ImageProgress, ImageReference, Plan, PullPolicy, Result, SandboxHandle,
+    SandboxInfo, SandboxSpec, plan,
 };
 
 /// Creates sandboxes on one backend under one policy.
@@ -159,6 +160,19 @@ impl SandboxClient {
     /// [`ErrorKind::PolicyExceeded`], [`ErrorKind::NotEnforceable`], [`ErrorKind::SandboxUnavailable`],
     /// [`ErrorKind::AlreadyExists`] for a detached one whose name is taken, and what building it finds. Nothing is left behind.
     pub async fn create(&self, spec: &SandboxSpec) -> Result<SandboxHandle> {
+        self.create_with_progress(spec, &mut |_| {}).await
+    }
+
+    /// As [`SandboxClient::create`], and tells `progress` of an image that is pulled for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::create`].
+    pub async fn create_with_progress(
+        &self,
+        spec: &SandboxSpec,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<SandboxHandle> {
         let plan = self.resolve(spec)?;
         if self.applies_policy {
             let report = self.backend.assess(&plan).await?;
@@ -166,7 +180,13 @@ impl SandboxClient {
         } else {
             warn_once(self.tier());
         }
+        self.backend.provide_image(&plan, progress).await?;
         let instance = self.backend.create(&plan).await?;
+        self.admitted(plan, instance).await
+    }
+
+    /// The handle of what was built, unless that enforces less than was promised.
+    async fn admitted(&self, plan: Plan, instance: Box<dyn Instance>) -> Result<SandboxHandle> {
         if self.applies_policy
             && let Err(refused) =
                 admission::admit(self.tier(), &plan, &self.policy, instance.enforcement())
@@ -181,6 +201,96 @@ impl SandboxClient {
             Arc::new(plan),
             instance,
         ))
+    }
+
+    /// Enters a container that runs and that somebody else has made, by its id or name.
+    ///
+    /// Dropping the handle ends what was started through it. The container is never stopped, changed or removed, and what was put
+    /// there to enter it is taken away. Little is enforced in it, and what is was decided by whoever has made it: the same gate
+    /// stands here as before [`SandboxClient::create`], so the policy has to say what may go unenforced.
+    ///
+    /// Of the specification, the name is the handle's; environment, working folder, user, memory and cpus count. Unless it names a
+    /// user, code runs as the container's own.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotEnforceable`], [`ErrorKind::SandboxNotFound`], [`ErrorKind::SandboxEnded`] where it does not run,
+    /// [`ErrorKind::InvalidSpec`] for fields that only a new sandbox can have, [`ErrorKind::Unsupported`] on tiers without
+    /// containers.
+    pub async fn adopt(&self, container: &str, spec: &SandboxSpec) -> Result<SandboxHandle> {
+        check_adoptable(spec)?;
+        let plan = self.resolve(spec)?;
+        if self.applies_policy {
+            let report = self.backend.assess_adopted(container, &plan).await?;
+            admission::admit(self.tier(), &plan, &self.policy, &report)?;
+        } else {
+            warn_once(self.tier());
+        }
+        let instance = self.backend.adopt(container, &plan).await?;
+        self.admitted(plan, instance).await
+    }
+
+    /// Pulls an image, or with [`PullPolicy::Missing`] sees whether the engine has it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::PolicyExceeded`] for an image that is none of the policy's, [`ErrorKind::ImageNotFound`],
+    /// [`ErrorKind::ImageDenied`], [`ErrorKind::RegistryUnreachable`], [`ErrorKind::ImageTimedOut`],
+    /// [`ErrorKind::StorageFull`], and [`ErrorKind::InvalidSpec`] for what is no reference.
+    pub async fn pull_image(
+        &self,
+        reference: &str,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let reference = self.allowed_image(reference)?;
+        self.backend.pull_image(&reference, pull, progress).await
+    }
+
+    /// Builds an image from a Dockerfile: see [`BuildRequest`] for what then runs where.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ImageBuildFailed`] with the failed step's last lines, [`ErrorKind::PolicyExceeded`] for an image that is none
+    /// of the policy's, [`ErrorKind::AlreadyExists`] for a name that another image has, and those of
+    /// [`SandboxClient::pull_image`].
+    pub async fn build_image(
+        &self,
+        request: &BuildRequest,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        if let Some(tag) = &request.tag {
+            self.allowed_image(tag)?;
+        }
+        let allowed = self.policy.image_patterns()?;
+        self.backend
+            .build_image(request, allowed.as_deref(), progress)
+            .await
+    }
+
+    /// The images that the engine has, sorted by name; those without a name only where this project has built them.
+    ///
+    /// # Errors
+    ///
+    /// What the backend finds.
+    pub async fn images(&self) -> Result<Vec<ImageInfo>> {
+        self.backend.images().await
+    }
+
+    /// Removes an image, or only this name where it has others.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ImageNotFound`], and where a container uses it.
+    pub async fn remove_image(&self, reference: &str) -> Result<()> {
+        self.backend.remove_image(&reference.parse()?).await
+    }
+
+    /// The image of this name, where the policy allows it.
+    fn allowed_image(&self, reference: &str) -> Result<ImageReference> {
+        let reference = reference.parse()?;
+        plan::check_image(self.policy.image_patterns()?.as_deref(), &reference)?;
+        Ok(reference)
     }
 
     /// A detached sandbox that runs, by its name: the handle of one more client, whose drop ends only its own executions.
@@ -305,6 +415,29 @@ pub fn unique_name(prefix: &str) -> String {
         LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}-{:012x}-{count}", *PROCESS >> 16)
+}
+
+/// Refuses what a container that is there already cannot be given any more.
+fn check_adoptable(spec: &SandboxSpec) -> Result<()> {
+    let asked = [
+        ("image", spec.image.is_some()),
+        ("pull", spec.pull.is_some()),
+        ("writable_root", spec.writable_root),
+        ("workspace", spec.workspace.is_some()),
+        ("secrets", !spec.secrets.is_empty()),
+        ("egress", !spec.egress.is_empty()),
+        ("labels", !spec.labels.is_empty()),
+        ("detached", spec.detached),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((field, _)) => Err(Error::new(
+            ErrorKind::InvalidSpec,
+            "adopt container",
+            format!("{field}: a container that somebody else has made is taken as it is"),
+        )
+        .with_fix(format!("leave {field} out, or create a sandbox"))),
+    }
 }
 
 fn one_shot(options: &OneShot, prefix: &str) -> SandboxSpec {

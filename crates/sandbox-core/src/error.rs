@@ -30,8 +30,14 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The sandbox has ended.
     SandboxEnded,
-    /// The image is not there and may not, or could not, be pulled.
+    /// The image is not there and may not be pulled, the registry has none of this name, or it is another than its digest says.
     ImageNotFound,
+    /// The registry does not give the image to whoever asks: credentials are missing or do not suffice.
+    ImageDenied,
+    /// A step of building an image failed.
+    ImageBuildFailed,
+    /// Pulling or building an image took longer than it may.
+    ImageTimedOut,
     /// No such program inside of the sandbox.
     ProgramNotFound,
     /// The program exists inside of the sandbox and cannot be executed.
@@ -48,11 +54,11 @@ pub enum ErrorKind {
     PackageNotFound,
     /// The package is there as source alone, and would have to be built.
     PackageNeedsBuild,
-    /// The registry of packages cannot be reached, or refused to answer.
+    /// The registry of packages or images cannot be reached, or refused to answer.
     RegistryUnreachable,
     /// Installing packages took longer than it may.
     InstallTimedOut,
-    /// Packages are larger than they may be, or the host's disk is full.
+    /// Packages are larger than they may be, or the disk of the host or the engine is full.
     StorageFull,
     /// Packages could not be installed for another reason: they contradict each other, or there is no installer.
     InstallFailed,
@@ -79,6 +85,9 @@ impl ErrorKind {
             Self::AlreadyExists => "already_exists",
             Self::SandboxEnded => "sandbox_ended",
             Self::ImageNotFound => "image_not_found",
+            Self::ImageDenied => "image_denied",
+            Self::ImageBuildFailed => "image_build_failed",
+            Self::ImageTimedOut => "image_timed_out",
             Self::ProgramNotFound => "program_not_found",
             Self::NotExecutable => "not_executable",
             Self::BadWorkdir => "bad_workdir",

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Plan, Refusal, Result, SandboxInfo, SandboxState,
+    ImageInfo, ImageReference, Outcome, Plan, Refusal, Result, SandboxInfo, SandboxState,
 };
 
 /// What a [`FakeBackend`] answers to an execution.
@@ -149,6 +149,14 @@ impl Backend for FakeBackend {
         true
     }
 
+    async fn assess_adopted(&self, _container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        Ok(self.report(plan))
+    }
+
+    async fn adopt(&self, _container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        Ok(self.instance(plan))
+    }
+
     async fn get(&self, name: &str) -> Result<Found> {
         let kept = lock(&self.kept);
         let (plan, _) = kept.get(name).ok_or_else(|| not_found(name))?;
@@ -247,6 +255,12 @@ impl Instance for FakeInstance {
         _limits: ArtifactLimits,
     ) -> Result<Export> {
         Err(crate::spi::unsupported("export artifacts", "fake"))
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let mut image = ImageInfo::new(format!("sha256:{:064x}", 0));
+        image.names.push(tag.to_string());
+        Ok(image)
     }
 
     async fn logs(&self, _tail: Option<u32>) -> Result<Vec<u8>> {

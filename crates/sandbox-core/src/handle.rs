@@ -12,7 +12,7 @@ use crate::running::Running;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Copied, DenialKind, Denials, EnforcementReport, Error, ErrorKind, ExecRequest,
-    ExecResult, Execution, Export, Plan, Result, Stdin,
+    ExecResult, Execution, Export, ImageInfo, ImageReference, Plan, Result, Stdin,
 };
 
 /// How long [`SandboxHandle::stop`] lets programs end by themselves.
@@ -241,6 +241,36 @@ impl SandboxHandle {
             .collect();
         self.running.denials.extend(&export.denials);
         Ok(export)
+    }
+
+    /// Makes an image of the sandbox's files as they are, under a name that no image has. The sandbox goes on.
+    ///
+    /// What lies on a mount is not part of it: the temporary folders, a workspace or root of the host. The image has the
+    /// configuration of the one that the sandbox was made of. Files may be in the middle of a change while code runs.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] where the specification has no `writable_root`, and for a name with a digest;
+    /// [`ErrorKind::AlreadyExists`] where the name is taken, and always for that of the sandbox's own image;
+    /// [`ErrorKind::PolicyExceeded`] for a name that is none of the policy's; [`ErrorKind::Unsupported`] on tiers without images.
+    pub async fn commit(&self, tag: &str) -> Result<ImageInfo> {
+        let tag = tag.parse::<ImageReference>()?;
+        let bad = |why: &str, fix: &str| {
+            let context = format!("{tag}: {why}");
+            Error::new(ErrorKind::InvalidRequest, "commit sandbox", context)
+                .on(self.tier())
+                .with_fix(fix)
+        };
+        if tag.name().is_none() || tag.digest().is_some() {
+            let why = "an image that is made cannot have its id or digest chosen";
+            return Err(bad(why, "give it a name with a tag"));
+        }
+        self.plan().check_image(&tag)?;
+        if !self.plan().writable_root {
+            let why = "the image's files cannot be changed in this sandbox, so there is nothing to commit";
+            return Err(bad(why, "create the sandbox with writable_root"));
+        }
+        self.running.instance.commit(&tag).await
     }
 
     /// The last `tail` bytes of what executions wrote.

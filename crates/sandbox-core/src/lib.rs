@@ -19,6 +19,7 @@ mod exec;
 mod execution;
 pub mod fake;
 mod handle;
+mod image;
 mod info;
 mod input;
 pub mod matrix;
@@ -43,6 +44,10 @@ pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
 pub use handle::{STOP_GRACE, SandboxHandle};
+pub use image::{
+    BuildRequest, ImageEvent, ImageInfo, ImagePattern, ImageProgress, ImageReference,
+    ImageRetention, PullPolicy,
+};
 pub use info::{SandboxInfo, SandboxState};
 #[doc(hidden)]
 pub use inventory;

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::denial;
 use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
-use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result, SandboxSpec, Workspace};
+use crate::{
+    ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, ImageReference, ImageRetention,
+    PullPolicy, Result, SandboxSpec, Workspace,
+};
 
 /// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
 /// itself, so that it governs whoever comes later.
@@ -21,6 +24,18 @@ pub struct Plan {
     pub name: String,
     /// Image, where the caller named one.
     pub image: Option<String>,
+    /// Which images may be used; `None` is any. Backends check what they use where the caller named none.
+    #[serde(default)]
+    pub images: Option<Vec<ImagePattern>>,
+    /// When the image is pulled, where the caller said so.
+    #[serde(default)]
+    pub pull: Option<PullPolicy>,
+    /// What becomes of an image that was pulled or built for this sandbox.
+    #[serde(default)]
+    pub image_retention: ImageRetention,
+    /// Whether the code may change the image's files, in a layer of the sandbox's own.
+    #[serde(default)]
+    pub writable_root: bool,
     /// The workspace at `/workspace`.
     pub workspace: Option<Workspace>,
     /// Labels.
@@ -175,10 +190,18 @@ impl Plan {
                 return Err(exceeded(Capability::Secrets, secret, &allowed, context));
             }
         }
+        let images = policy.image_patterns()?;
+        if let Some(image) = &spec.image {
+            check_image(images.as_deref(), &image.parse()?)?;
+        }
         let network = network(spec, policy)?;
         let mut plan = Self {
             name: spec.name.clone(),
             image: spec.image.clone(),
+            images,
+            pull: spec.pull,
+            image_retention: spec.image_retention,
+            writable_root: spec.writable_root,
             workspace: spec.workspace.clone(),
             labels: spec.labels.clone(),
             env: spec.env.clone(),
@@ -223,6 +246,15 @@ impl Plan {
         self
     }
 
+    /// Whether this image may be used.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::PolicyExceeded`] naming the image and the rule.
+    pub fn check_image(&self, image: &ImageReference) -> Result<()> {
+        check_image(self.images.as_deref(), image)
+    }
+
     /// The demand of a capability, where the plan has one.
     #[must_use]
     pub fn demand(&self, capability: Capability) -> Option<&Demand> {
@@ -230,6 +262,21 @@ impl Plan {
             .iter()
             .find(|demand| demand.capability == capability)
     }
+}
+
+/// Whether one of these patterns allows an image.
+pub(crate) fn check_image(allowed: Option<&[ImagePattern]>, image: &ImageReference) -> Result<()> {
+    let Some(allowed) = allowed else {
+        return Ok(());
+    };
+    if allowed.iter().any(|pattern| pattern.matches(image)) {
+        return Ok(());
+    }
+    let rules = allowed.iter().map(ToString::to_string);
+    let rules = rules.collect::<Vec<_>>().join(", ");
+    let context = format!("image: {image} is none of the policy's images = [{rules}]");
+    Err(Error::new(ErrorKind::PolicyExceeded, "use image", context)
+        .with_fix("use an image that the policy names, or ask the operator to add this one"))
 }
 
 fn exceeded(capability: Capability, asked: &str, allowed: &str, context: String) -> Error {

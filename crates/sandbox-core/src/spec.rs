@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ByteSize, Cpus, Error, ErrorKind, Result};
+use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, PullPolicy, Result};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
 ///
@@ -23,6 +23,14 @@ pub struct SandboxSpec {
     pub name: String,
     /// Image; `None` is the backend's default. Backends without images refuse one.
     pub image: Option<String>,
+    /// When the image is pulled; `None` is as the backend is configured, which is never unless somebody said otherwise.
+    pub pull: Option<PullPolicy>,
+    /// What becomes of an image that was pulled or built for this sandbox.
+    pub image_retention: ImageRetention,
+    /// Whether the code may change the image's files, in a layer of the sandbox's own that ends with it: what
+    /// [`crate::SandboxHandle::commit`] needs. Few engines can bound such a layer: what of `disk` then no longer holds stands in
+    /// the enforcement report.
+    pub writable_root: bool,
     /// Memory of the whole sandbox; `None` is the policy's, or 512 MiB.
     pub memory: Option<ByteSize>,
     /// Processors of the whole sandbox; `None` is the policy's, or 1.
@@ -84,6 +92,9 @@ impl SandboxSpec {
         Self {
             name: name.into(),
             image: None,
+            pull: None,
+            image_retention: ImageRetention::Keep,
+            writable_root: false,
             memory: None,
             cpus: None,
             workspace: None,
@@ -102,6 +113,27 @@ impl SandboxSpec {
     #[must_use]
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.image = Some(image.into());
+        self
+    }
+
+    /// Sets when the image is pulled.
+    #[must_use]
+    pub fn pull(mut self, pull: PullPolicy) -> Self {
+        self.pull = Some(pull);
+        self
+    }
+
+    /// Sets what becomes of an image that was brought for this sandbox.
+    #[must_use]
+    pub fn image_retention(mut self, retention: ImageRetention) -> Self {
+        self.image_retention = retention;
+        self
+    }
+
+    /// Sets whether the code may change the image's files.
+    #[must_use]
+    pub fn writable_root(mut self, writable: bool) -> Self {
+        self.writable_root = writable;
         self
     }
 
@@ -218,8 +250,15 @@ impl SandboxSpec {
                 "workspace {path:?}: an absolute path of the host without NUL"
             ));
         }
-        if self.image.as_deref() == Some("") {
-            return bad("image: empty".into());
+        if let Some(image) = &self.image {
+            image.parse::<ImageReference>().map_err(|error| {
+                let said = Error::new(
+                    ErrorKind::InvalidSpec,
+                    "read specification",
+                    format!("image: {}", error.context()),
+                );
+                said.with_fix(error.fix().unwrap_or_default())
+            })?;
         }
         if let Some(user) = &self.user {
             let valid = user.splitn(2, ':').all(|part| part.parse::<u32>().is_ok());

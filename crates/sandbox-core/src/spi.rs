@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use tokio::io::AsyncRead;
 
 use crate::{
-    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Plan, Result, SandboxInfo,
+    ArtifactLimits, BuildRequest, Copied, EnforcementReport, Error, ErrorKind, ExecEnd,
+    ExecRequest, Export, ImageInfo, ImagePattern, ImageProgress, ImageReference, Plan, PullPolicy,
+    Result, SandboxInfo,
 };
 
 pub use crate::input::{Input, Order, Orders};
@@ -104,6 +105,84 @@ pub trait Backend: Send + Sync {
     ///   several at the same time exactly one gets it.
     /// - [`Instance::enforcement`] tells what was really applied.
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>>;
+
+    /// Brings the image of a plan, where the plan or the configuration says that it is to be pulled. Comes before
+    /// [`Backend::create`], which pulls nothing.
+    ///
+    /// # Behavior
+    ///
+    /// - Pulls nothing that the plan's `images` do not allow.
+    /// - Typed errors: [`ErrorKind::ImageNotFound`], [`ErrorKind::ImageDenied`], [`ErrorKind::RegistryUnreachable`],
+    ///   [`ErrorKind::ImageTimedOut`], [`ErrorKind::StorageFull`].
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        let _ = (plan, progress);
+        Ok(())
+    }
+
+    /// Pulls an image, or with [`PullPolicy::Missing`] sees whether the engine has it.
+    ///
+    /// # Behavior
+    ///
+    /// - As [`Backend::provide_image`]; a reference with a digest gives that image or an error.
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let _ = (reference, pull, progress);
+        Err(unsupported("pull image", self.name()))
+    }
+
+    /// Builds an image.
+    ///
+    /// # Behavior
+    ///
+    /// - Without [`BuildRequest::network`] nothing of the Dockerfile reaches a network, the engine on its behalf neither.
+    /// - Every image that the Dockerfile names is one that `allowed` names, if that names any.
+    /// - [`ErrorKind::ImageBuildFailed`] has the failed step's last lines.
+    async fn build_image(
+        &self,
+        request: &BuildRequest,
+        allowed: Option<&[ImagePattern]>,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let _ = (request, allowed, progress);
+        Err(unsupported("build image", self.name()))
+    }
+
+    /// The images that the engine has, sorted by name; those without a name only where this project has built them.
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        Err(unsupported("list images", self.name()))
+    }
+
+    /// Removes an image, or only this name where it has others.
+    ///
+    /// # Behavior
+    ///
+    /// - [`ErrorKind::ImageNotFound`] where there is none. One that a container uses stays, and that is an error.
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        let _ = reference;
+        Err(unsupported("remove image", self.name()))
+    }
+
+    /// What would be enforced of a plan in a container that somebody else has made.
+    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        let _ = (container, plan);
+        Err(unsupported("adopt container", self.name()))
+    }
+
+    /// Enters a container that runs and that somebody else has made, by its id or name.
+    ///
+    /// # Behavior
+    ///
+    /// - Never ends, removes or changes the container: the end of the instance ends what was started through it, and takes away
+    ///   what was put there.
+    /// - [`ErrorKind::SandboxNotFound`] where there is none, [`ErrorKind::SandboxEnded`] where it does not run.
+    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let _ = (container, plan);
+        Err(unsupported("adopt container", self.name()))
+    }
 
     /// What this host has and lacks for this backend.
     async fn diagnose(&self) -> Vec<Finding>;
@@ -257,6 +336,19 @@ pub trait Instance: Send + Sync {
             "follow the log",
             "this backend does not do that",
         ))
+    }
+
+    /// Makes an image of the sandbox's files as they are, under a name that no image has.
+    ///
+    /// # Behavior
+    ///
+    /// - Takes what code has written to the image's files, and nothing that lies on a mount.
+    /// - The image is configured like the one that the sandbox was made of; nothing of ours is in it.
+    /// - [`ErrorKind::AlreadyExists`] where the name is taken, and always for that of the sandbox's own image;
+    ///   [`ErrorKind::InvalidRequest`] where the specification has no `writable_root`.
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let _ = tag;
+        Err(unsupported("commit sandbox", "this backend"))
     }
 
     /// Ends every execution with SIGTERM, after the grace with SIGKILL, then the sandbox. Harmless when it has ended.

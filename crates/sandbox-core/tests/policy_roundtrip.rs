@@ -73,6 +73,7 @@ prop_compose! {
         switches in [of(any::<bool>()), of(any::<bool>())],
         lists in [vec("[a-z]{1,8}", 0..3), vec("[A-Z_]{1,8}", 0..3)],
         export in vec(export_path(), 0..3),
+        images in of(vec("(example\\.org/|\\*\\*/)?[a-z]{1,8}(:[a-z0-9*]{1,4})?", 0..3)),
         require_all in any::<bool>(),
         loosened in [capabilities(), capabilities()],
     ) -> CapabilityPolicy {
@@ -81,6 +82,7 @@ prop_compose! {
         [policy.subprocess_execution, policy.env_var_access] = switches;
         [policy.packages, policy.secrets] = lists;
         policy.artifact_export_paths = export;
+        policy.images = images;
         policy.require_all = require_all;
         [policy.allow_partial, policy.allow_unenforced] = loosened;
         policy

@@ -1,7 +1,8 @@
 //! Docker as a sandbox backend: tiers `docker` and `docker_unsafe`.
 //!
 //! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are never pulled.
+//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are pulled where
+//! somebody says so, and only then.
 //!
 //! `docker_unsafe` is what the engine does by default, with no policy at all.
 

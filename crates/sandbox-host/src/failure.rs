@@ -16,6 +16,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
             (ErrorKind::SetupFailed, "start program")
         }
         FailStep::Attach => (ErrorKind::InvalidRequest, "attach to sandbox"),
+        FailStep::Ended => (ErrorKind::SandboxEnded, "use sandbox"),
         FailStep::Protocol => (ErrorKind::Protocol, "talk to the agent"),
         _ => (ErrorKind::SetupFailed, "set up sandbox"),
     };

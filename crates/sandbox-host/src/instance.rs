@@ -12,7 +12,7 @@ use sandbox_agent::protocol::{
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Refusal, Result,
+    ImageInfo, ImageReference, Outcome, Refusal, Result,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -139,7 +139,15 @@ impl AgentInstance {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
         let (connection, _welcome) =
             Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
-        Ok(Self::over(connection, sandbox, false, isolator))
+        // What was killed or refused before is not this client's to report.
+        let before = (
+            isolator.oom_kills().await.unwrap_or(0),
+            isolator.counters().await,
+        );
+        let instance = Self::over(connection, sandbox, false, isolator);
+        instance.oom_kills.store(before.0, Ordering::Relaxed);
+        *instance.known_counters() = before.1;
+        Ok(instance)
     }
 
     fn over(
@@ -514,6 +522,13 @@ impl Instance for AgentInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         export::export(self, paths, folder, limits).await
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        if let Some(ended) = self.connection.ended() {
+            return Err(self.ended_error(ended.reason));
+        }
+        self.isolator.commit(tag).await
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {

@@ -1,7 +1,8 @@
 //! What only a backend can do for a sandbox that runs.
 
 use async_trait::async_trait;
-use sandbox_core::Result;
+use sandbox_core::spi::unsupported;
+use sandbox_core::{ImageInfo, ImageReference, Result};
 
 use crate::Counters;
 
@@ -32,6 +33,12 @@ pub trait Isolator: Send + Sync + 'static {
     /// What the kernel has refused the sandbox's code so far.
     async fn counters(&self) -> Counters {
         Counters::default()
+    }
+
+    /// Makes an image of the place's files: see [`sandbox_core::spi::Instance::commit`].
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let _ = tag;
+        Err(unsupported("commit sandbox", self.tier()))
     }
 
     /// Why the stream ended, where the isolator knows more ("the container was killed for memory").

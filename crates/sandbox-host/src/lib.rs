@@ -21,8 +21,10 @@ mod isolator;
 mod open_stream;
 mod output_folder;
 mod output_path;
+pub mod process;
 mod sandbox;
 pub mod seccomp;
+pub mod state;
 mod watch;
 mod window;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sandbox_agent::protocol::{Confinement, Key, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
@@ -105,6 +106,8 @@ impl Sandbox {
             key: Key::new(key),
             lease_ms: LEASE_MS,
             owned: true,
+            handed_over: false,
+            lifetime_ms: 0,
             log_bytes: LOG_BYTES,
             workdir: plan
                 .workdir
@@ -136,6 +139,24 @@ impl Sandbox {
         self.detached = true;
         self.settings.owned = false;
         self.settings.lease_ms = 0;
+        self
+    }
+
+    /// The same, of a sandbox that is detached once a later client has come: until then its agent ends with its first stream,
+    /// and for want of pings. So nothing is left of a sandbox whose creator is killed before somebody else could take it.
+    #[must_use]
+    pub fn handed_over(mut self) -> Self {
+        self.detached = true;
+        self.settings.handed_over = true;
+        self
+    }
+
+    /// The same, with an agent that ends everything itself when its time to live is over. It is the isolator's to see to that:
+    /// code that owns its agent lives on.
+    #[must_use]
+    pub fn ending_after(mut self, lifetime: Duration) -> Self {
+        let milliseconds = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        self.settings.lifetime_ms = milliseconds.max(1);
         self
     }
 }

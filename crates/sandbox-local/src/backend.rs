@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
+use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
 use crate::detached::{self, Registry};
@@ -33,7 +34,9 @@ pub struct LocalBackend {
 #[derive(Debug)]
 struct Lowered {
     plan: Plan,
-    /// What the lowering has seen of the platform.
+    /// What the lowering has seen of the host.
+    host: Arc<Host>,
+    /// What it has seen of the platform.
     platform: Arc<[Root]>,
     lowered: Arc<LocalPlan>,
 }
@@ -67,6 +70,7 @@ impl LocalBackend {
         if let Some(known) = &*last
             && same_again
             && known.plan == plan
+            && known.host == host
             && Arc::ptr_eq(&known.platform, &platform)
         {
             return Ok(Arc::clone(&known.lowered));
@@ -74,6 +78,7 @@ impl LocalBackend {
         let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
+            host,
             platform,
             lowered: Arc::clone(&lowered),
         });
@@ -112,13 +117,7 @@ impl LocalBackend {
 
     /// The state folder as mounts name it: without links, whether it exists already or not.
     fn state_folder(&self, host: &Host) -> PathBuf {
-        let folder = state::folder(&self.config, host.user.id);
-        let found = folder.canonicalize().or_else(|missing| {
-            let parent = folder.parent().ok_or(missing)?.canonicalize()?;
-            Ok::<_, std::io::Error>(parent.join(folder.file_name().unwrap_or_default()))
-        });
-        // Where its parent is missing too, preparing it says so.
-        found.unwrap_or(folder)
+        resolved(state::folder(&self.config, host.user.id))
     }
 }
 

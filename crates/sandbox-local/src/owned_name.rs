@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::process::{namespace, start_of};
+use sandbox_host::process::{namespace, start_of};
 
 /// A process of this host, so that it cannot be mistaken for a later one with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,25 +1,16 @@
 //! The folder for locks and private files of sandboxes.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::state;
 
 use crate::LocalConfig;
 use crate::lower::SCRATCH;
 
 /// Where the state folder is, whether it exists or not.
 pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
-    if let Some(folder) = &config.state_folder {
-        return folder.clone();
-    }
-    if user == 0 {
-        return "/run/sandbox".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("sandbox"),
-        _ => format!("/tmp/sandbox-{user}").into(),
-    }
+    state::folder(config.state_folder.as_deref(), user)
 }
 
 /// The state folder of this user, where there is one.
@@ -28,98 +19,20 @@ pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
 ///
 /// Where what is there is not ours alone.
 pub(crate) fn found(tier: &str, config: &LocalConfig) -> Result<Option<PathBuf>> {
-    let user = rustix::process::geteuid().as_raw();
-    let folder = folder(config, user);
-    match std::fs::symlink_metadata(&folder) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        _ => prepare(tier, &folder, user).map(|()| Some(folder)),
-    }
+    state::found(tier, config.state_folder.as_deref())
 }
 
 /// Makes the state folder where it is missing, and refuses one that is not ours alone.
 pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
-    let refused = |context: String, fix: &str| {
-        Err(
-            Error::new(ErrorKind::SetupFailed, "prepare the state folder", context)
-                .on(tier)
-                .with_fix(fix),
-        )
-    };
-    let shown = folder.display();
-    if let Err(cause) = std::fs::DirBuilder::new().mode(0o700).create(folder)
-        && cause.kind() != std::io::ErrorKind::AlreadyExists
-    {
-        return refused(
-            format!("{shown}: {cause}"),
-            "make its parent folder, or set another state folder",
-        );
-    }
-    let found = match std::fs::symlink_metadata(folder) {
-        Ok(found) => found,
-        Err(cause) => return refused(format!("{shown}: {cause}"), "set another state folder"),
-    };
-    if !found.is_dir() || found.uid() != user {
-        return refused(
-            format!("{shown} is not a folder of user {user}"),
-            "remove it, or set another state folder",
-        );
-    }
-    if found.mode() & 0o077 != 0 {
-        return refused(
-            format!(
-                "{shown} has mode {:03o}: others may enter",
-                found.mode() & 0o777
-            ),
-            "chmod 700 it",
-        );
-    }
+    state::prepare(tier, folder, user)?;
     // On which each sandbox mounts something, where only it sees it.
-    match std::fs::create_dir(folder.join(SCRATCH)) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => refused(
-            format!("{shown}/{SCRATCH}: {cause}"),
-            "set another state folder",
-        ),
+    let scratch = folder.join(SCRATCH);
+    match std::fs::create_dir(&scratch) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
+            let context = format!("{}: {cause}", scratch.display());
+            let error = Error::new(ErrorKind::SetupFailed, "prepare the state folder", context);
+            Err(error.on(tier).with_fix("set another state folder"))
+        }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    fn me() -> u32 {
-        rustix::process::geteuid().as_raw()
-    }
-
-    #[test]
-    fn it_is_made_private_and_accepted_again() {
-        let parent = tempfile::tempdir().expect("a folder");
-        let folder = parent.path().join("state");
-        prepare("local", &folder, me()).expect("made");
-        prepare("local", &folder, me()).expect("found");
-        let mode = std::fs::metadata(&folder)
-            .expect("there")
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o700);
-    }
-
-    #[test]
-    fn a_link_an_open_folder_and_a_missing_parent_are_refused() {
-        let parent = tempfile::tempdir().expect("a folder");
-        let link = parent.path().join("link");
-        symlink(parent.path(), &link).expect("a link");
-        assert!(prepare("local", &link, me()).is_err());
-
-        let open = parent.path().join("open");
-        std::fs::create_dir(&open).expect("a folder");
-        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        let error = prepare("local", &open, me()).expect_err("others may enter");
-        assert_eq!(error.fix(), Some("chmod 700 it"));
-
-        assert!(prepare("local", &parent.path().join("a/b"), me()).is_err());
-        assert!(prepare("local", parent.path(), me() + 1).is_err());
     }
 }

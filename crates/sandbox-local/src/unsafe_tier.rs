@@ -17,6 +17,7 @@ use crate::detached::{Registry, Uninsulated, start_uninsulated};
 use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
+use crate::lower::check_no_image;
 use crate::remains::Remains;
 use crate::spawn::Launch;
 use crate::stale::sweep_once;
@@ -170,13 +171,7 @@ fn work_folder(plan: &Plan) -> Result<Vec<u8>> {
 }
 
 fn check(plan: &Plan) -> Result<()> {
-    if plan.image.is_some() {
-        return Err(error::invalid_spec(
-            TIER,
-            "image: the local backend has no images",
-            "leave the image out, or use a container backend",
-        ));
-    }
+    check_no_image(TIER, plan)?;
     if !plan.packages.is_empty() {
         return Err(sandbox_core::Error::new(
             sandbox_core::ErrorKind::Unsupported,

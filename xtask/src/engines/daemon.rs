@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -40,6 +41,31 @@ pub struct Daemon<'a> {
     pub log: PathBuf,
     /// Where its process is remembered.
     pub record: &'a RecordFile,
+    /// As whom it runs; `None` is whoever calls this.
+    pub owner: Option<&'a Owner>,
+}
+
+/// The user of a daemon that is not to run as the one who starts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The number of the user's group.
+    pub group: u32,
+    /// All that the daemon finds in its environment.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Owner {
+    /// Lets `command` run as this user.
+    pub fn apply(&self, command: &mut Command) {
+        // As root, the standard library drops the supplementary groups with the user.
+        command
+            .uid(self.user)
+            .gid(self.group)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+    }
 }
 
 impl Daemon<'_> {
@@ -94,14 +120,19 @@ impl Daemon<'_> {
         let output = File::create(&self.log).context(doing)?;
         let errors = output.try_clone().context(doing)?;
         // A session of its own: CI systems kill the process group of a finished step.
-        let mut child = Command::new("setsid")
+        let mut command = Command::new("setsid");
+        command
             .args(["sh", "-c", CLOSE_AND_EXECUTE])
             .arg(self.program)
             .args(self.arguments)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(output)
-            .stderr(errors)
+            .stderr(errors);
+        if let Some(owner) = self.owner {
+            owner.apply(&mut command);
+        }
+        let mut child = command
             .spawn()
             .context(|| format!("cannot start {} through setsid", self.name()))?;
         eprintln!(
@@ -237,6 +268,7 @@ mod tests {
                 socket: Path::new("/nonexistent"),
                 log: self.folder.path().join("log"),
                 record: &self.record,
+                owner: None,
             };
             daemon.start(answers)
         }

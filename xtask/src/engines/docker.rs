@@ -1,27 +1,25 @@
 //! Docker: found over its Unix socket, or installed from Debian's packages and started.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::Value;
-
-use self::sockets::Candidate;
-use super::daemon::{self, Daemon, Stopped};
-use super::process;
-use super::record::RecordFile;
-use super::{Engine, Status};
+use super::daemon::Daemon;
+use super::sockets::{self, Candidate};
+use super::{Engine, Status, process, service};
 use crate::apt;
 use crate::failure::{Context, Failure, Result};
 use crate::http::Client;
 use crate::places;
 use crate::programs;
 
+mod candidates;
 mod contexts;
-mod sockets;
+pub mod runsc;
 
+/// The engine's name, for messages and records.
+const ENGINE: &str = "docker";
 /// The programs that a daemon needs, and Debian's packages of them.
 const PACKAGES: [(&str, &str); 2] = [("dockerd", "docker.io"), ("iptables", "iptables")];
 const CONFIGURATION_FOLDER: &str = "/etc/docker";
@@ -33,10 +31,6 @@ const PID_FILES: [(&str, &str); 2] = [
     ("/run/docker.pid", "dockerd"),
     ("/run/docker/containerd/containerd.pid", "containerd"),
 ];
-/// Present where systemd runs the machine's services.
-const SYSTEMD: &str = "/run/systemd/system";
-/// Most time for a service that its package has just started to answer.
-const SERVICE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The Docker engine.
 #[derive(Debug)]
@@ -55,7 +49,7 @@ pub fn connect(timeout: Duration) -> Result<Client> {
 
 impl Engine for Docker {
     fn up(&self) -> Result<Status> {
-        let candidates = sockets::candidates()?;
+        let candidates = candidates::find()?;
         if let Err(failure) = sockets::find(&candidates) {
             if !named_default(&candidates) || !programs::is_root() {
                 return Err(Failure::new(format!("docker: {failure}")).with_fix(fix(&candidates)));
@@ -66,60 +60,59 @@ impl Engine for Docker {
     }
 
     fn down(&self) -> Result<String> {
-        Ok(match daemon::stop(&record()?)? {
-            Stopped::NotOurs => "not started by us, nothing to stop".to_owned(),
-            Stopped::AlreadyGone => "the daemon that we started is gone already".to_owned(),
-            Stopped::Ended(pid) => format!("stopped (process {pid})"),
-        })
+        service::down(ENGINE)
     }
 
     fn status(&self) -> Status {
-        match find().and_then(|client| describe(&client)) {
-            Ok(line) => Status::Running(line),
-            Err(failure) => Status::Missing(failure),
-        }
+        let described = find().and_then(|client| {
+            let version = service::version(&client)?;
+            service::line(ENGINE, &client, &version)
+        });
+        described.map_or_else(Status::Missing, Status::Running)
     }
 }
 
 fn start() -> Result<()> {
-    let default = Path::new(sockets::DEFAULT);
-    let missing = missing_packages();
+    let default = Path::new(candidates::DEFAULT);
+    let missing = service::missing_packages(&PACKAGES);
     if !missing.is_empty() {
         apt::install(&missing)?;
     }
-    if Path::new(SYSTEMD).is_dir() {
-        return await_service(if missing.is_empty() {
-            Duration::ZERO
-        } else {
-            SERVICE_PATIENCE
-        });
+    if service::has_systemd() {
+        return service::await_systemd(ENGINE, ENGINE, default, !missing.is_empty());
     }
     let program = programs::find("dockerd").ok_or_else(|| {
         Failure::new("docker: its package is installed, but there is no program dockerd")
     })?;
-    write_configuration(Path::new(CONFIGURATION_FOLDER))?;
+    service::write_once(
+        ENGINE,
+        Path::new(CONFIGURATION_FOLDER),
+        "daemon.json",
+        CONFIGURATION,
+    )?;
     for (path, program) in PID_FILES {
         remove_stale_pid_file(Path::new(path), program)?;
     }
     Daemon {
-        engine: "docker",
+        engine: ENGINE,
         program: &program,
         arguments: &[],
         socket: default,
         log: places::state_folder()?.join("dockerd.log"),
-        record: &record()?,
+        record: &service::record(ENGINE)?,
+        owner: None,
     }
     .start(|| sockets::ping(default).is_ok())
 }
 
 fn find() -> Result<Client> {
-    let candidates = sockets::candidates()?;
+    let candidates = candidates::find()?;
     sockets::find(&candidates).map_err(|failure| failure.with_fix(fix(&candidates)))
 }
 
 /// False where the user named another engine, and so does not want the one that we could start.
 fn named_default(candidates: &[Candidate]) -> bool {
-    let default = Path::new(sockets::DEFAULT);
+    let default = Path::new(candidates::DEFAULT);
     candidates
         .iter()
         .any(|candidate| sockets::same_place(&candidate.socket, default))
@@ -132,48 +125,6 @@ fn fix(candidates: &[Candidate]) -> &'static str {
         "cargo xtask engines up docker"
     } else {
         "start Docker as root and join the group that owns its socket"
-    }
-}
-
-fn record() -> Result<RecordFile> {
-    Ok(RecordFile::new(&places::state_folder()?, "docker"))
-}
-
-fn missing_packages() -> Vec<&'static str> {
-    PACKAGES
-        .into_iter()
-        .filter(|(program, _)| programs::find(program).is_none())
-        .map(|(_, package)| package)
-        .collect()
-}
-
-/// Where systemd is in charge, a daemon of ours would fight with the unit over the socket.
-fn await_service(patience: Duration) -> Result<()> {
-    let begin = Instant::now();
-    while begin.elapsed() < patience {
-        if sockets::ping(Path::new(sockets::DEFAULT)).is_ok() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(250));
-    }
-    Err(
-        Failure::new("docker: installed but not running, and systemd manages it")
-            .with_fix("systemctl start docker"),
-    )
-}
-
-/// Writes `daemon.json` only if there is none.
-fn write_configuration(folder: &Path) -> Result<()> {
-    let path = folder.join("daemon.json");
-    let doing = || format!("cannot write {}", path.display());
-    fs::create_dir_all(folder).context(doing)?;
-    match fs::File::create_new(&path) {
-        Ok(mut file) => {
-            eprintln!("docker: writing {}", path.display());
-            file.write_all(CONFIGURATION.as_bytes()).context(doing)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).context(doing),
     }
 }
 
@@ -195,63 +146,14 @@ fn remove_stale_pid_file(path: &Path, program: &str) -> Result<()> {
     fs::remove_file(path).context(|| format!("cannot remove {}", path.display()))
 }
 
-fn describe(client: &Client) -> Result<String> {
-    let doing = || {
-        format!(
-            "{} answers a ping, but not /version",
-            client.socket().display()
-        )
-    };
-    let answer = client.get("/version").context(doing)?;
-    if !answer.is_success() {
-        return Err(Failure::new(format!(
-            "{}: {}",
-            doing(),
-            answer.error_message()
-        )));
-    }
-    let version: Value = serde_json::from_slice(&answer.body).context(doing)?;
-    let field = |name: &str| version[name].as_str().unwrap_or("unknown").to_owned();
-    Ok(format!(
-        "{} (API {}) at {}, {}",
-        field("Version"),
-        field("ApiVersion"),
-        client.socket().display(),
-        started_by(client.socket())?
-    ))
-}
-
-fn started_by(socket: &Path) -> Result<String> {
-    let ours = match record()?.read()? {
-        Some(record) if sockets::same_place(&record.socket, socket) => record
-            .process
-            .open()
-            .context(|| format!("cannot look at process {}", record.process.pid))?
-            .map(|_| record.process.pid),
-        _ => None,
-    };
-    Ok(match ours {
-        Some(pid) => format!("started by us (process {pid})"),
-        None => "not started by us".to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_written_once_and_never_overwritten() {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let below = folder.path().join("docker");
-        assert_eq!(write_configuration(&below), Ok(()));
-        let path = below.join("daemon.json");
-        let written: Value =
-            serde_json::from_str(&fs::read_to_string(&path).expect("file")).expect("json");
-        assert_eq!(written["storage-driver"], "overlay2");
-        fs::write(&path, "{}").expect("write");
-        assert_eq!(write_configuration(&below), Ok(()));
-        assert_eq!(fs::read_to_string(&path).expect("file"), "{}");
+    fn the_configuration_is_json() {
+        let parsed: serde_json::Value = serde_json::from_str(CONFIGURATION).expect("json");
+        assert_eq!(parsed["storage-driver"], "overlay2");
     }
 
     #[test]

@@ -3,19 +3,22 @@
 //! Only `up` changes the machine, and `down` only stops what `up` started.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Result};
+use crate::http::Client;
 use crate::lock::Lock;
 use crate::places;
 
 mod daemon;
 mod docker;
+mod podman;
 mod process;
 mod record;
-
-pub use docker::connect as connect_docker;
+mod service;
+mod sockets;
 
 /// What to do with which engines.
 #[derive(Debug, clap::Args)]
@@ -27,7 +30,13 @@ pub struct Arguments {
 #[derive(Debug, Clone, Subcommand)]
 enum Action {
     /// Find the engine running, else install and start it (as root on a Debian-like system)
-    Up(Selection),
+    Up {
+        #[command(flatten)]
+        selection: Selection,
+        /// Give Docker gVisor's runtime as well; changes its daemon.json, and says so
+        #[arg(long)]
+        with_runsc: bool,
+    },
     /// Stop the engine if `up` started it
     Down(Selection),
     /// Print a line for each engine; exits with 1 when one is missing
@@ -36,16 +45,20 @@ enum Action {
 
 #[derive(Debug, Clone, clap::Args)]
 struct Selection {
-    /// The engines meant; all of them when none is named
+    /// The engines meant. When none is named: docker and podman, and what was started before
     #[arg(value_enum)]
     engines: Vec<Name>,
 }
 
 /// The engines that tasks know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
+pub enum Name {
     /// Docker, over its Unix socket
     Docker,
+    /// Podman, over its Unix socket
+    Podman,
+    /// Podman without root: the caller's own, or, for root, that of an account made for it
+    PodmanRootless,
 }
 
 /// What a task can do with one engine. One small file implements it for each.
@@ -68,17 +81,49 @@ enum Status {
 }
 
 impl Name {
-    fn engine(self) -> Box<dyn Engine> {
+    /// A client of the running engine that allows `timeout` for each step of a request.
+    ///
+    /// # Errors
+    /// When none answers, with the reason and the command that starts one.
+    pub fn connect(self, timeout: Duration) -> Result<Client> {
         match self {
-            Self::Docker => Box::new(docker::Docker),
+            Self::Docker => docker::connect(timeout),
+            Self::Podman => podman::connect(timeout),
+            Self::PodmanRootless => podman::rootless::connect(timeout),
         }
     }
 
-    fn text(self) -> &'static str {
+    fn engine(self) -> Box<dyn Engine> {
         match self {
-            Self::Docker => "docker",
+            Self::Docker => Box::new(docker::Docker),
+            Self::Podman => Box::new(podman::Podman),
+            Self::PodmanRootless => Box::new(podman::rootless::Rootless),
         }
     }
+
+    /// The name, as in arguments.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::PodmanRootless => "podman-rootless",
+        }
+    }
+}
+
+/// The named engines, else those that change no more than a daemon and those that `up` started.
+fn meant(named: &[Name]) -> Result<Vec<Name>> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    let mut meant = Vec::new();
+    for name in Name::value_variants() {
+        let started = service::record(name.text())?.read()?.is_some();
+        if *name != Name::PodmanRootless || started {
+            meant.push(*name);
+        }
+    }
+    Ok(meant)
 }
 
 /// Does what the arguments ask for, engine by engine; results on stdout, a line each.
@@ -87,25 +132,27 @@ impl Name {
 /// When an engine cannot be started or stopped; engines after it are not touched. A `status` that
 /// finds an engine missing is no error but exit code 1.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (Action::Up(selection) | Action::Down(selection) | Action::Status(selection)) =
+    let (Action::Up { selection, .. } | Action::Down(selection) | Action::Status(selection)) =
         &arguments.action;
-    let names = match selection.engines.as_slice() {
-        [] => Name::value_variants(),
-        chosen => chosen,
-    };
+    let names = meant(&selection.engines)?;
     let _lock = match arguments.action {
         Action::Status(_) => None,
-        Action::Up(_) | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
+        Action::Up { .. } | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
     };
     let mut code = ExitCode::SUCCESS;
-    for name in names {
+    for name in &names {
         let (text, engine) = (name.text(), name.engine());
         match arguments.action {
             Action::Down(_) => println!("{text}: {}", engine.down()?),
-            Action::Up(_) => match engine.up()? {
-                Status::Running(line) => println!("{text}: {line}"),
-                Status::Missing(failure) => return Err(failure),
-            },
+            Action::Up { with_runsc, .. } => {
+                match engine.up()? {
+                    Status::Running(line) => println!("{text}: {line}"),
+                    Status::Missing(failure) => return Err(failure),
+                }
+                if with_runsc && *name == Name::Docker {
+                    println!("{text}: {}", docker::runsc::register()?);
+                }
+            }
             Action::Status(_) => match engine.status() {
                 Status::Running(line) => println!("{text}: {line}"),
                 Status::Missing(failure) => {

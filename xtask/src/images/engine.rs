@@ -12,6 +12,7 @@ use crate::http::{Body, Client, Response, encode};
 /// An engine that speaks Docker's API.
 #[derive(Debug)]
 pub struct Engine {
+    name: &'static str,
     client: Client,
 }
 
@@ -25,9 +26,14 @@ pub struct Image {
 }
 
 impl Engine {
-    /// The engine behind `client`.
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    /// The engine behind `client`, which tasks call `name`.
+    pub fn new(name: &'static str, client: Client) -> Self {
+        Self { name, client }
+    }
+
+    /// What tasks call it.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The image called `reference`, or `None` where the engine has none.

@@ -1,6 +1,7 @@
 //! `cargo xtask images [--force] [IMAGE…]`: test images, built without any registry.
 //!
-//! Each image is an archive in the cache folder and an import of it into the engine. The archive's
+//! Each image is an archive in the cache folder and an import of it into every engine that runs; no
+//! engine has to hand it to another. The archive's
 //! name and the image's label hold a hash of the recipe, so a second run finds both and does
 //! nothing, and a changed recipe rebuilds by itself.
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use crate::engines;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::lock::Lock;
 use crate::places;
 
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Build and import again, whatever the cache and the engine hold
     #[arg(long)]
     force: bool,
+    /// Engines to import into, separated by commas; without any, all that run
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE")]
+    engine: Vec<engines::Name>,
     /// Debian mirror for the Python image, instead of the one in this machine's apt sources
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
@@ -44,14 +48,14 @@ pub struct Arguments {
     images: Vec<Name>,
 }
 
-/// Brings the engine's images up to date; a line for each on stdout: reference, identifier and
-/// `present` or `imported`.
+/// Brings the engines' images up to date; a line for each on stdout: engine, reference, identifier
+/// and `present` or `imported`.
 ///
 /// # Errors
 /// When no engine answers, or an image cannot be built or imported; later ones are not tried.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let engine = Engine::new(engines::connect_docker(ENGINE_TIMEOUT)?);
-    let folder = places::image_cache_folder()?;
+    let engines = engines(&arguments.engine)?;
+    let folder = places::cache_folder("images")?;
     let _lock = Lock::acquire(&folder)?;
     let mut cache = Cache::new(folder, arguments.force, arguments.mirror.clone());
     let names = match arguments.images.as_slice() {
@@ -59,9 +63,30 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         chosen => chosen,
     };
     for name in names {
-        bring_up_to_date(&name.recipe(), &engine, &mut cache, arguments.force)?;
+        for engine in &engines {
+            bring_up_to_date(&name.recipe(), engine, &mut cache, arguments.force)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The engines that are meant: those that are named, else those that run.
+fn engines(named: &[engines::Name]) -> Result<Vec<Engine>> {
+    let engine = |name: &engines::Name| {
+        let client = name.connect(ENGINE_TIMEOUT)?;
+        Ok(Engine::new(name.text(), client))
+    };
+    if !named.is_empty() {
+        return named.iter().map(engine).collect();
+    }
+    let tried = engines::Name::value_variants().iter().map(engine);
+    let (found, missing): (Vec<_>, Vec<_>) = tried.partition(Result::is_ok);
+    if found.is_empty() {
+        let reasons: Vec<_> = missing.into_iter().filter_map(Result::err).collect();
+        let reasons: Vec<_> = reasons.iter().map(Failure::to_string).collect();
+        return Err(Failure::new(reasons.join("; ")));
+    }
+    found.into_iter().collect()
 }
 
 fn bring_up_to_date(
@@ -70,6 +95,7 @@ fn bring_up_to_date(
     cache: &mut Cache,
     force: bool,
 ) -> Result<()> {
+    let what = format!("{}: {}", engine.name(), recipe.reference);
     let archive = cache.archive(&recipe.contents)?;
     let hash = recipe.hash();
     let existing = engine.inspect(recipe.reference)?;
@@ -79,27 +105,27 @@ fn bring_up_to_date(
         }
         _ => {
             let begin = Instant::now();
-            eprintln!("{}: importing {}", recipe.reference, archive.display());
+            eprintln!("{what}: importing {}", archive.display());
             let id = engine.import(&archive, recipe, &hash)?;
-            eprintln!(
-                "{}: imported in {:.1} s",
-                recipe.reference,
-                begin.elapsed().as_secs_f64()
-            );
+            eprintln!("{what}: imported in {:.1} s", begin.elapsed().as_secs_f64());
             (id, "imported")
         }
     };
-    println!("{} {id} {done}", recipe.reference);
+    println!("{what} {id} {done}");
     if let Some(alias) = recipe.alias {
-        println!("{alias} {}", tag_unless_foreign(engine, &id, alias)?);
+        println!(
+            "{}: {alias} {}",
+            engine.name(),
+            tag_unless_foreign(engine, &id, alias)?
+        );
     }
     // Its predecessor lost its names just now, and nobody would ever remove it.
     if let Some(earlier) = existing.filter(|image| image.recipe.is_some() && image.id != id)
         && !engine.remove_unused(&earlier.id)?
     {
         eprintln!(
-            "{}: kept the earlier image {}, still in use",
-            recipe.reference, earlier.id
+            "{what}: kept the earlier image {}, still in use",
+            earlier.id
         );
     }
     Ok(())

@@ -4,7 +4,8 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{FEATURES, Run, THIS_PROGRAM, supervise};
+use super::{Run, THIS_PROGRAM, supervise};
+use crate::cargo::BACKENDS;
 use crate::failure::{Failure, Result};
 
 /// Most time for one tool to build and check the workspace from nothing on a slow machine.
@@ -38,7 +39,7 @@ pub fn clippy(run: &Run<'_>) -> Result<()> {
             "--workspace",
             "--all-targets",
             "--features",
-            FEATURES,
+            BACKENDS,
         ])
         .args(["--", "-D", "warnings"]);
     supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo clippy")
@@ -52,7 +53,7 @@ pub fn docs(run: &Run<'_>) -> Result<()> {
     let flags = env::var("RUSTDOCFLAGS").unwrap_or_default();
     let mut command = run.workspace.cargo();
     command
-        .args(["doc", "--workspace", "--no-deps", "--features", FEATURES])
+        .args(["doc", "--workspace", "--no-deps", "--features", BACKENDS])
         .env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
     supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo doc")
 }

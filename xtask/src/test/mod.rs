@@ -27,9 +27,6 @@ use requirements::{Requirement, Requirements};
 use summary::Summary;
 use tally::Tally;
 
-/// The backends that are tested, as features of the workspace's packages.
-const FEATURES: &str = "local,docker,podman";
-
 /// This program, also after a step has built it anew and replaced its file.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 

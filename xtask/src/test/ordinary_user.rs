@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::requirements::Requirement;
 use super::tally::{Reader, Tally};
 use super::user_stage::UserStage;
-use super::{Counted, FEATURES, Outcome, Run, supervise};
-use crate::cargo::{self, Executable};
+use super::{Counted, Outcome, Run, supervise};
+use crate::cargo::{self, BACKENDS, Executable};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
@@ -40,7 +40,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome> {
         return Ok(Outcome::NotRun(reason.to_owned()));
     }
     // The same packages and features as in the step before, so that nothing is built again.
-    let scope = ["--workspace", "--features", FEATURES];
+    let scope = ["--workspace", "--features", BACKENDS];
     let tests = cargo::build(
         run.workspace
             .cargo()

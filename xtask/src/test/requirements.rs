@@ -43,7 +43,7 @@ impl Requirement {
             // Whether it can be measured, and what is committed, shows when it is measured.
             Self::Local => Ok(()),
             Self::Docker => {
-                engines::connect_docker(TIMEOUT)?;
+                engines::Name::Docker.connect(TIMEOUT)?;
                 images()
             }
             Self::Root if programs::is_root() => Ok(()),

@@ -73,8 +73,11 @@ pub(super) struct Agent {
     sweep: Option<Sweep>,
     stopping: Option<Stopping>,
     owned: bool,
+    /// Whether owner and lease count only until a later client has come.
+    handed_over: bool,
     lease: Option<u64>,
     lease_end: Moment,
+    lifetime_end: Option<Moment>,
 }
 
 impl Agent {
@@ -107,7 +110,9 @@ impl Agent {
             sweep: None,
             stopping: None,
             owned: settings.owned,
+            handed_over: settings.handed_over,
             lease,
+            lifetime_end: (settings.lifetime_ms > 0).then(|| after(now(), settings.lifetime_ms)),
             lease_end: lease.map_or(Moment::MAX, |lease| after(now(), lease)),
         })
     }
@@ -200,6 +205,7 @@ impl Agent {
             .chain(self.sweep.as_ref().map(Sweep::next))
             .chain(stopping)
             .chain(self.lease.map(|_| self.lease_end))
+            .chain(self.lifetime_end)
             .chain(self.door.as_ref().and_then(Door::next_moment))
             .chain(self.common.reserve.next_moment())
             .min()
@@ -279,6 +285,9 @@ impl Agent {
                 continue;
             };
             self.last_number = number;
+            if self.handed_over {
+                (self.owned, self.lease) = (false, None);
+            }
             let mut connection = Connection::of_socket(socket);
             connection
                 .outgoing
@@ -324,6 +333,9 @@ impl Agent {
         let now = now();
         if self.lease.is_some() && now >= self.lease_end {
             return Err(Ending::LeaseOver);
+        }
+        if self.lifetime_end.is_some_and(|end| now >= end) {
+            return Err(Ending::LifetimeOver);
         }
         if let Some(door) = &mut self.door {
             door.tick(now);

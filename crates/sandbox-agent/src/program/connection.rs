@@ -6,7 +6,7 @@ use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
     outgoing::Outgoing,
-    polling::{POLLIN, POLLOUT, wait_for},
+    polling::{POLLIN, POLLOUT, after, now, wait_for},
     region::Region,
 };
 use crate::protocol::{FrameBuffer, Header, MAX_FRAME, MessageAssembler, ProtocolError};
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the next whole message; `None` is the end of the stream.
+    /// Waits for the next whole message, at most `milliseconds`; `None` is the end of the stream, or of the time.
     ///
     /// # Errors
     ///
@@ -164,7 +164,9 @@ impl Connection {
     pub(super) fn wait_message(
         &mut self,
         chunk: &mut Chunk,
+        milliseconds: u64,
     ) -> core::result::Result<Option<(Header, Vec<u8>)>, ProtocolError> {
+        let until = after(now(), milliseconds);
         loop {
             while let Some(frame) = self.incoming.next_frame()? {
                 let header = frame.header;
@@ -175,7 +177,10 @@ impl Connection {
             let Some((input, _)) = self.ends() else {
                 return Ok(None);
             };
-            wait_for(input, POLLIN, None);
+            let left = until.saturating_sub(now()) / 1000;
+            if !wait_for(input, POLLIN, Some(left)) {
+                return Ok(None);
+            }
             if self.receive(chunk) == Arrival::End {
                 self.close();
             }

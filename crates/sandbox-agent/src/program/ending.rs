@@ -1,5 +1,7 @@
 //! Why the agent ends, and the code it exits with.
 
+use alloc::string::String;
+
 use crate::protocol::{FailStep, Failure, ProtocolError};
 
 /// The command line is wrong.
@@ -17,6 +19,8 @@ pub(super) enum Ending {
     OwnerGone,
     /// Nothing came from the host for as long as the lease says.
     LeaseOver,
+    /// The time to live is over.
+    LifetimeOver,
     /// The host broke the protocol.
     Protocol(ProtocolError),
     /// The sandbox could not be set up, or the settings not be applied.
@@ -26,11 +30,11 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// The exit code: 0 where the host wanted the end, 69 for the lease, 70 for the protocol, 71 for a set-up that failed.
+    /// The exit code: 0 where the host wanted the end, 69 for the lease and the time to live, 70 for the protocol, 71 for a set-up that failed.
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::Stopped | Self::OwnerGone => 0,
-            Self::LeaseOver => 69,
+            Self::LeaseOver | Self::LifetimeOver => 69,
             Self::Protocol(_) => 70,
             Self::Refused(_) | Self::Broken(_) => 71,
         }
@@ -40,6 +44,11 @@ impl Ending {
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Stopped | Self::OwnerGone | Self::LeaseOver => None,
+            Self::LifetimeOver => Some(Failure {
+                step: FailStep::Ended,
+                errno: 0,
+                detail: String::from("its time to live is over"),
+            }),
             Self::Protocol(error) => Some(Failure {
                 step: FailStep::Protocol,
                 errno: 0,

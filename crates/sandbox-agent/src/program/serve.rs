@@ -23,6 +23,10 @@ use super::{
 };
 use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
 
+/// How long the host may take to say the next of its first messages, milliseconds: nobody may be there, where an engine keeps
+/// the stream open for those who come later.
+const FIRST_WORDS: u64 = 60_000;
+
 /// How long the last words wait for the host to take them, milliseconds.
 const LAST_WORDS: u64 = 1000;
 
@@ -96,7 +100,8 @@ pub(super) fn expect(
     chunk: &mut Chunk,
     kind: Kind,
 ) -> Result<Vec<u8>, Ending> {
-    match connection.wait_message(chunk)? {
+    match connection.wait_message(chunk, FIRST_WORDS)? {
+        None if connection.is_alive() => Err(Ending::LeaseOver),
         None => Err(Ending::Protocol(ProtocolError::Truncated)),
         Some((header, message)) if header.kind == kind && header.stream == 0 => Ok(message),
         Some(_) => Err(Ending::Protocol(ProtocolError::Unexpected("first message"))),

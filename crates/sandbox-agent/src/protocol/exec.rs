@@ -153,11 +153,13 @@ pub enum FailStep {
     Protocol = 12,
     /// A later client is not served: a wrong key, no key in time, too many clients.
     Attach = 13,
+    /// The sandbox has come to its end.
+    Ended = 14,
 }
 
 impl FailStep {
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FailStep; 13] = [
+        const ALL: [FailStep; 14] = [
             FailStep::Setup,
             FailStep::Identity,
             FailStep::Settings,
@@ -171,6 +173,7 @@ impl FailStep {
             FailStep::File,
             FailStep::Protocol,
             FailStep::Attach,
+            FailStep::Ended,
         ];
         ALL.into_iter()
             .find(|step| *step as u8 == byte)

@@ -62,6 +62,11 @@ pub struct Settings {
     pub lease_ms: u64,
     /// Whether the agent ends everything when the stream that it was started with ends.
     pub owned: bool,
+    /// Whether the stream that the agent was started with, and the lease, count only until the first later client has shown
+    /// the key. That client has taken the sandbox over then, and no stream ends it any more.
+    pub handed_over: bool,
+    /// Milliseconds from this message on after which the agent ends everything; 0 for never.
+    pub lifetime_ms: u64,
     /// How many bytes of output the agent's log keeps.
     pub log_bytes: u32,
     /// Working folder of executions that name none.
@@ -95,7 +100,9 @@ impl Settings {
             .u16(VERSION)
             .bytes(self.key.as_bytes())
             .u64(self.lease_ms)
-            .bool(self.owned);
+            .bool(self.owned)
+            .bool(self.handed_over)
+            .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
         for folders in [&self.give_dirs, &self.make_dirs] {
             message.list(folders, |message, path| {
@@ -146,6 +153,8 @@ impl Settings {
         let key = read_key(&mut reader)?;
         let lease_ms = reader.u64()?;
         let owned = reader.bool()?;
+        let handed_over = reader.bool()?;
+        let lifetime_ms = reader.u64()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
         let give_dirs = super::exec::byte_list(&mut reader)?;
@@ -195,6 +204,8 @@ impl Settings {
             key,
             lease_ms,
             owned,
+            handed_over,
+            lifetime_ms,
             log_bytes,
             workdir,
             give_dirs,

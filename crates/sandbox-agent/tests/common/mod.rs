@@ -146,6 +146,8 @@ pub fn settings() -> Settings {
         key: Key::new([7; 32]),
         lease_ms: 0,
         owned: true,
+        handed_over: false,
+        lifetime_ms: 0,
         log_bytes: 64 * 1024,
         workdir: b"/".to_vec(),
         give_dirs: Vec::new(),

@@ -85,7 +85,9 @@ pub(crate) fn confined(
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let family = parts.tier.family;
     let mut tmpfs = storage.mounts(identity);
-    close_folders(family, &mut tmpfs);
+    if !plan.writable_root {
+        close_folders(family, &mut tmpfs);
+    }
     hide_volumes(parts.image, &mut tmpfs, &mounts);
     open_way(&mut tmpfs, &mounts, identity);
     let give = match mode {
@@ -93,7 +95,9 @@ pub(crate) fn confined(
         // The code is root of the container, to whom they belong.
         Mode::Shared => Vec::new(),
     };
-    let give_capability = (!give.is_empty()).then_some("CHOWN");
+    // The agent gives it up before code runs.
+    let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
+    let give_capability = gives.then_some("CHOWN");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -103,7 +107,7 @@ pub(crate) fn confined(
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
         // Files.
-        readonly_rootfs: Some(true),
+        readonly_rootfs: Some(!plan.writable_root),
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
@@ -176,7 +180,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
 fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
-        image: Some(parts.image.name.clone()),
+        image: Some(parts.image.id.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
         cmd: Some(vec!["serve".into(), "--stdio".into()]),
         user: Some(format!("{}:{}", user.0, user.1)),

@@ -77,6 +77,10 @@ pub struct PolicyFile {
     /// Open descriptors of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u32>,
+    /// Images that may be used, pulled, built and committed to: names in which `*` and `?` match within a part and `**` matches
+    /// parts, like `python:3.*`, `registry.example.org/team/**:*` or `image@sha256:…`. Unset: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Vec<String>>,
     /// Names of secrets that a specification may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<String>>,
@@ -203,6 +207,7 @@ impl PolicyFile {
             pids: self.pids.or(base.pids),
             disk: self.disk.or(base.disk),
             open_files: self.open_files.or(base.open_files),
+            images: self.images.clone().or(base.images),
             secrets: self.secrets.clone().unwrap_or(base.secrets),
             require_all: self.require_all.unwrap_or(base.require_all),
             allow_partial: self.allow_partial.clone().unwrap_or(base.allow_partial),
@@ -279,6 +284,7 @@ impl From<&CapabilityPolicy> for PolicyFile {
             pids: policy.pids,
             disk: policy.disk,
             open_files: policy.open_files,
+            images: policy.images.clone(),
             secrets: list(&policy.secrets),
             require_all: policy.require_all.then_some(true),
             allow_partial: capabilities(&policy.allow_partial),

@@ -13,7 +13,7 @@ pub use requirement::Requirement;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
+use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
 
 /// What a sandbox may do at most, and how much of it must be enforced.
 ///
@@ -57,6 +57,8 @@ pub struct CapabilityPolicy {
     pub disk: Option<ByteSize>,
     /// Open descriptors of a process. Unset: 1,024.
     pub open_files: Option<u32>,
+    /// Images that sandboxes may be made of, pulled, built and committed to, each an [`ImagePattern`]. Unset: any.
+    pub images: Option<Vec<String>>,
     /// Secrets that a specification may name.
     pub secrets: Vec<String>,
     /// Every demand is required, those from defaults too.
@@ -128,6 +130,7 @@ impl CapabilityPolicy {
             ));
         }
         self.requirements()?;
+        self.image_patterns()?;
         for capability in &self.allow_unenforced {
             if matches!(
                 capability,
@@ -139,6 +142,28 @@ impl CapabilityPolicy {
             }
         }
         Ok(())
+    }
+
+    /// The patterns of `images`; `None` where any image will do.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] for what is no [`ImagePattern`].
+    pub fn image_patterns(&self) -> Result<Option<Vec<ImagePattern>>> {
+        let Some(images) = &self.images else {
+            return Ok(None);
+        };
+        let patterns = images.iter().map(|pattern| {
+            pattern.parse::<ImagePattern>().map_err(|error| {
+                let context = format!("images: {}", error.context());
+                let said = Error::new(ErrorKind::InvalidPolicy, "read policy", context);
+                match error.fix() {
+                    Some(fix) => said.with_fix(fix),
+                    None => said,
+                }
+            })
+        });
+        patterns.collect::<Result<Vec<_>>>().map(Some)
     }
 
     /// The packages, sorted by name, each once.

@@ -13,6 +13,7 @@ use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
 use sandbox_core::plan::defaults;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_freestanding::Pid;
+use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::{AgentInstance, Sandbox, failure_error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -22,7 +23,6 @@ use super::record::{Parts, Record};
 use super::sandboxes::Sandboxes;
 use crate::cgroup::Group;
 use crate::error;
-use crate::process::ProcessId;
 use crate::spawn::{Keeping, Kept, Launch, Refusal};
 
 /// How long the keeper may take to write two small files.
@@ -176,6 +176,7 @@ impl Started<'_> {
         };
         let lifetime = plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME);
         let parts = Parts {
+            era: Era::current(),
             keeper: process("the keeper", self.kept.keeper.0)?,
             agent: process("the agent", self.kept.agent.0)?,
             own_processes: traits.own_processes,

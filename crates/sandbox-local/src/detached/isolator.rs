@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
+use sandbox_host::state::read_private;
 use sandbox_host::{Counters, Isolator, refused_processes, unreachable_destinations};
 
 use super::record::Record;
-use super::sandboxes::{KeeperState, Sandboxes, name_of, read_private};
+use super::sandboxes::{KeeperState, Sandboxes, name_of};
 use super::stale;
 use crate::cgroup::Group;
 use crate::error;
@@ -45,10 +46,6 @@ struct Inner {
 struct Facts {
     record: Record,
     kills: Kills,
-    /// Kills of processes that were not ours to report.
-    before: u64,
-    /// Refusals of code that were not ours to report.
-    refused_before: Counters,
 }
 
 /// Where kills for memory are counted.
@@ -61,10 +58,10 @@ enum Kills {
 
 impl Kills {
     fn of(record: &Record, folder: PathBuf) -> Self {
-        if record.sampled {
+        if record.parts.sampled {
             return Self::File(folder.join(name_of(files::MEMORY_KILLS)));
         }
-        match &record.counter {
+        match &record.parts.counter {
             Some(counter) => Self::Group(Group::of_others(&[], Some(counter))),
             None => Self::Unknown,
         }
@@ -126,14 +123,7 @@ impl KeptIsolator {
     /// The sandbox is kept.
     pub(super) fn learn(&self, record: Record) {
         let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
-        let before = kills.count().unwrap_or(0);
-        let refused_before = counters(&record);
-        *lock(&self.0.facts) = Some(Facts {
-            record,
-            kills,
-            before,
-            refused_before,
-        });
+        *lock(&self.0.facts) = Some(Facts { record, kills });
     }
 
     /// Ends the sandbox through its keeper, and without it where it does not.
@@ -147,13 +137,15 @@ impl KeptIsolator {
             wait_for_end(&inner.keeper, END).await;
         }
         let (sandboxes, name) = (inner.sandboxes.clone(), inner.name.clone());
-        let keeper = lock(&inner.facts).as_ref().map(|facts| facts.record.keeper);
+        let keeper = lock(&inner.facts)
+            .as_ref()
+            .map(|facts| facts.record.parts.keeper);
         let clear = move || {
             let Some(entry) = sandboxes.entry(&name)? else {
                 return Ok(());
             };
             let is_ours = match &entry.record {
-                Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.keeper),
+                Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.parts.keeper),
                 Some(Err(_)) | None => true,
             };
             // Somebody may have made another one of that name since.
@@ -198,28 +190,14 @@ impl Isolator for KeptIsolator {
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        let facts = lock(&self.0.facts);
-        let facts = facts.as_ref()?;
-        Some(facts.kills.count()?.saturating_sub(facts.before))
+        lock(&self.0.facts).as_ref()?.kills.count()
     }
 
     async fn counters(&self) -> Counters {
-        let facts = lock(&self.0.facts);
-        let Some(Facts {
-            record,
-            refused_before: before,
-            ..
-        }) = facts.as_ref()
-        else {
-            return Counters::default();
-        };
-        let now = counters(record);
-        let since =
-            |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before.unwrap_or(0)));
-        Counters::new(
-            since(now.processes, before.processes),
-            since(now.unreachable, before.unreachable),
-        )
+        lock(&self.0.facts)
+            .as_ref()
+            .map(|facts| counters(&facts.record))
+            .unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {
@@ -239,8 +217,12 @@ impl Isolator for KeptIsolator {
 /// What the kernel has refused the code of a sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
 /// lives, the number is the agent's.
 fn counters(record: &Record) -> Counters {
-    let refused = record.process_limit.as_deref().and_then(refused_processes);
-    let agent = record.own_network.then_some(record.agent.pid);
+    let refused = record
+        .parts
+        .process_limit
+        .as_deref()
+        .and_then(refused_processes);
+    let agent = record.parts.own_network.then_some(record.parts.agent.pid);
     Counters::new(refused, agent.and_then(unreachable_destinations))
 }
 

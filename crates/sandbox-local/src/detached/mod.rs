@@ -21,12 +21,13 @@ use std::time::Duration;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::spi::{Found, Instance};
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::state::read_private;
 use sandbox_host::{AgentInstance, AttachedSandbox, Key};
 use tokio::net::UnixStream;
 
 use isolator::{KeptIsolator, open_folder};
 use record::Record;
-use sandboxes::{Entry, KeeperState, Sandboxes, name_of, read_private};
+use sandboxes::{Entry, KeeperState, Sandboxes, name_of};
 
 use crate::LocalConfig;
 use crate::error;
@@ -94,8 +95,8 @@ async fn get(sandboxes: &Sandboxes, name: &str) -> Result<Found> {
     };
     let record = of_tier(sandboxes, record?)?;
     let keeper = match entry.keeper {
-        KeeperState::Alive if !record.is_of_here() => return Err(elsewhere(tier, name)),
-        KeeperState::Alive => record.open_keeper(),
+        KeeperState::Alive if !record.parts.is_of_here() => return Err(elsewhere(tier, name)),
+        KeeperState::Alive => record.parts.open_keeper(),
         _ => None,
     };
     let keeper = keeper.ok_or_else(|| ended(tier, name))?;
@@ -188,10 +189,10 @@ async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
         match (&entry.record, entry.keeper) {
             (Some(Ok(record)), KeeperState::Alive) => {
                 let record = of_tier(sandboxes, record.clone())?;
-                if !record.is_of_here() {
+                if !record.parts.is_of_here() {
                     return Err(elsewhere(tier, name));
                 }
-                if let Some(keeper) = record.open_keeper() {
+                if let Some(keeper) = record.parts.open_keeper() {
                     return KeptIsolator::of_kept(sandboxes.clone(), record, keeper)
                         .end()
                         .await;

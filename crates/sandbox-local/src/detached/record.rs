@@ -1,34 +1,21 @@
-//! What is written down of a detached sandbox, for whoever comes later.
+//! Where a detached sandbox is, for whoever comes later.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
 
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo, SandboxState};
+use sandbox_host::process::{Era, ProcessId};
+use sandbox_host::state;
 use serde::{Deserialize, Serialize};
 
-use crate::process::{Era, ProcessId};
-
-/// The version of the record. Another one is refused: what it means to end such a sandbox is not known.
-const VERSION: u32 = 1;
-
 /// The content of `sandbox.json`.
+pub(crate) type Record = state::Record<Parts>;
+
+/// The processes and groups of a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Record {
-    version: u32,
-    pub(crate) tier: String,
-    pub(crate) plan: Plan,
-    /// The environment of every execution, below its own.
-    pub(crate) env: BTreeMap<String, String>,
-    pub(crate) enforcement: EnforcementReport,
-    /// Seconds since 1970.
-    created: u64,
-    /// Seconds since 1970.
-    expires: u64,
+pub(crate) struct Parts {
     /// When and where the processes' numbers mean something.
-    era: Era,
+    pub(crate) era: Era,
     pub(crate) keeper: ProcessId,
     pub(crate) agent: ProcessId,
     /// Whether the agent is the first process of a process namespace.
@@ -44,107 +31,7 @@ pub(crate) struct Record {
     pub(crate) sampled: bool,
 }
 
-/// The processes and groups of a sandbox.
-#[derive(Debug, Clone)]
-pub(crate) struct Parts {
-    pub(crate) keeper: ProcessId,
-    pub(crate) agent: ProcessId,
-    pub(crate) own_processes: bool,
-    /// Whether the network namespace is the sandbox's own.
-    pub(crate) own_network: bool,
-    pub(crate) groups: Vec<PathBuf>,
-    pub(crate) counter: Option<PathBuf>,
-    /// The group with the limit of processes.
-    pub(crate) process_limit: Option<PathBuf>,
-    pub(crate) sampled: bool,
-}
-
-impl Record {
-    /// A record of now.
-    pub(crate) fn new(
-        tier: &str,
-        plan: &Plan,
-        env: BTreeMap<String, String>,
-        enforcement: EnforcementReport,
-        lifetime: Duration,
-        parts: Parts,
-    ) -> Self {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            version: VERSION,
-            tier: tier.to_owned(),
-            plan: plan.clone(),
-            env,
-            enforcement,
-            created: now.as_secs(),
-            expires: now.saturating_add(lifetime).as_secs(),
-            era: Era::current(),
-            keeper: parts.keeper,
-            agent: parts.agent,
-            own_processes: parts.own_processes,
-            own_network: parts.own_network,
-            groups: parts.groups,
-            counter: parts.counter,
-            process_limit: parts.process_limit,
-            sampled: parts.sampled,
-        }
-    }
-
-    /// The record's text.
-    ///
-    /// # Errors
-    ///
-    /// Where it would not read back as it is: a path of the plan that is not UTF-8, say.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let refused = |why: String| {
-            let context = format!("a detached sandbox has to be written down: {why}");
-            Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(&self.tier)
-        };
-        let text = serde_json::to_vec_pretty(self).map_err(|cause| refused(cause.to_string()))?;
-        match serde_json::from_slice::<Self>(&text) {
-            Ok(read) if read == *self => Ok(text),
-            Ok(_) => Err(refused("a value would be rounded".into())),
-            Err(cause) => Err(refused(cause.to_string())),
-        }
-    }
-
-    /// Reads the record of a sandbox.
-    ///
-    /// # Errors
-    ///
-    /// With the file and what is wrong with it.
-    pub(crate) fn decode(tier: &str, path: &Path, text: &[u8]) -> Result<Self> {
-        /// What every version has.
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
-        }
-        let refused = |why: String| {
-            let context = format!("{}: {why}", path.display());
-            Error::new(ErrorKind::Io, "read sandbox record", context)
-                .on(tier)
-                .with_fix("`sandbox rm` removes it once it has ended")
-        };
-        let Versioned { version } =
-            serde_json::from_slice(text).map_err(|cause| refused(cause.to_string()))?;
-        if version != VERSION {
-            let why = format!("version {version}, and this program knows version {VERSION}");
-            return Err(refused(why).with_fix("use the program that made it, or wait for its end"));
-        }
-        serde_json::from_slice(text).map_err(|cause| refused(cause.to_string()))
-    }
-
-    /// What a list shows.
-    pub(crate) fn info(&self, state: SandboxState) -> SandboxInfo {
-        let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let mut info = SandboxInfo::new(&self.plan.name, &self.tier, state, time(self.created));
-        info.expires = Some(time(self.expires));
-        info.labels.clone_from(&self.plan.labels);
-        info
-    }
-
+impl Parts {
     /// Whether the processes' numbers mean those processes here.
     pub(crate) fn is_of_here(&self) -> bool {
         self.era == Era::current()
@@ -158,76 +45,5 @@ impl Record {
     /// The agent, if it lives.
     pub(crate) fn open_agent(&self) -> Option<OwnedFd> {
         self.is_of_here().then(|| self.agent.open()).flatten()
-    }
-
-    /// Whether its time to live is over, as far as the clock tells.
-    pub(crate) fn is_over(&self) -> bool {
-        SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .is_ok_and(|now| now.as_secs() >= self.expires)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
-    use sandbox_core::{CapabilityPolicy, SandboxSpec};
-
-    use super::*;
-
-    fn record(policy: &CapabilityPolicy) -> Record {
-        let plan = Plan::resolve(&SandboxSpec::new("kept").detached(true), policy).expect("a plan");
-        let process = ProcessId { pid: 7, start: 8 };
-        let parts = Parts {
-            keeper: process,
-            agent: process,
-            own_processes: true,
-            own_network: true,
-            groups: vec!["/sys/fs/cgroup/x".into()],
-            counter: None,
-            process_limit: None,
-            sampled: false,
-        };
-        let report = EnforcementReport::nothing("a test");
-        let lifetime = Duration::from_secs(60);
-        Record::new("local", &plan, BTreeMap::new(), report, lifetime, parts)
-    }
-
-    #[test]
-    fn a_record_reads_back() {
-        let record = record(&CapabilityPolicy::new());
-        let text = record.encode().expect("text");
-        let path = Path::new("/x");
-        assert_eq!(Record::decode("local", path, &text).expect("read"), record);
-        assert!(!record.is_over());
-        let info = record.info(SandboxState::Running);
-        let lived = info.expires.expect("set").duration_since(info.created);
-        assert_eq!(lived.expect("later"), Duration::from_secs(60));
-    }
-
-    #[test]
-    fn unknown_fields_and_versions_are_errors() {
-        let text = record(&CapabilityPolicy::new()).encode().expect("text");
-        let text = String::from_utf8(text).expect("UTF-8");
-        for (from, to) in [
-            ("\"version\": 1", "\"version\": 2"),
-            ("\"version\": 1", "\"version\": 1, \"more\": 1"),
-            ("\"namespace\":", "\"more\": 1, \"namespace\":"),
-            ("\"version\": 1,", ""),
-        ] {
-            let text = text.replacen(from, to, 1);
-            let error = Record::decode("local", Path::new("/x"), text.as_bytes()).expect_err(to);
-            assert!(error.context().starts_with("/x: "), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_written_down_is_refused() {
-        let mut policy = CapabilityPolicy::new();
-        let path = std::ffi::OsStr::from_bytes(b"/data/\xff");
-        policy.filesystem_read_roots = Some(vec![path.into()]);
-        let error = record(&policy).encode().expect_err("not UTF-8");
-        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! The folder with a folder for each detached sandbox of this user.
 
 use std::fs::File;
-use std::io::{ErrorKind as ErrorKindOfIo, Read};
+use std::io::ErrorKind as ErrorKindOfIo;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
+use sandbox_host::state::read_private;
 
 use super::record::Record;
 use crate::error;
@@ -202,17 +203,6 @@ pub(crate) fn open_lock(folder: &Path) -> std::io::Result<File> {
         .read(true)
         .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(folder.join(name_of(files::LOCK)))
-}
-
-/// Reads a file of a folder that nobody else may enter.
-pub(crate) fn read_private(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path)?;
-    let mut text = Vec::new();
-    file.take(limit).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// How long ago anything was made in, or removed from, a folder; `None` where its clock is ahead, or it is gone.

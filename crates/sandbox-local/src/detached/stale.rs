@@ -39,7 +39,7 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
         }
     }
     if let Some(Ok(record)) = &entry.record
-        && record.is_of_here()
+        && record.parts.is_of_here()
     {
         end_processes(record)?;
     }
@@ -47,11 +47,11 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
 }
 
 fn end_processes(record: &Record) -> Result<(), String> {
-    let group = Group::of_others(&record.groups, None);
+    let group = Group::of_others(&record.parts.groups, None);
     // Whoever has its number now may be anybody: it is the agent only if it started when the agent did.
-    if let Some(agent) = record.open_agent() {
-        if !record.own_processes {
-            kill_tree(record.agent.pid, &agent, Some(&group));
+    if let Some(agent) = record.parts.open_agent() {
+        if !record.parts.own_processes {
+            kill_tree(record.parts.agent.pid, &agent, Some(&group));
         }
         // It may have ended by itself.
         let _ = pidfd_send_signal(&agent, Signal::KILL);
@@ -59,7 +59,7 @@ fn end_processes(record: &Record) -> Result<(), String> {
             return Err(format!("processes did not end within {END:?} of SIGKILL"));
         }
     }
-    if !record.own_processes {
+    if !record.parts.own_processes {
         kill_group(&group);
     }
     group.take_over();

@@ -76,19 +76,30 @@ pub(crate) struct LocalPlan {
     pub(crate) report: EnforcementReport,
 }
 
+/// Refuses what only images have.
+pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
+    let asked = [
+        ("image", plan.image.is_some()),
+        ("pull", plan.pull.is_some()),
+        ("writable_root", plan.writable_root),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((field, _)) => Err(error::invalid_spec(
+            tier,
+            format!("{field}: the local backend has no images"),
+            format!("leave the {field} out, or use a container backend"),
+        )),
+    }
+}
+
 /// Lowers a plan.
 ///
 /// # Errors
 ///
 /// What this backend cannot build at all.
 pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
-    if plan.image.is_some() {
-        return Err(error::invalid_spec(
-            site.tier,
-            "image: the local backend has no images",
-            "leave the image out, or use a container backend",
-        ));
-    }
+    check_no_image(site.tier, plan)?;
     check_export_paths(&plan.export_paths).map_err(|error| error.on(site.tier))?;
     let mode = identity::mode(plan, site)?;
     let roots = Roots::of(plan, site)?;

@@ -158,7 +158,10 @@ fn timeout(site: &Site<'_>) -> Enforcement {
 fn cgroup(site: &Site<'_>, controller: &str) -> String {
     match &site.host.cgroups {
         Cgroups::V1(_) => format!("cgroup v1 {controller}"),
-        Cgroups::V2(_) => format!("cgroup v2 {controller}"),
+        Cgroups::V2(groups) => match &groups.scope {
+            Some(scope) => format!("cgroup v2 {controller} in a scope of {}", scope.manager()),
+            None => format!("cgroup v2 {controller}"),
+        },
         Cgroups::None { .. } => controller.to_owned(),
     }
 }

@@ -86,20 +86,20 @@ async fn a_foreign_process_with_a_noted_number_is_left_alone() {
         let text = std::fs::read(&parts.record).expect("a record");
         let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
         for process in ["keeper", "agent"] {
-            json[process]["pid"] = foreign.id().into();
+            json["parts"][process]["pid"] = foreign.id().into();
             // It may have started in the same tick as the foreign one.
-            json[process]["start"] = 1.into();
+            json["parts"][process]["start"] = 1.into();
             if boot {
                 // Everything is right, but of another start of the machine.
                 let stat = std::fs::read_to_string(format!("/proc/{}/stat", foreign.id()));
                 let stat = stat.expect("it runs");
                 let start = stat.rsplit_once(')').expect("a name").1;
                 let start = start.split_whitespace().nth(19).expect("a start");
-                json[process]["start"] = start.parse::<u64>().expect("a number").into();
+                json["parts"][process]["start"] = start.parse::<u64>().expect("a number").into();
             }
         }
         if boot {
-            json["era"]["boot"] = "another".into();
+            json["parts"]["era"]["boot"] = "another".into();
         }
         std::fs::write(&parts.record, json.to_string()).expect("written");
         assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);
@@ -124,7 +124,7 @@ async fn a_sandbox_of_another_process_namespace_is_left_alone() {
     let record = parts(state.path(), &name).record;
     let text = std::fs::read(&record).expect("a record");
     let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-    json["era"]["namespace"] = 1.into();
+    json["parts"]["era"]["namespace"] = 1.into();
     std::fs::write(&record, json.to_string()).expect("written");
     for error in [
         client.get(&name).await.expect_err("not here"),

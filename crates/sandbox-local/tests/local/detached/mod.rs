@@ -77,10 +77,10 @@ fn parts(state: &Path, name: &str) -> Parts {
     let text = std::fs::read(&record).expect("a record");
     let json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let pid = |key: &str| {
-        let pid = json[key]["pid"].as_i64().expect("a number");
+        let pid = json["parts"][key]["pid"].as_i64().expect("a number");
         Pid::from_raw(i32::try_from(pid).expect("small")).expect("not 0")
     };
-    let groups = json["groups"].as_array().expect("a list").iter();
+    let groups = json["parts"]["groups"].as_array().expect("a list").iter();
     Parts {
         keeper: pid("keeper"),
         agent: pid("agent"),

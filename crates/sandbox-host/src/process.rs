@@ -9,20 +9,30 @@ use serde::{Deserialize, Serialize};
 /// A process by its number and when it started, in ticks since the machine's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ProcessId {
-    pub(crate) pid: i32,
-    pub(crate) start: u64,
+pub struct ProcessId {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in ticks since the machine's start.
+    pub start: u64,
 }
 
 impl ProcessId {
     /// The process that has this number now.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
         let start = start_of(pid.unsigned_abs())?;
         Some(Self { pid, start })
     }
 
+    /// This process.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        Self::of(i32::try_from(std::process::id()).ok()?)
+    }
+
     /// A descriptor of the process, if it still is there and was noted on this start of the machine.
-    pub(crate) fn open(self) -> Option<OwnedFd> {
+    #[must_use]
+    pub fn open(self) -> Option<OwnedFd> {
         // What stands in a file may be any number.
         let pid = (self.pid > 0).then(|| Pid::from_raw(self.pid)).flatten()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -34,14 +44,15 @@ impl ProcessId {
 /// The process namespace in which numbers of processes are meant, and the start of the machine on which they were noted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Era {
+pub struct Era {
     namespace: u64,
     boot: String,
 }
 
 impl Era {
     /// This process'.
-    pub(crate) fn current() -> Self {
+    #[must_use]
+    pub fn current() -> Self {
         static BOOT: OnceLock<String> = OnceLock::new();
         let boot = || {
             // Without it two starts of the machine cannot be told apart, but for the ticks.
@@ -53,10 +64,27 @@ impl Era {
             boot: BOOT.get_or_init(boot).clone(),
         }
     }
+
+    /// As one word without spaces, for a label.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        format!("{}:{:x}", self.boot, self.namespace)
+    }
+
+    /// Reads what [`Era::encode`] wrote.
+    #[must_use]
+    pub fn decode(text: &str) -> Option<Self> {
+        let (boot, namespace) = text.split_once(':')?;
+        Some(Self {
+            namespace: u64::from_str_radix(namespace, 16).ok()?,
+            boot: boot.to_owned(),
+        })
+    }
 }
 
 /// The process namespace of this process.
-pub(crate) fn namespace() -> Option<u64> {
+#[must_use]
+pub fn namespace() -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid")
         .ok()
@@ -64,7 +92,8 @@ pub(crate) fn namespace() -> Option<u64> {
 }
 
 /// When a process started, in ticks since the machine's start.
-pub(crate) fn start_of(pid: u32) -> Option<u64> {
+#[must_use]
+pub fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the start is the 20th field after it.
     stat.rsplit_once(')')?
@@ -93,5 +122,8 @@ mod tests {
             assert!(ProcessId { pid, start: 0 }.open().is_none());
         }
         assert_eq!(Era::current(), Era::current());
+        let word = Era::current().encode();
+        assert_eq!(Era::decode(&word), Some(Era::current()));
+        assert_eq!(Era::decode("x"), None);
     }
 }

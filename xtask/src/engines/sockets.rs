@@ -1,4 +1,4 @@
-//! Where a Docker socket may be, in the order in which Docker's own client looks.
+//! Places where an engine may serve its socket, and which of them answers.
 
 use std::env;
 use std::fs;
@@ -6,15 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::contexts;
 use crate::failure::{Failure, Result};
 use crate::http::Client;
-use crate::places;
 
-/// The socket that a system-wide daemon serves.
-pub const DEFAULT: &str = "/run/docker.sock";
-/// Another name of it where `/var/run` is no link to `/run`.
-const DEFAULT_OLD: &str = "/var/run/docker.sock";
 /// Most time for one answer to a ping; a daemon that works needs a few milliseconds.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -27,34 +21,11 @@ pub struct Candidate {
     pub origin: String,
 }
 
-/// The sockets to try. A user who names one means that one only.
-///
-/// # Errors
-/// When `DOCKER_HOST` or the chosen context names something that is no Unix socket, or a context
-/// that does not exist.
-pub fn candidates() -> Result<Vec<Candidate>> {
-    if let Some(host) = variable("DOCKER_HOST") {
-        return Ok(vec![named(&host, "DOCKER_HOST")?]);
-    }
-    let configuration = variable("DOCKER_CONFIG")
-        .map(PathBuf::from)
-        .or_else(|| places::home_folder().map(|home| home.join(".docker")));
-    if let Some((context, host)) =
-        contexts::host(configuration.as_deref(), variable("DOCKER_CONTEXT"))?
-    {
-        return Ok(vec![named(
-            &host,
-            &format!("the Docker context '{context}'"),
-        )?]);
-    }
-    let rootless = variable("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("docker.sock"));
-    let by_default = [DEFAULT, DEFAULT_OLD]
-        .map(PathBuf::from)
-        .into_iter()
-        .chain(rootless);
+/// The places where an engine is found that nobody named, each once: where `/var/run` is a link,
+/// two names are one socket.
+pub fn by_default(sockets: impl IntoIterator<Item = PathBuf>) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    for socket in by_default {
-        // Where /var/run is a link, both names are one socket; said once is enough.
+    for socket in sockets {
         if !found.iter().any(|other| same_place(&other.socket, &socket)) {
             found.push(Candidate {
                 socket,
@@ -62,13 +33,13 @@ pub fn candidates() -> Result<Vec<Candidate>> {
             });
         }
     }
-    Ok(found)
+    found
 }
 
 /// A client of the first candidate that answers a ping.
 ///
 /// # Errors
-/// As [`candidates`], or, for candidates that do not answer, with the reason for each.
+/// For candidates that do not answer, with the reason for each.
 pub fn find(candidates: &[Candidate]) -> Result<Client> {
     let mut reasons = Vec::new();
     for Candidate { socket, origin } in candidates {
@@ -101,7 +72,11 @@ pub fn ping(socket: &Path) -> std::result::Result<Client, String> {
     }
 }
 
-fn named(host: &str, origin: &str) -> Result<Candidate> {
+/// The candidate that `origin` names with `host`.
+///
+/// # Errors
+/// When that is no Unix socket.
+pub fn named(host: &str, origin: &str) -> Result<Candidate> {
     match host.strip_prefix("unix://") {
         Some(path) if path.starts_with('/') => Ok(Candidate {
             socket: path.into(),
@@ -110,7 +85,7 @@ fn named(host: &str, origin: &str) -> Result<Candidate> {
         _ => Err(Failure::new(format!(
             "{origin} names '{host}', which is not a Unix socket"
         ))
-        .with_fix("use unix:///path/to/docker.sock")),
+        .with_fix("use unix:///path/to/its.sock")),
     }
 }
 
@@ -130,7 +105,8 @@ fn place(socket: &Path) -> PathBuf {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A variable of the environment that is set and not empty.
+pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -1,0 +1,159 @@
+//! A user's folder for what has to be found again: locks, private files, and the keys of detached sandboxes.
+
+mod record;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use sandbox_core::{Error, ErrorKind, Result};
+
+pub use record::Record;
+
+/// Where the state folder is, whether it exists or not: where the configuration says, else `/run/sandbox` for root, else
+/// `$XDG_RUNTIME_DIR/sandbox`, else `/tmp/sandbox-UID`.
+#[must_use]
+pub fn folder(configured: Option<&Path>, user: u32) -> PathBuf {
+    if let Some(folder) = configured {
+        return folder.to_owned();
+    }
+    if user == 0 {
+        return "/run/sandbox".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("sandbox"),
+        _ => format!("/tmp/sandbox-{user}").into(),
+    }
+}
+
+/// The same as mounts name it: without links, whether it exists already or not.
+#[must_use]
+pub fn resolved(folder: PathBuf) -> PathBuf {
+    let found = folder.canonicalize().or_else(|missing| {
+        let parent = folder.parent().ok_or(missing)?.canonicalize()?;
+        Ok::<_, io::Error>(parent.join(folder.file_name().unwrap_or_default()))
+    });
+    // Where its parent is missing too, preparing it says so.
+    found.unwrap_or(folder)
+}
+
+/// The user whose state it is.
+#[must_use]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The state folder of this user, where there is one.
+///
+/// # Errors
+///
+/// Where what is there is not ours alone.
+pub fn found(tier: &str, configured: Option<&Path>) -> Result<Option<PathBuf>> {
+    let folder = folder(configured, user());
+    match std::fs::symlink_metadata(&folder) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        _ => prepare(tier, &folder, user()).map(|()| Some(folder)),
+    }
+}
+
+/// Makes the state folder where it is missing, and refuses one that is not ours alone.
+///
+/// # Errors
+///
+/// `SetupFailed` with what is there instead, and what to do.
+pub fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
+    let refused = |context: String, fix: &str| {
+        Err(
+            Error::new(ErrorKind::SetupFailed, "prepare the state folder", context)
+                .on(tier)
+                .with_fix(fix),
+        )
+    };
+    let shown = folder.display();
+    if let Err(cause) = std::fs::DirBuilder::new().mode(0o700).create(folder)
+        && cause.kind() != io::ErrorKind::AlreadyExists
+    {
+        return refused(
+            format!("{shown}: {cause}"),
+            "make its parent folder, or set another state folder",
+        );
+    }
+    let found = match std::fs::symlink_metadata(folder) {
+        Ok(found) => found,
+        Err(cause) => return refused(format!("{shown}: {cause}"), "set another state folder"),
+    };
+    if !found.is_dir() || found.uid() != user {
+        return refused(
+            format!("{shown} is not a folder of user {user}"),
+            "remove it, or set another state folder",
+        );
+    }
+    if found.mode() & 0o077 != 0 {
+        return refused(
+            format!(
+                "{shown} has mode {:03o}: others may enter",
+                found.mode() & 0o777
+            ),
+            "chmod 700 it",
+        );
+    }
+    Ok(())
+}
+
+/// Reads a file of a folder that nobody else may enter: at most `limit` bytes, and not through a link.
+///
+/// # Errors
+///
+/// What opening and reading report.
+pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)?;
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn me() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    #[test]
+    fn it_is_made_private_and_accepted_again() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("state");
+        prepare("local", &folder, me()).expect("made");
+        prepare("local", &folder, me()).expect("found");
+        let mode = std::fs::metadata(&folder)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_link_an_open_folder_and_a_missing_parent_are_refused() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let link = parent.path().join("link");
+        symlink(parent.path(), &link).expect("a link");
+        assert!(prepare("local", &link, me()).is_err());
+
+        let open = parent.path().join("open");
+        std::fs::create_dir(&open).expect("a folder");
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).expect("mode");
+        let error = prepare("local", &open, me()).expect_err("others may enter");
+        assert_eq!(error.fix(), Some("chmod 700 it"));
+
+        assert!(prepare("local", &parent.path().join("a/b"), me()).is_err());
+        assert!(prepare("local", parent.path(), me() + 1).is_err());
+    }
+}
