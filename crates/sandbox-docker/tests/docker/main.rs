@@ -5,6 +5,7 @@
 mod engine;
 mod exec;
 mod failures;
+mod hardening;
 mod isolation;
 mod lifetime;
 mod limits;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
+        hardening::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         volume::TESTS,
