@@ -6,10 +6,12 @@ mod engine;
 mod exec;
 mod failures;
 mod hardening;
+mod images;
 mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+mod registry;
 mod speed;
 mod volume;
 
@@ -23,6 +25,9 @@ fn main() -> ExitCode {
     if let Some(code) = owner::run_if_asked() {
         return code;
     }
+    if let Some(code) = images::pull_if_asked() {
+        return code;
+    }
     let arguments = Arguments::from_args();
     let missing = engine::missing();
     let required = std::env::var("SANDBOX_REQUIRE")
@@ -34,6 +39,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let no_registry = registry::missing();
+    if let Some(reason) = &no_registry {
+        eprintln!("not run: tests that need a registry: {reason}");
+        if required {
+            eprintln!("SANDBOX_REQUIRE=docker: its tests need a registry");
+            return ExitCode::FAILURE;
+        }
+    }
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
@@ -42,6 +55,7 @@ fn main() -> ExitCode {
         lifetime::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
+        images::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
@@ -49,9 +63,14 @@ fn main() -> ExitCode {
             .with_kind("docker")
             .with_ignored_flag(missing.is_some())
     });
+    let with_registry = images::WITH_REGISTRY.iter().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("registry")
+            .with_ignored_flag(missing.is_some() || no_registry.is_some())
+    });
     let without = failures::WITHOUT_ENGINE
         .iter()
         .map(|(name, test)| Trial::test(*name, *test));
-    let trials = with_engine.chain(without).collect();
+    let trials = with_engine.chain(with_registry).chain(without).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
