@@ -1,6 +1,7 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
@@ -14,6 +15,7 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
 
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
@@ -273,7 +275,13 @@ impl<F: OfFamily> ContainerBackend<F> {
             store: store.clone(),
             source: Some(source),
         });
-        isolator.look_up().await;
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
         let Some(store) = &store else {
             return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
         };
@@ -345,7 +353,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 

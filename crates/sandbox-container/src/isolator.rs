@@ -133,12 +133,8 @@ impl ContainerIsolator {
         }
     }
 
-    /// Looks up what later questions need, while the sandbox is still being made.
-    pub(crate) async fn look_up(&self) {
-        self.counts().await;
-    }
-
-    async fn counts(&self) -> Option<&Counts> {
+    /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
+    pub(crate) async fn counts(&self) -> Option<&Counts> {
         let inner = &*self.0;
         let look = inner.counts.get_or_init(|| async {
             if !inner.engine.facts.local {
@@ -214,6 +210,14 @@ impl Isolator for ContainerIsolator {
 
     async fn oom_kills(&self) -> Option<u64> {
         self.counts().await?.oom_kills()
+    }
+
+    fn kill_counts_inside(&self) -> &'static [&'static str] {
+        // The container's own group, in both versions: a namespace of groups makes it the root.
+        &[
+            "/sys/fs/cgroup/memory.events",
+            "/sys/fs/cgroup/memory/memory.oom_control",
+        ]
     }
 
     async fn counters(&self) -> Counters {

@@ -67,6 +67,7 @@ fn every_option_on_both_families() {
     let spec = SandboxSpec::new("sb");
     let mut settings = Settings::clone_current();
     settings.set_sort_maps(true);
+    let _sorted = settings.bind_to_scope();
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
