@@ -9,6 +9,7 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+mod runtime;
 mod speed;
 mod volume;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         volume::TESTS,
         failures::WITH_ENGINE,
         speed::TESTS,
+        runtime::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)
@@ -50,6 +52,16 @@ fn main() -> ExitCode {
     let without = failures::WITHOUT_ENGINE
         .iter()
         .map(|(name, test)| Trial::test(*name, *test));
-    let trials = with_engine.chain(without).collect();
+    // What the engine itself lacks is said above.
+    let no_runsc = missing.is_none().then(runtime::missing).flatten();
+    if let Some(reason) = &no_runsc {
+        println!("NOT RUN: tests of another runtime: {reason}");
+    }
+    let with_runsc = runtime::WITH_RUNSC.iter().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("docker")
+            .with_ignored_flag(missing.is_some() || no_runsc.is_some())
+    });
+    let trials = with_engine.chain(with_runsc).chain(without).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
