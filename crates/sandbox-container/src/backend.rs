@@ -16,6 +16,7 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
 use tokio::sync::Mutex;
 
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
@@ -262,7 +263,13 @@ impl<F: OfFamily> ContainerBackend<F> {
             lifetime,
             source,
         );
-        isolator.look_up().await;
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
 }
@@ -343,7 +350,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 

@@ -76,12 +76,8 @@ impl ContainerIsolator {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up what later questions need, while the sandbox is still being made.
-    pub(crate) async fn look_up(&self) {
-        self.counts().await;
-    }
-
-    async fn counts(&self) -> Option<&Counts> {
+    /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
+    pub(crate) async fn counts(&self) -> Option<&Counts> {
         let look = self.counts.get_or_init(|| async {
             if !self.engine.facts.local {
                 return None;

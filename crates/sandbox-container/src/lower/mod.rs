@@ -14,7 +14,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::Mode;
 
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Storage, is_below};
 
 use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;

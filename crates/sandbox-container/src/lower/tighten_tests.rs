@@ -1,4 +1,4 @@
-use insta::assert_json_snapshot;
+use insta::{Settings, assert_json_snapshot};
 use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
 use super::samples::plan;
@@ -67,6 +67,9 @@ fn every_option_on_both_families() {
         ..EngineFacts::sample()
     };
     let spec = SandboxSpec::new("sb");
+    let mut settings = Settings::clone_current();
+    settings.set_sort_maps(true);
+    let _sorted = settings.bind_to_scope();
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
