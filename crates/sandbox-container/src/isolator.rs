@@ -108,9 +108,14 @@ impl Isolator for ContainerIsolator {
         if self.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
-        removal::remove(self.tier, &self.engine.client, &self.container).await?;
+        // The agent's end, which this brings about, would otherwise take it. Where this is cut short, its drop goes on.
+        let guard = self.guard().take();
+        if let Err(error) = removal::remove(self.tier, &self.engine.client, &self.container).await {
+            *self.guard() = guard;
+            return Err(error);
+        }
         self.gone.store(true, Ordering::Relaxed);
-        let image = self.guard().take().and_then(Guard::release);
+        let image = guard.and_then(Guard::release);
         match image {
             Some(image) => removal::remove_image(self.tier, &self.engine.client, &image).await,
             None => Ok(()),

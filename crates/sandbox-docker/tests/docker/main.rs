@@ -5,10 +5,12 @@
 mod engine;
 mod exec;
 mod failures;
+mod images;
 mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+mod registry;
 mod runtime;
 mod speed;
 mod volume;
@@ -23,6 +25,9 @@ fn main() -> ExitCode {
     if let Some(code) = owner::run_if_asked() {
         return code;
     }
+    if let Some(code) = images::pull_if_asked() {
+        return code;
+    }
     let arguments = Arguments::from_args();
     let missing = engine::missing();
     let required = std::env::var("SANDBOX_REQUIRE")
@@ -34,6 +39,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let no_registry = registry::missing();
+    if let Some(reason) = &no_registry {
+        eprintln!("not run: tests that need a registry: {reason}");
+        if required {
+            eprintln!("SANDBOX_REQUIRE=docker: its tests need a registry");
+            return ExitCode::FAILURE;
+        }
+    }
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
@@ -41,6 +54,7 @@ fn main() -> ExitCode {
         lifetime::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
+        images::TESTS,
         speed::TESTS,
         runtime::TESTS,
     ];
@@ -48,6 +62,11 @@ fn main() -> ExitCode {
         Trial::test(*name, *test)
             .with_kind("docker")
             .with_ignored_flag(missing.is_some())
+    });
+    let with_registry = images::WITH_REGISTRY.iter().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("registry")
+            .with_ignored_flag(missing.is_some() || no_registry.is_some())
     });
     let without = failures::WITHOUT_ENGINE
         .iter()
@@ -62,6 +81,10 @@ fn main() -> ExitCode {
             .with_kind("docker")
             .with_ignored_flag(missing.is_some() || no_runsc.is_some())
     });
-    let trials = with_engine.chain(with_runsc).chain(without).collect();
+    let trials = with_engine
+        .chain(with_runsc)
+        .chain(with_registry)
+        .chain(without)
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
