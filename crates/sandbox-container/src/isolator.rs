@@ -142,6 +142,14 @@ impl Isolator for ContainerIsolator {
         self.counts().await?.oom_kills()
     }
 
+    fn kill_counts_inside(&self) -> &'static [&'static str] {
+        // The container's own group, in both versions: a namespace of groups makes it the root.
+        &[
+            "/sys/fs/cgroup/memory.events",
+            "/sys/fs/cgroup/memory/memory.oom_control",
+        ]
+    }
+
     async fn counters(&self) -> Counters {
         let counts = self.counts().await;
         counts.map(Counts::counters).unwrap_or_default()

@@ -159,6 +159,8 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
 
 fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
     let whole = match facts.shell.shares_kernel() {
+        // The agent reads the container's own counts there: its word, not the host's.
+        true if !facts.local => ", kills counted inside".to_owned(),
         true => String::new(),
         false => format!("{}: beyond it the sandbox ends", of_the_whole(facts)),
     };

@@ -5,6 +5,7 @@
 mod engine;
 mod exec;
 mod failures;
+mod hardening;
 mod images;
 mod isolation;
 mod lifetime;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
+        hardening::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         volume::TESTS,
