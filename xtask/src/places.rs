@@ -20,18 +20,29 @@ pub fn state_folder() -> Result<PathBuf> {
 /// # Errors
 /// When none of the three variables is an absolute path, or `SANDBOX_CACHE` is a relative one.
 pub fn image_cache_folder() -> Result<PathBuf> {
-    image_cache_folder_from(environment)
+    cache_folder("images")
 }
 
-fn image_cache_folder_from(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
+/// The folder `name` beside that for images, for other things that take long to make. It is not created here.
+///
+/// # Errors
+/// As [`image_cache_folder`].
+pub fn cache_folder(name: &str) -> Result<PathBuf> {
+    cache_folder_from(name, environment)
+}
+
+fn cache_folder_from(name: &str, variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     match variable("SANDBOX_CACHE") {
-        Some(folder) if folder.is_absolute() => Ok(folder.join("images")),
+        Some(folder) if folder.is_absolute() => Ok(folder.join(name)),
         Some(folder) => Err(Failure::new(format!(
             "SANDBOX_CACHE is '{}', which is not an absolute path",
             folder.display()
         ))
         .with_fix("set SANDBOX_CACHE to an absolute path or unset it")),
-        None => Ok(base_folder("XDG_CACHE_HOME", ".cache", variable)?.join("sandbox/images")),
+        None => {
+            let base = base_folder("XDG_CACHE_HOME", ".cache", variable)?;
+            Ok(base.join("sandbox").join(name))
+        }
     }
 }
 
@@ -78,20 +89,23 @@ mod tests {
             ("XDG_CACHE_HOME", "/x"),
             ("HOME", "/h"),
         ]);
-        assert_eq!(image_cache_folder_from(own), Ok("/c/images".into()));
+        assert_eq!(cache_folder_from("images", own), Ok("/c/images".into()));
         let xdg = variables(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]);
-        assert_eq!(image_cache_folder_from(xdg), Ok("/x/sandbox/images".into()));
+        assert_eq!(
+            cache_folder_from("images", xdg),
+            Ok("/x/sandbox/images".into())
+        );
         let relative = variables(&[("XDG_CACHE_HOME", "x"), ("HOME", "/h")]);
         assert_eq!(
-            image_cache_folder_from(relative),
+            cache_folder_from("images", relative),
             Ok("/h/.cache/sandbox/images".into())
         );
     }
 
     #[test]
     fn no_usable_variable_is_an_error() {
-        assert!(image_cache_folder_from(variables(&[])).is_err());
+        assert!(cache_folder_from("images", variables(&[])).is_err());
         let relative = variables(&[("SANDBOX_CACHE", "here"), ("HOME", "/h")]);
-        assert!(image_cache_folder_from(relative).is_err());
+        assert!(cache_folder_from("images", relative).is_err());
     }
 }

@@ -18,7 +18,7 @@ mod ordinary_user;
 mod requirements;
 mod suite;
 mod summary;
-mod supervise;
+pub mod supervise;
 mod tally;
 mod user_folder;
 mod user_stage;
@@ -28,7 +28,7 @@ use summary::Summary;
 use tally::Tally;
 
 /// The backends that are tested, as features of the workspace's packages.
-const FEATURES: &str = "local,docker";
+pub const FEATURES: &str = "local,docker";
 
 /// This program, also after a step has built it anew and replaced its file.
 const THIS_PROGRAM: &str = "/proc/self/exe";
