@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cargo::{self, Executable, Workspace};
+use crate::cargo::{self, BACKENDS, Executable, Workspace};
 use crate::failure::{Context, Failure, Result};
+
+mod python_client;
 
 /// The packages that are built, whose programs have the names below.
 const PACKAGES: [&str; 2] = ["sandbox-bench", "sandbox-cli"];
 const BENCH: &str = "sandbox-bench";
 const COMMAND: &str = "sandbox";
-/// The backends that are measured.
-const FEATURES: &str = "local,docker";
-
 /// How long to measure, and where the numbers go.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -22,6 +21,9 @@ pub struct Arguments {
     /// Rounds; expensive operations take part in every tenth or so
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
+    /// Only what belongs to these, separated by commas: local, docker, podman
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    only: Vec<String>,
     /// Where the JSON goes, instead of `bench/latest.json` in the target folder
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -35,7 +37,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let mut build = workspace.cargo();
-    build.args(["build", "--release", "--features", FEATURES]);
+    build.args(["build", "--release", "--features", BACKENDS]);
     for package in PACKAGES {
         build.args(["--package", package]);
     }
@@ -50,6 +52,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .arg(program(&built, COMMAND)?)
         .arg("--json")
         .arg(json);
+    if !arguments.only.is_empty() {
+        bench.args(["--only", &arguments.only.join(",")]);
+    }
+    if arguments.only.is_empty() || arguments.only.iter().any(|group| group == "docker") {
+        match python_client::find_or_make() {
+            Ok(python) => {
+                bench.arg("--python-client").arg(python);
+            }
+            // The benchmark says as well that it was not measured.
+            Err(failure) => eprintln!("NOT RUN: the Python library beside ours: {failure}"),
+        }
+    }
     if arguments.smoke {
         bench.arg("--smoke");
     }

@@ -5,16 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cargo::{self, Workspace};
+use crate::cargo::{self, BACKENDS, Workspace};
 use crate::failure::{Context, Failure, Result};
 
 const PACKAGE: &str = "sandbox-conformance";
-/// The backends that are measured.
-const FEATURES: &str = "local,docker,podman";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
-/// The requirement in [`REQUIRE_VARIABLE`] that names no tier.
-const ROOT: &str = "root";
+/// The requirements in [`REQUIRE_VARIABLE`] that name no tier of root's.
+const OTHERS: [&str; 2] = ["root", "podman-rootless"];
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -24,6 +22,9 @@ pub struct Arguments {
     /// Only probes whose names hold this text
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
+    /// Compare what was measured with the committed profiles, too
+    #[arg(long)]
+    check: bool,
     /// Leave out the checks by which the suite proves itself
     #[arg(long)]
     skip_self_checks: bool,
@@ -69,6 +70,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for filter in &arguments.filter {
         command.args(["--filter", filter]);
     }
+    if arguments.check {
+        command.arg("--check");
+    }
     if arguments.skip_self_checks {
         command.arg("--skip-self-checks");
     }
@@ -91,12 +95,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Selection {
+    /// Whether the tier is measured.
+    pub fn includes(&self, tier: &str) -> bool {
+        self.tier.is_empty() || self.tier.iter().any(|named| named == tier)
+    }
+
     /// Tells the suite.
     pub fn tell(&self, command: &mut Command) {
         let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
         let inherited = required
             .split(',')
-            .filter(|name| !name.is_empty() && *name != ROOT);
+            .filter(|name| !name.is_empty() && !OTHERS.contains(name));
         for tier in &self.tier {
             command.args(["--tier", tier]);
         }
@@ -127,7 +136,7 @@ impl Suite {
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
         let mut build = workspace.cargo();
-        build.args(["build", "--package", PACKAGE, "--features", FEATURES]);
+        build.args(["build", "--package", PACKAGE, "--features", BACKENDS]);
         let built = cargo::build(&mut build)?;
         let program = built
             .into_iter()

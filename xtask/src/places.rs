@@ -14,24 +14,24 @@ pub fn state_folder() -> Result<PathBuf> {
     Ok(base.join("sandbox-xtask"))
 }
 
-/// The folder for images: `$SANDBOX_CACHE/images`, else `$XDG_CACHE_HOME/sandbox/images`, else
-/// `~/.cache/sandbox/images`. It is not created here.
+/// The folder for what is kept under `name`, such as images: `$SANDBOX_CACHE/NAME`, else
+/// `$XDG_CACHE_HOME/sandbox/NAME`, else `~/.cache/sandbox/NAME`. It is not created here.
 ///
 /// # Errors
 /// When none of the three variables is an absolute path, or `SANDBOX_CACHE` is a relative one.
-pub fn image_cache_folder() -> Result<PathBuf> {
-    image_cache_folder_from(environment)
+pub fn cache_folder(name: &str) -> Result<PathBuf> {
+    Ok(cache_folder_from(environment)?.join(name))
 }
 
-fn image_cache_folder_from(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
+fn cache_folder_from(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     match variable("SANDBOX_CACHE") {
-        Some(folder) if folder.is_absolute() => Ok(folder.join("images")),
+        Some(folder) if folder.is_absolute() => Ok(folder),
         Some(folder) => Err(Failure::new(format!(
             "SANDBOX_CACHE is '{}', which is not an absolute path",
             folder.display()
         ))
         .with_fix("set SANDBOX_CACHE to an absolute path or unset it")),
-        None => Ok(base_folder("XDG_CACHE_HOME", ".cache", variable)?.join("sandbox/images")),
+        None => Ok(base_folder("XDG_CACHE_HOME", ".cache", variable)?.join("sandbox")),
     }
 }
 
@@ -78,20 +78,17 @@ mod tests {
             ("XDG_CACHE_HOME", "/x"),
             ("HOME", "/h"),
         ]);
-        assert_eq!(image_cache_folder_from(own), Ok("/c/images".into()));
+        assert_eq!(cache_folder_from(own), Ok("/c".into()));
         let xdg = variables(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]);
-        assert_eq!(image_cache_folder_from(xdg), Ok("/x/sandbox/images".into()));
+        assert_eq!(cache_folder_from(xdg), Ok("/x/sandbox".into()));
         let relative = variables(&[("XDG_CACHE_HOME", "x"), ("HOME", "/h")]);
-        assert_eq!(
-            image_cache_folder_from(relative),
-            Ok("/h/.cache/sandbox/images".into())
-        );
+        assert_eq!(cache_folder_from(relative), Ok("/h/.cache/sandbox".into()));
     }
 
     #[test]
     fn no_usable_variable_is_an_error() {
-        assert!(image_cache_folder_from(variables(&[])).is_err());
+        assert!(cache_folder_from(variables(&[])).is_err());
         let relative = variables(&[("SANDBOX_CACHE", "here"), ("HOME", "/h")]);
-        assert!(image_cache_folder_from(relative).is_err());
+        assert!(cache_folder_from(relative).is_err());
     }
 }

@@ -2,12 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
+mod engines;
+mod local;
+
 /// Bytes that the throughput operations move.
 pub const OUTPUT_BYTES: u64 = 256 << 20;
 /// Processes of the tree that is killed, each in a session of its own.
 pub const TREE: u32 = 500;
+/// Containers that live at the same time on an engine.
+pub const CROWD: u32 = 20;
 /// Exchanges of one byte in an echo operation; its sample is one of them.
 pub const ECHOES: u32 = 100;
+
+/// A case of which one in so many rounds is enough takes too long to be warmed up.
+const RARE: u32 = 50;
 
 /// Something that a worker can do and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,20 +47,75 @@ pub enum Operation {
     Crowd200,
     /// The same with 1,000.
     Crowd1000,
+    /// Python's `print(1)`, without isolation.
+    PythonSpawn,
+    /// The same in a local sandbox that runs.
+    Python,
     /// A byte to `cat` and back, without isolation.
     EchoSpawn,
     /// The same in a local sandbox that runs.
     Echo,
-    /// Create, start, wait for and remove a container, through the engine's API alone.
-    DockerApiRun,
-    /// Create a Docker sandbox, run `true` in it, kill it.
-    DockerOneShot,
-    /// `docker exec CONTAINER true`, the engine's own client.
-    DockerExec,
-    /// The same through the engine's API alone.
-    DockerApiExec,
-    /// `true` in a Docker sandbox that runs.
-    DockerWarmExec,
+    /// A task of an engine's, done in one of the ways to do it.
+    Engine(Engine, Way, Task),
+}
+
+/// A container engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+}
+
+impl Engine {
+    /// Its name, which is that of its tier and of its command too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+}
+
+/// Who does a task on an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The engine's own command, such as `docker`.
+    Client,
+    /// Bare calls of the engine's API.
+    Api,
+    /// A Python library for the same purpose, on the same daemon.
+    PythonClient,
+    /// The command `sandbox`.
+    Command,
+    /// Our library.
+    Library,
+}
+
+/// What Python is given to do.
+pub const PROGRAM: &str = "print(1)";
+
+/// What is done on an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// `true` in a container of its own, which is gone afterwards.
+    OneShot,
+    /// `true` in a container that runs.
+    Exec,
+    /// Python's `print(1)` in a container that runs.
+    Python,
+    /// A container that takes executions.
+    Open,
+    /// Its end.
+    Close,
+    /// [`CROWD`] containers at the same time: made, used once, ended. A sample is a container's share.
+    Crowd,
+    /// A byte to `cat` and back.
+    Echo,
 }
 
 /// The process in which operations are timed.
@@ -108,10 +171,27 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether it takes part in the round, counted from 0, of `rounds`. At least every second one,
-    /// so that few rounds leave out nothing.
+    /// Whether it takes part in the round, counted from 0, of `rounds`: in the first and the middle one at least, so that few
+    /// rounds leave out nothing. What is rare takes part in the first of few only, because it takes long.
     pub fn takes_part(&self, round: u32, rounds: u32) -> bool {
+        if self.is_rare() {
+            return round.is_multiple_of(self.every);
+        }
         round.is_multiple_of(self.every.min((rounds / 2).max(1)))
+    }
+
+    /// Whether it takes so long that nothing of it is spent on warming up.
+    pub fn is_rare(&self) -> bool {
+        self.every >= RARE
+    }
+
+    /// Whether it belongs to one of the groups: `local`, or an engine's name. All do where none is named.
+    pub fn belongs_to(&self, groups: &[String]) -> bool {
+        let group = match self.operation {
+            Operation::Engine(engine, ..) => engine.name(),
+            _ => "local",
+        };
+        groups.is_empty() || groups.iter().any(|named| named == group)
     }
 
     /// How many bytes one operation moves, for those whose speed is that of bytes.
@@ -128,245 +208,15 @@ impl Case {
     }
 }
 
-use Operation::*;
-use Place::*;
-
 /// Every case, in the order of a round. What moves much memory comes last, because it takes the
 /// processor's caches from what follows.
-pub const CASES: [Case; 29] = [
-    case(
-        "spawn",
-        "plain spawn of /bin/true",
-        Spawn,
-        OneThread,
-        1,
-        None,
-    ),
-    case(
-        "bwrap",
-        "bwrap /bin/true",
-        Bwrap,
-        OneThread,
-        1,
-        Some("spawn"),
-    ),
-    case(
-        "one-shot",
-        "local, one-shot, in process",
-        OneShot,
-        OneThread,
-        1,
-        Some("bwrap"),
-    ),
-    case(
-        "command",
-        "local, sandbox run -- /bin/true",
-        Command,
-        OneThread,
-        1,
-        Some("bwrap"),
-    ),
-    case(
-        "warm-exec",
-        "local, warm exec",
-        WarmExec,
-        OneThread,
-        1,
-        Some("spawn"),
-    ),
-    case(
-        "one-shot-threads",
-        "local, one-shot, in process",
-        OneShot,
-        ManyThreads,
-        1,
-        Some("bwrap"),
-    ),
-    case(
-        "warm-exec-threads",
-        "local, warm exec",
-        WarmExec,
-        ManyThreads,
-        1,
-        Some("spawn"),
-    ),
-    case(
-        "spawn-1gib",
-        "plain spawn of /bin/true",
-        Spawn,
-        Large,
-        1,
-        Some("spawn"),
-    ),
-    case(
-        "bwrap-1gib",
-        "bwrap /bin/true",
-        Bwrap,
-        Large,
-        1,
-        Some("bwrap"),
-    ),
-    case(
-        "one-shot-1gib",
-        "local, one-shot, in process",
-        OneShot,
-        Large,
-        1,
-        Some("one-shot"),
-    ),
-    case(
-        "warm-exec-1gib",
-        "local, warm exec",
-        WarmExec,
-        Large,
-        1,
-        Some("warm-exec"),
-    ),
-    case(
-        "command-1gib",
-        "local, sandbox run -- /bin/true",
-        Command,
-        Large,
-        1,
-        Some("command"),
-    ),
-    case(
-        "docker-api-run",
-        "docker API: create, start, wait, remove",
-        DockerApiRun,
-        OneThread,
-        10,
-        None,
-    ),
-    case(
-        "docker-one-shot",
-        "docker, one-shot, in process",
-        DockerOneShot,
-        OneThread,
-        10,
-        Some("docker-api-run"),
-    ),
-    case(
-        "docker-exec",
-        "docker exec true (the client)",
-        DockerExec,
-        OneThread,
-        5,
-        None,
-    ),
-    case(
-        "docker-api-exec",
-        "docker API: exec true",
-        DockerApiExec,
-        OneThread,
-        5,
-        Some("docker-exec"),
-    ),
-    case(
-        "docker-warm-exec",
-        "docker, warm exec",
-        DockerWarmExec,
-        OneThread,
-        1,
-        Some("docker-exec"),
-    ),
-    case(
-        "docker-warm-exec-threads",
-        "docker, warm exec",
-        DockerWarmExec,
-        ManyThreads,
-        1,
-        Some("docker-exec"),
-    ),
-    case(
-        "echo-spawn",
-        "a byte to plain cat and back",
-        EchoSpawn,
-        OneThread,
-        4,
-        None,
-    ),
-    case(
-        "echo",
-        "local, a byte to cat and back",
-        Echo,
-        OneThread,
-        4,
-        Some("echo-spawn"),
-    ),
-    case(
-        "output-spawn",
-        "256 MiB from a plain program",
-        OutputSpawn,
-        OneThread,
-        8,
-        None,
-    ),
-    case(
-        "output",
-        "local, 256 MiB of stdout",
-        Output,
-        OneThread,
-        8,
-        Some("output-spawn"),
-    ),
-    case(
-        "output-threads",
-        "local, 256 MiB of stdout",
-        Output,
-        ManyThreads,
-        8,
-        Some("output-spawn"),
-    ),
-    case(
-        "copy-file",
-        "a file of 256 MiB, plain copy",
-        CopyFile,
-        OneThread,
-        20,
-        None,
-    ),
-    case(
-        "put",
-        "local, a file of 256 MiB in",
-        Put,
-        OneThread,
-        20,
-        Some("copy-file"),
-    ),
-    case(
-        "fetch",
-        "local, the same file out",
-        Fetch,
-        OneThread,
-        20,
-        Some("copy-file"),
-    ),
-    case(
-        "kill-tree",
-        "local, end of a tree of 500 sessions",
-        KillTree,
-        OneThread,
-        20,
-        None,
-    ),
-    case(
-        "crowd-200",
-        "local, one of 200 at once",
-        Crowd200,
-        ManyThreads,
-        100,
-        Some("one-shot-threads"),
-    ),
-    case(
-        "crowd-1000",
-        "local, one of 1,000 at once",
-        Crowd1000,
-        ManyThreads,
-        100,
-        Some("one-shot-threads"),
-    ),
-];
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    local::SMALL
+        .iter()
+        .chain(&engines::DOCKER)
+        .chain(&engines::PODMAN)
+        .chain(&local::LARGE)
+}
 
 const fn case(
     id: &'static str,
@@ -392,12 +242,13 @@ mod tests {
 
     #[test]
     fn every_rival_is_a_case_and_every_name_unique() {
-        for (index, case) in CASES.iter().enumerate() {
-            let same = CASES.iter().filter(|other| other.id == case.id).count();
+        let cases: Vec<_> = all().collect();
+        for (index, case) in cases.iter().enumerate() {
+            let same = all().filter(|other| other.id == case.id).count();
             assert_eq!(same, 1, "{}", case.id);
             if let Some(rival) = case.rival {
                 // Measured before, in the same round.
-                let place = CASES.iter().position(|other| other.id == rival);
+                let place = all().position(|other| other.id == rival);
                 assert!(place.is_some_and(|place| place < index), "{}", case.id);
             }
         }
@@ -406,12 +257,26 @@ mod tests {
     #[test]
     fn few_rounds_leave_out_nothing() {
         for rounds in [1, 2, 5, 200] {
-            for case in CASES {
+            for case in all() {
                 let count = (0..rounds)
                     .filter(|round| case.takes_part(*round, rounds))
                     .count();
-                assert!(count as u32 >= rounds.min(2), "{} of {rounds}", case.id);
+                let least = if case.is_rare() { 1 } else { rounds.min(2) };
+                assert!(count as u32 >= least, "{} of {rounds}", case.id);
             }
         }
+    }
+
+    #[test]
+    fn a_group_is_local_or_an_engine() {
+        let count = |groups: &[&str]| {
+            let groups: Vec<_> = groups.iter().map(|&group| group.to_owned()).collect();
+            all().filter(|case| case.belongs_to(&groups)).count()
+        };
+        let parts = ["local", "docker", "podman"].map(|group| count(&[group]));
+        assert!(parts.iter().all(|part| *part > 0), "{parts:?}");
+        assert_eq!(parts.iter().sum::<usize>(), count(&[]));
+        assert_eq!(parts[0] + parts[2], count(&["local", "podman"]));
+        assert_eq!(count(&["other"]), 0);
     }
 }

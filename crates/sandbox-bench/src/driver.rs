@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::case::{CASES, Place};
+use crate::case::{self, Place};
 use crate::failure::{Context, Failure, Result};
 use crate::memory::Footprint;
+use crate::operations::Programs;
 use crate::protocol::{Answer, Request, Sample};
 
 /// Rounds that are not kept, of all cases: caches fill, warm sandboxes are made.
 const WARM_UP: u32 = 2;
 /// Most time for one operation, many times what the slowest takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long an idle worker may take to end what it still runs.
 const END: Duration = Duration::from_secs(20);
 
@@ -48,23 +48,26 @@ impl Measured {
     }
 }
 
-/// Measures `rounds` rounds, with `sandbox` as our command.
+/// Measures `rounds` rounds of the cases that belong to `groups`, or of all, with these programs.
 ///
 /// What is short (it takes part in every round) is done twice in a row, and the second time counts: otherwise each would pay for
 /// what the case before it has left, full caches and memory that is given back, and rivals would pay unequally.
 ///
 /// # Errors
 /// When a worker cannot be started, dies, or does not answer in time.
-pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
+pub fn run(rounds: u32, groups: &[String], programs: &Programs) -> Result<Measured> {
     let mut workers = BTreeMap::new();
     for place in Place::ALL {
-        workers.insert(place, Worker::start(place, sandbox)?);
+        workers.insert(place, Worker::start(place, programs)?);
     }
     let mut measured = Measured::default();
     for round in 0..WARM_UP + rounds {
         let counted = round.checked_sub(WARM_UP);
-        for case in &CASES {
-            let takes_part = counted.is_none_or(|round| case.takes_part(round, rounds));
+        for case in case::all().filter(|case| case.belongs_to(groups)) {
+            let takes_part = match counted {
+                Some(round) => case.takes_part(round, rounds),
+                None => !case.is_rare(),
+            };
             if !takes_part || !measured.takes(case.id) {
                 continue;
             }
@@ -85,10 +88,12 @@ pub fn run(rounds: u32, sandbox: Option<&Path>) -> Result<Measured> {
             eprintln!("{} of {rounds} rounds", round + 1 - WARM_UP);
         }
     }
-    match worker(&mut workers, Place::OneThread)?.operate(Request::Memory)? {
-        Ok(Answer::Memory(memory)) => measured.memory = memory,
-        Ok(other) => return Err(Failure::Failed(format!("not about memory: {other:?}"))),
-        Err(failure) => measured.note("memory", failure),
+    if groups.is_empty() || groups.iter().any(|group| group == "local") {
+        match worker(&mut workers, Place::OneThread)?.operate(Request::Memory)? {
+            Ok(Answer::Memory(memory)) => measured.memory = memory,
+            Ok(other) => return Err(Failure::Failed(format!("not about memory: {other:?}"))),
+            Err(failure) => measured.note("memory", failure),
+        }
     }
     for (place, worker) in workers {
         worker.end(place)?;
@@ -109,12 +114,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(place: Place, sandbox: Option<&Path>) -> Result<Self> {
+    fn start(place: Place, programs: &Programs) -> Result<Self> {
         let mut command = Command::new(env::current_exe().context("find this program")?);
         command.arg("worker").args(place.arguments());
-        if let Some(sandbox) = sandbox {
-            command.arg("--sandbox").arg(sandbox);
-        }
+        programs.tell(&mut command);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -40,9 +40,11 @@ struct Arguments {
     /// Writes everything as JSON to this file, whose folder is made
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The `sandbox` command to measure
-    #[arg(long, value_name = "FILE")]
-    sandbox: Option<PathBuf>,
+    /// Only what belongs to these, separated by commas: local, docker, podman
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = ["local", "docker", "podman"])]
+    only: Vec<String>,
+    #[command(flatten)]
+    programs: operations::Programs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,7 +84,7 @@ fn measure(arguments: &Arguments) -> failure::Result<ExitCode> {
     } else {
         ROUNDS
     });
-    let run = driver::run(rounds, arguments.sandbox.as_deref())?;
+    let run = driver::run(rounds, &arguments.only, &arguments.programs)?;
     let report = report::Report::new(machine, rounds, &run);
     if let Some(path) = &arguments.json {
         report.write_json(path)?;

@@ -41,3 +41,17 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
 }
+
+impl Sample {
+    /// The share of one of `count` that did the same at the same time.
+    #[must_use]
+    pub fn share(mut self, count: u32) -> Self {
+        let count = u64::from(count.max(1));
+        self.nanoseconds /= count;
+        self.memory = self.memory.map(|memory| memory / count);
+        for (_, part) in &mut self.parts {
+            *part /= count;
+        }
+        self
+    }
+}

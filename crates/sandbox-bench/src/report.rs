@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::case::{CASES, Case, Place};
+use crate::case::{self, Case, Place};
 use crate::driver::Measured;
 use crate::failure::{Context, Result};
 use crate::machine::Machine;
@@ -66,8 +66,7 @@ impl Report {
             version: VERSION,
             machine,
             rounds,
-            cases: CASES
-                .iter()
+            cases: case::all()
                 .filter_map(|case| Line::new(case, measured))
                 .collect(),
             memory_of_an_idle_sandbox: measured.memory.clone(),

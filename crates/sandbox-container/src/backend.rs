@@ -1,32 +1,34 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use std::marker::PhantomData;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{
+    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
+    Plan, PullPolicy, Result, SandboxInfo,
+};
+use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
 
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
-use crate::isolator::ContainerIsolator;
+use crate::identity::Identity;
+use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
+use crate::isolator::{Container, ContainerIsolator};
+use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
-
-/// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
-const USER: (u32, u32) = (1000, 1000);
 
 /// What files of code without a policy get: the usual mask.
 const UMASK: u32 = 0o022;
@@ -42,6 +44,8 @@ pub struct ContainerBackend<F> {
     volume: AgentVolume,
     /// The engine once it was found. One that vanished is looked for again.
     engine: Mutex<Option<Engine>>,
+    /// The images that came by this backend.
+    brought: Brought,
     family: PhantomData<fn() -> F>,
 }
 
@@ -49,9 +53,10 @@ impl<F: OfFamily> ContainerBackend<F> {
     /// The tier that applies the policy. Connects to nothing yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
+        let form = F::FAMILY.profile_form;
         let volume = match &config.agent {
-            Some(program) => AgentVolume::new(program.clone()),
-            None => AgentVolume::ours().clone(),
+            Some(program) => AgentVolume::new(program.clone(), form),
+            None => AgentVolume::ours(form),
         };
         Self {
             tier: F::FAMILY.confined(),
@@ -59,6 +64,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
+            brought: Brought::default(),
             family: PhantomData,
         }
     }
@@ -81,7 +87,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         let engine = Engine::find(self.tier, &self.config).await?;
         self.usable(&engine.facts)?;
         let (tier, swept) = (self.tier, engine.clone());
-        tokio::spawn(async move { sweep::sweep(tier, &swept).await });
+        tokio::spawn(async move {
+            if let Some(error) = sweep::sweep(tier, &swept).await.failed {
+                tracing::warn!(%tier, %error, "what killed owners left is not wholly removed");
+            }
+        });
         Ok(found.insert(engine).clone())
     }
 
@@ -103,6 +113,17 @@ impl<F: OfFamily> ContainerBackend<F> {
             return refused(
                 reason,
                 "build with a C linker for Linux on x86_64 or aarch64".into(),
+            );
+        }
+        let family = self.tier.family;
+        if !family.chooses_runtime && facts.runtime != facts.default_runtime {
+            let reason = format!(
+                "{} takes no runtime from a request and would use its own, {}, instead of {:?}",
+                family.engine, facts.default_runtime, facts.runtime
+            );
+            return refused(
+                reason,
+                "make it the engine's default (`runtime` in containers.conf)".into(),
             );
         }
         if !facts.runtime_known {
@@ -142,8 +163,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             });
         }
         let kernel = kernel(self.tier, facts)?;
-        let mode = mode(plan);
-        check_writable(self.tier, plan, mode)?;
+        let identity = Identity::of(self.tier, plan, facts)?;
+        let mode = identity.mode();
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
         let exports = confinement::export_folders(&plan.export_paths);
@@ -158,30 +179,70 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(Draft {
             confinement,
             report,
-            confined: Some((storage, mode)),
+            confined: Some((storage, identity)),
         })
+    }
+
+    /// The image of a plan, where it may be used.
+    fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
+        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = written.parse()?;
+        plan.check_image(&reference)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(Wanted {
+            reference,
+            written: plan.images.is_none().then_some(written),
+        })
+    }
+
+    fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
+        Puller {
+            tier: self.tier,
+            engine,
+            config: &self.config,
+            brought: &self.brought,
+        }
     }
 
     async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let reference = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let image = image::find(tier, &engine, reference).await?;
+        let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
+        let source = Source::new(&image);
+        let image = ImageFacts::new(&image);
         let volume = &self.volume;
+        let hidden = self.hidden(plan)?;
+        let store = match plan.detached {
+            true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
+            false => None,
+        };
+        let profile = match draft.confined {
+            Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
+            _ => None,
+        };
         let parts = Parts {
             tier,
             facts: &engine.facts,
             image: &image,
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
+            hidden: &hidden,
+            profile: profile.as_deref(),
+            options: &self.config.options,
         };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        if let Some(lifetime) = plan.lifetime {
+            sandbox = sandbox.ending_after(lifetime);
+        }
         let folders = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
-            Some((storage, mode)) => {
+            Some((storage, identity)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
-                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                if storage.writable_root && plan.workspace.is_none() {
+                    folders.push(WORK_FOLDER.into());
+                }
+                let lowered = lower::confined(plan, &parts, storage, *identity)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
             }
@@ -190,21 +251,83 @@ impl<F: OfFamily> ContainerBackend<F> {
                 lower::unconfined(plan, &parts)?
             }
         };
+        let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
             engine: &engine,
             volume,
-            name: lower::container_name(plan),
+            name: lower::container_name(&plan.name),
             body,
         };
         let (guard, stream) = launch.run().await?;
-        let words = stream.last_words();
+        let goes = plan.image_retention == ImageRetention::Remove;
+        let goes = goes && self.brought.contains(&source.id);
+        let guard = guard.with_image(goes.then(|| source.id.clone()));
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
-        let lifetime = plan.lifetime;
-        let isolator =
-            ContainerIsolator::new(tier, engine.clone(), guard, words, no_network, lifetime);
-        isolator.look_up().await;
-        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+        let isolator = ContainerIsolator::new(Container {
+            tier,
+            engine: engine.clone(),
+            id: guard.container().to_owned(),
+            guard: Some(guard),
+            last_words: stream.last_words(),
+            no_network,
+            lifetime: plan.lifetime,
+            store: store.clone(),
+            source: Some(source),
+        });
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
+        let Some(store) = &store else {
+            return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
+        };
+        let hand_over = HandOver {
+            tier,
+            engine: &engine,
+            store,
+            plan,
+            user,
+            no_network,
+            isolator,
+        };
+        hand_over.finish(stream, sandbox).await
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        state::folder(self.config.state_folder.as_deref(), state::user())
+    }
+
+    /// The paths in a sandbox at which this user's keys would be seen.
+    fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
+        if !kept::shows_the_host(plan) {
+            return Ok(Vec::new());
+        }
+        let hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
+        if !hidden.is_empty() {
+            // What is not there cannot be covered, and may be there later.
+            Store::prepare(self.tier, self.config.state_folder.as_deref())?;
+        }
+        Ok(hidden)
+    }
+
+    /// What of its engine a tier's sandboxes are found on.
+    async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let engine = self.engine().await?;
+        let store = Store::found(self.tier, self.config.state_folder.as_deref())?;
+        let registry = Registry {
+            tier: self.tier,
+            engine: &engine,
+            store,
+        };
+        let done = act(registry).await;
+        self.noticing(done).await
     }
 }
 
@@ -213,61 +336,7 @@ struct Draft {
     confinement: Confinement,
     report: EnforcementReport,
     /// `None` where no policy applies.
-    confined: Option<(Storage, Mode)>,
-}
-
-/// As whom code runs: a root user of the container is the agent's own.
-fn mode(plan: &Plan) -> Mode {
-    match plan.user.or_else(|| folders_owner(plan)).unwrap_or(USER) {
-        (0, _) => Mode::Shared,
-        (uid, gid) => Mode::Split { uid, gid },
-    }
-}
-
-/// The host's folders that code may write to.
-fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
-    let workspace = plan
-        .workspace
-        .iter()
-        .filter(|workspace| !workspace.read_only);
-    let workspace = workspace.map(|workspace| workspace.path.as_path());
-    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
-}
-
-/// Who owns the first of the writable folders that is not root's.
-fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
-    writable_folders(plan)
-        .filter_map(|folder| std::fs::metadata(folder).ok())
-        .find(|folder| folder.uid() != 0)
-        .map(|folder| (folder.uid(), folder.gid()))
-}
-
-/// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
-fn check_writable(tier: Tier, plan: &Plan, mode: Mode) -> Result<()> {
-    let Mode::Split { uid, gid } = mode else {
-        return Ok(());
-    };
-    for path in writable_folders(plan) {
-        // A missing folder has its own error.
-        let Ok(folder) = std::fs::metadata(path) else {
-            continue;
-        };
-        let bits = folder.mode();
-        let writable = (folder.uid() == uid && bits & 0o200 != 0)
-            || (folder.gid() == gid && bits & 0o020 != 0)
-            || bits & 0o002 != 0;
-        if !writable {
-            let context = format!(
-                "{} belongs to user {}, and the code, which runs as user {uid}, could not write to it",
-                path.display(),
-                folder.uid()
-            );
-            return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
-                .on(tier)
-                .with_fix("give the folder to an ordinary user, or name its owner as the specification's user"));
-        }
-    }
-    Ok(())
+    confined: Option<(Storage, Identity)>,
 }
 
 /// What the engine's kernel can do for the confinement of executions.
@@ -284,7 +353,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 
@@ -310,6 +380,71 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        self.with_registry(async |registry| registry.get(name).await)
+            .await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.with_registry(async |registry| registry.list().await)
+            .await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        self.with_registry(async |registry| registry.remove(name).await)
+            .await
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        self.with_registry(async |registry| registry.prune(&self.volume).await)
+            .await
+    }
+
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        let pull = plan.pull.unwrap_or(self.config.pull);
+        if pull == PullPolicy::Never {
+            return Ok(());
+        }
+        let engine = self.engine().await?;
+        let provided = self
+            .puller(&engine)
+            .provide(&self.wanted(plan)?, pull, progress)
+            .await;
+        self.noticing(provided).await.map(drop)
+    }
+
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let wanted = Wanted {
+            reference: reference.clone(),
+            written: None,
+        };
+        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
+        let (image, brought) = self.noticing(provided).await?;
+        Ok(image::info(&image, brought))
+    }
+
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        let engine = self.engine().await?;
+        let images = image::images(self.tier, &engine).await;
+        self.noticing(images).await
+    }
+
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        let engine = self.engine().await?;
+        let removed = image::remove(self.tier, &engine, reference).await;
+        self.noticing(removed).await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

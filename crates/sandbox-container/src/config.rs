@@ -1,12 +1,20 @@
 //! What a user may set of the backend.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::PullPolicy;
 
 use crate::engine::{Endpoint, GivenClient};
+use crate::options::EngineOptions;
 
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// How long pulling or building an image may take unless the configuration says otherwise: some are gigabytes.
+pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// What a user may set of the backend. The default finds the engine as its own client does.
 ///
@@ -23,10 +31,23 @@ pub struct ContainerConfig {
     pub host: Option<String>,
     /// A client that the caller made; `None` connects to the engine.
     pub(crate) client: Option<GivenClient>,
-    /// The image of a specification that names none. It is never pulled.
+    /// The image of a specification that names none.
     pub default_image: String,
+    /// When images are pulled where the specification does not say.
+    pub pull: PullPolicy,
+    /// How long pulling or building an image may take.
+    pub image_timeout: Duration,
+    /// Whether the credentials that `docker login` or `podman login` have filed are used for pulling. They are read when they are
+    /// needed, sent to the engine, and neither kept nor shown.
+    pub registry_credentials: bool,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Folder for the keys of detached sandboxes. Unset: `/run/sandbox` for root, else `$XDG_RUNTIME_DIR/sandbox`, else
+    /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
+    /// No sandbox sees it.
+    pub state_folder: Option<PathBuf>,
+    /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
+    pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
 }
@@ -41,7 +62,12 @@ impl fmt::Debug for ContainerConfig {
             .field("host", &self.host)
             .field("client", &self.client)
             .field("default_image", &self.default_image)
+            .field("pull", &self.pull)
+            .field("image_timeout", &self.image_timeout)
+            .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
+            .field("state_folder", &self.state_folder)
+            .field("options", &self.options)
             .field("agent", &agent)
             .finish()
     }
@@ -53,7 +79,12 @@ impl Default for ContainerConfig {
             host: None,
             client: None,
             default_image: DEFAULT_IMAGE.to_owned(),
+            pull: PullPolicy::Never,
+            image_timeout: IMAGE_TIMEOUT,
+            registry_credentials: true,
             runtime: None,
+            state_folder: None,
+            options: EngineOptions::default(),
             agent: None,
         }
     }
@@ -91,10 +122,45 @@ impl ContainerConfig {
         self
     }
 
+    /// Adds engine options that tighten every sandbox.
+    #[must_use]
+    pub fn options(mut self, options: EngineOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Pulls images like this where the specification does not say.
+    #[must_use]
+    pub fn pull(mut self, pull: PullPolicy) -> Self {
+        self.pull = pull;
+        self
+    }
+
+    /// Gives a pull or a build of an image this long.
+    #[must_use]
+    pub fn image_timeout(mut self, timeout: Duration) -> Self {
+        self.image_timeout = timeout;
+        self
+    }
+
+    /// Sets whether the credentials that the engines' own clients have filed are used for pulling.
+    #[must_use]
+    pub fn registry_credentials(mut self, used: bool) -> Self {
+        self.registry_credentials = used;
+        self
+    }
+
     /// Uses this OCI runtime.
     #[must_use]
     pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
         self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Keeps the keys of detached sandboxes in this folder.
+    #[must_use]
+    pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state_folder = Some(folder.into());
         self
     }
 

@@ -6,7 +6,7 @@ use sandbox_core::{Error, ErrorKind};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
-use crate::image;
+use crate::image::{self, Wanted};
 
 /// The engine is not there.
 pub(crate) fn missing(error: &Error) -> Finding {
@@ -25,8 +25,15 @@ pub(crate) async fn findings(
     config: &ContainerConfig,
 ) -> Vec<Finding> {
     let mut findings = about(engine);
-    let (present, detail, fix) = match image::find(tier, engine, &config.default_image).await {
-        Ok(image) => (true, image.reference, String::new()),
+    let found = match config.default_image.parse() {
+        Ok(reference) => {
+            let written = Some(config.default_image.as_str());
+            image::find(tier, engine, &Wanted { reference, written }).await
+        }
+        Err(error) => Err(error),
+    };
+    let (present, detail, fix) = match found {
+        Ok(_) => (true, config.default_image.clone(), String::new()),
         Err(error) if error.kind() == ErrorKind::ImageNotFound => (
             false,
             format!("{} is not there", config.default_image),
@@ -116,6 +123,14 @@ fn about(engine: &Engine) -> Vec<Finding> {
     ]
 }
 
+fn security_module(facts: &EngineFacts) -> &'static str {
+    match (facts.apparmor, facts.selinux) {
+        (true, _) => "AppArmor",
+        (_, true) => "SELinux",
+        (false, false) => "none",
+    }
+}
+
 /// What of the engine changes enforcement.
 pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -130,7 +145,7 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
             limits.push(name);
         }
     }
-    [
+    let mut pairs = vec![
         ("backend", tier.into()),
         ("engine", facts.short_version()),
         ("runtime", facts.runtime.clone()),
@@ -139,7 +154,14 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
         ("cgroup", format!("v{}", facts.cgroup)),
         ("limits", limits.join(",")),
         ("seccomp", yes_no(facts.seccomp)),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+        ("security_module", security_module(facts).to_owned()),
+    ];
+    // Code then is the agent's own user. Elsewhere this says nothing.
+    if facts.ids == 1 {
+        pairs.push(("users", "one".to_owned()));
+    }
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

@@ -37,25 +37,53 @@ pub struct Family {
     /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
     /// something else is mounted there.
     pub writable_folders: &'static [&'static str],
-    /// Whether one limit that a container asks for makes the engine forget those that its configuration gives to every container,
-    /// which the host may need.
-    pub forgets_default_limits: bool,
+    /// Whether an engine without root can let its user have its own number in a container (`keep-id`).
+    pub keeps_ids: bool,
     /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
     /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
     pub full_tmpfs: bool,
+    /// How the engine takes a seccomp profile.
+    pub profile_form: ProfileForm,
+    /// How the engine takes paths to hide and to make read-only.
+    pub path_options: PathOptions,
+    /// Whether a container can be given a runtime other than the engine's default. Where not, the engine would silently take its own.
+    pub chooses_runtime: bool,
+    /// Whether a container can be given users of its own on the host (`--userns=auto`).
+    pub private_users: bool,
     /// What is asked of the engine over an API of its own.
     pub native: Option<&'static dyn Native>,
+}
+
+/// Corrects what an engine said of itself over Docker's API.
+pub type Correction = Box<dyn FnOnce(&mut EngineFacts) + Send>;
+
+/// How an engine takes a seccomp profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProfileForm {
+    /// Its text in the request.
+    Text,
+    /// The name of a file of the engine's host, which the engine reads.
+    File,
+}
+
+/// How an engine takes paths to hide and to make read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathOptions {
+    /// Whole lists in place of its own.
+    Lists,
+    /// More paths to hide, as a security option; none to make read-only.
+    Masks,
 }
 
 /// What is asked of an engine over an API of its own, because Docker's says it wrongly or not at all.
 #[async_trait]
 pub trait Native: fmt::Debug + Send + Sync {
-    /// Corrects what the engine said of itself over Docker's API.
+    /// Asks the engine for what it says wrongly of itself over Docker's API.
     ///
     /// # Errors
     ///
     /// Why the engine cannot be asked, for people.
-    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String>;
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String>;
 
     /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
     ///
@@ -110,7 +138,7 @@ impl From<Tier> for String {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    use super::{Family, Tier};
+    use super::{Family, PathOptions, ProfileForm, Tier};
     use crate::engine::Candidates;
 
     /// A family to test with.
@@ -125,20 +153,28 @@ pub(crate) mod samples {
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
-        forgets_default_limits: false,
+        keeps_ids: false,
         full_tmpfs: true,
+        profile_form: ProfileForm::Text,
+        path_options: PathOptions::Lists,
+        chooses_runtime: true,
+        private_users: false,
         native: None,
     };
 
-    /// The same, of an engine whose tmpfs takes a size alone, and which opens folders under a read-only root.
-    pub(crate) const PLAIN_TMPFS: &Family = &Family {
+    /// One that differs in every fact.
+    pub(crate) const OTHER: &Family = &Family {
         tier: "podman",
         unsafe_tier: "podman_unsafe",
         engine: "Podman",
         command: "podman",
         writable_folders: &["/run", "/tmp", "/var/tmp"],
-        forgets_default_limits: true,
+        keeps_ids: true,
         full_tmpfs: false,
+        profile_form: ProfileForm::File,
+        path_options: PathOptions::Masks,
+        chooses_runtime: false,
+        private_users: true,
         ..*FAMILY
     };
 

@@ -2,32 +2,41 @@
 //! has to link (and so register) the other. Registers no tier itself.
 //!
 //! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are never pulled.
+//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are pulled where somebody says so, and only then.
 //!
 //! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
 //! its family, and where its engine is found.
 
+mod applied;
 mod backend;
 mod cgroup;
 mod config;
+mod create;
 mod doctor;
 mod engine;
 mod error;
 mod family;
+mod identity;
 mod image;
 mod isolator;
+mod kept;
 mod labels;
 mod launch;
 mod lower;
+mod options;
+mod owner;
+mod reconnect;
 mod removal;
+mod remover;
 mod report;
 mod stream;
 mod sweep;
 mod volume;
 
 pub use backend::ContainerBackend;
-pub use config::{ContainerConfig, DEFAULT_IMAGE};
-pub use engine::{Candidates, Endpoint, EngineFacts};
-pub use family::{Family, Native, OfFamily};
+pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Shell};
+pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+pub use options::{EngineOptions, Ulimit};
 
 pub(crate) use family::Tier;

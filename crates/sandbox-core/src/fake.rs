@@ -10,9 +10,8 @@ use async_trait::async_trait;
 
 use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
 use crate::{
-    ArtifactLimits, ByteSize, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd,
-    ExecRequest, Export, ImageInfo, ImageReference, Outcome, Plan, Refusal, Result, SandboxInfo,
-    SandboxState,
+    ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    ImageInfo, ImageReference, Outcome, Plan, Refusal, Result, SandboxInfo, SandboxState,
 };
 
 /// What a [`FakeBackend`] answers to an execution.
@@ -259,7 +258,7 @@ impl Instance for FakeInstance {
     }
 
     async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
-        let mut image = ImageInfo::new(format!("sha256:{:064x}", 0), ByteSize::bytes(0));
+        let mut image = ImageInfo::new(format!("sha256:{:064x}", 0));
         image.names.push(tag.to_string());
         Ok(image)
     }

@@ -1,7 +1,8 @@
 //! Docker as a sandbox backend: tiers `docker` and `docker_unsafe`.
 //!
 //! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are never pulled.
+//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are pulled where
+//! somebody says so, and only then.
 //!
 //! `docker_unsafe` is what the engine does by default, with no policy at all.
 
@@ -9,11 +10,11 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use sandbox_container::{ContainerBackend, Family, OfFamily};
+use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm};
 use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
 
-pub use sandbox_container::DEFAULT_IMAGE;
+pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, Ulimit};
 
 /// Docker's engines.
 const FAMILY: &Family = &Family {
@@ -26,8 +27,12 @@ const FAMILY: &Family = &Family {
     is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
+    profile_form: ProfileForm::Text,
+    path_options: PathOptions::Lists,
+    chooses_runtime: true,
+    private_users: false,
     writable_folders: &[],
-    forgets_default_limits: false,
+    keeps_ids: false,
     full_tmpfs: true,
     native: None,
 };

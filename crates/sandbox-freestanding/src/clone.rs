@@ -9,10 +9,14 @@ use crate::syscall::{clone_onto, nr, result, syscall5};
 
 /// Clone flag: the child shares the memory of its parent.
 pub const CLONE_VM: u64 = 0x100;
+/// Clone flag: both have the same descriptors, those included that one of them opens later.
+pub const CLONE_FILES: u64 = 0x400;
 /// Clone flag: the parent receives a descriptor of the child.
 pub const CLONE_PIDFD: u64 = 0x1000;
 /// Clone flag: the calling thread waits until the child executes a program or ends.
 pub const CLONE_VFORK: u64 = 0x4000;
+/// Clone flag: the child's parent is the caller's own. Its end sends what the caller's end would.
+pub const CLONE_PARENT: u64 = 0x8000;
 /// Clone flag: a thread of the same process.
 pub const CLONE_THREAD: u64 = 0x1_0000;
 /// The signal that a child's end sends to its parent, in a clone's flags.

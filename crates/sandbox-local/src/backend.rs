@@ -34,7 +34,9 @@ pub struct LocalBackend {
 #[derive(Debug)]
 struct Lowered {
     plan: Plan,
-    /// What the lowering has seen of the platform.
+    /// What the lowering has seen of the host.
+    host: Arc<Host>,
+    /// What it has seen of the platform.
     platform: Arc<[Root]>,
     lowered: Arc<LocalPlan>,
 }
@@ -68,6 +70,7 @@ impl LocalBackend {
         if let Some(known) = &*last
             && same_again
             && known.plan == plan
+            && known.host == host
             && Arc::ptr_eq(&known.platform, &platform)
         {
             return Ok(Arc::clone(&known.lowered));
@@ -75,6 +78,7 @@ impl LocalBackend {
         let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         *last = Some(Lowered {
             plan,
+            host,
             platform,
             lowered: Arc::clone(&lowered),
         });

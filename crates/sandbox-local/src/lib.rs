@@ -8,7 +8,7 @@
 //! enforced is reported, capability by capability.
 //!
 //! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
-//! - `spawn`: the process; `cgroup`, `subordinate`: limits and users; `start` puts them together.
+//! - `spawn`: the process; `cgroup`, `systemd`, `subordinate`: limits and users; `start` puts them together.
 //! - `packages`: the folder of a plan's packages, by a sandbox of this backend.
 //! - `isolator`, `remains`: its end, after which nothing is left.
 //! - `detached`: sandboxes that outlive the process that made them, each with a keeper.
@@ -35,6 +35,7 @@ mod stale;
 mod start;
 mod state;
 mod subordinate;
+mod systemd;
 mod unsafe_tier;
 
 use std::sync::Arc;

@@ -11,11 +11,11 @@ mod native;
 
 use std::sync::Arc;
 
-use sandbox_container::{ContainerBackend, Family, OfFamily};
+use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm};
 use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
 
-pub use sandbox_container::DEFAULT_IMAGE;
+pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, Ulimit};
 
 /// Podman's engines.
 const FAMILY: &Family = &Family {
@@ -33,8 +33,12 @@ const FAMILY: &Family = &Family {
         "/machine.slice/libpod-{id}.scope/container",
     ],
     writable_folders: &["/run", "/tmp", "/var/tmp"],
-    forgets_default_limits: true,
+    keeps_ids: true,
     full_tmpfs: false,
+    profile_form: ProfileForm::File,
+    path_options: PathOptions::Masks,
+    chooses_runtime: false,
+    private_users: true,
     native: Some(&native::Libpod),
 };
 

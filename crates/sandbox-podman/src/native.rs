@@ -1,8 +1,9 @@
 //! What is asked of Podman over its own API.
 
 use async_trait::async_trait;
+use podman_api::models::{HostInfo, IdMap};
 use podman_api::{ApiVersion, Error};
-use sandbox_container::{Endpoint, EngineFacts, Native};
+use sandbox_container::{Correction, Endpoint, EngineFacts, Native};
 
 /// The oldest version of Podman's API that its engines serve since version 4: what is asked here is the same in all of them.
 const VERSION: (usize, usize, usize) = (4, 0, 0);
@@ -13,23 +14,12 @@ pub(crate) struct Libpod;
 
 #[async_trait]
 impl Native for Libpod {
-    async fn correct(&self, endpoint: &Endpoint, facts: &mut EngineFacts) -> Result<(), String> {
+    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String> {
         let info = client(endpoint)?.info().await.map_err(said)?;
         let host = info
             .host
             .ok_or("Podman's own API says nothing of the host")?;
-        let controllers = host.cgroup_controllers.unwrap_or_default();
-        let has = |name: &str| controllers.iter().any(|controller| controller == name);
-        // Over Docker's API an engine without root claims every limit that the kernel knows.
-        facts.memory_limit &= has("memory");
-        facts.swap_limit &= has("memory");
-        facts.cpu_quota &= has("cpu");
-        facts.pids_limit &= has("pids");
-        if let Some(security) = host.security {
-            facts.rootless = security.rootless == Some(true);
-            facts.seccomp = security.seccomp_enabled == Some(true);
-        }
-        Ok(())
+        Ok(Box::new(move |facts| correct(facts, host)))
     }
 
     async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String> {
@@ -52,6 +42,43 @@ impl Native for Libpod {
             Err(error) => Err(said(error)),
         }
     }
+}
+
+fn correct(facts: &mut EngineFacts, host: HostInfo) {
+    let controllers = host.cgroup_controllers.unwrap_or_default();
+    let has = |name: &str| controllers.iter().any(|controller| controller == name);
+    // Over Docker's API an engine without root claims every limit that the kernel knows.
+    facts.memory_limit &= has("memory");
+    facts.swap_limit &= has("memory");
+    facts.cpu_quota &= has("cpu");
+    facts.pids_limit &= has("pids");
+    if let Some(maps) = host.id_mappings {
+        let (users, groups) = (
+            maps.uidmap.unwrap_or_default(),
+            maps.gidmap.unwrap_or_default(),
+        );
+        facts.engine_user = root_of(&users).zip(root_of(&groups));
+        if let Some(ids) = count(&users).zip(count(&groups)) {
+            facts.ids = ids.0.min(ids.1);
+        }
+    }
+    if let Some(security) = host.security {
+        facts.rootless = security.rootless == Some(true);
+        facts.seccomp = security.seccomp_enabled == Some(true);
+    }
+}
+
+/// Who on the host is user (or group) 0 of containers. With root there are no maps.
+fn root_of(map: &[IdMap]) -> Option<u32> {
+    let first = map.iter().find(|range| range.container_id == Some(0))?;
+    u32::try_from(first.host_id?).ok()
+}
+
+/// How many ids from 0 on containers have; `None` without maps.
+fn count(map: &[IdMap]) -> Option<u32> {
+    let end = |range: &IdMap| Some(range.container_id? + range.size?);
+    let end = map.iter().filter_map(end).max()?;
+    u32::try_from(end).ok()
 }
 
 /// The full name of an image that was built on this engine under a short name, which Docker's API takes for one of Docker's registry.

@@ -16,6 +16,7 @@ use crate::programs;
 
 mod candidates;
 mod contexts;
+pub mod runsc;
 
 /// The engine's name, for messages and records.
 const ENGINE: &str = "docker";

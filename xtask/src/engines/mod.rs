@@ -20,6 +20,9 @@ mod record;
 mod service;
 mod sockets;
 
+pub use daemon::Owner;
+pub use podman::rootless::owner as rootless_owner;
+
 /// What to do with which engines.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -30,7 +33,13 @@ pub struct Arguments {
 #[derive(Debug, Clone, Subcommand)]
 enum Action {
     /// Find the engine running, else install and start it (as root on a Debian-like system)
-    Up(Selection),
+    Up {
+        #[command(flatten)]
+        selection: Selection,
+        /// Give Docker gVisor's runtime as well; changes its daemon.json, and says so
+        #[arg(long)]
+        with_runsc: bool,
+    },
     /// Stop the engine if `up` started it
     Down(Selection),
     /// Print a line for each engine; exits with 1 when one is missing
@@ -126,22 +135,27 @@ fn meant(named: &[Name]) -> Result<Vec<Name>> {
 /// When an engine cannot be started or stopped; engines after it are not touched. A `status` that
 /// finds an engine missing is no error but exit code 1.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (Action::Up(selection) | Action::Down(selection) | Action::Status(selection)) =
+    let (Action::Up { selection, .. } | Action::Down(selection) | Action::Status(selection)) =
         &arguments.action;
     let names = meant(&selection.engines)?;
     let _lock = match arguments.action {
         Action::Status(_) => None,
-        Action::Up(_) | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
+        Action::Up { .. } | Action::Down(_) => Some(Lock::acquire(&places::state_folder()?)?),
     };
     let mut code = ExitCode::SUCCESS;
     for name in &names {
         let (text, engine) = (name.text(), name.engine());
         match arguments.action {
             Action::Down(_) => println!("{text}: {}", engine.down()?),
-            Action::Up(_) => match engine.up()? {
-                Status::Running(line) => println!("{text}: {line}"),
-                Status::Missing(failure) => return Err(failure),
-            },
+            Action::Up { with_runsc, .. } => {
+                match engine.up()? {
+                    Status::Running(line) => println!("{text}: {line}"),
+                    Status::Missing(failure) => return Err(failure),
+                }
+                if with_runsc && *name == Name::Docker {
+                    println!("{text}: {}", docker::runsc::register()?);
+                }
+            }
             Action::Status(_) => match engine.status() {
                 Status::Running(line) => println!("{text}: {line}"),
                 Status::Missing(failure) => {

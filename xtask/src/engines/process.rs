@@ -83,6 +83,14 @@ impl Handle {
         self.signal(Signal::TERM)
     }
 
+    /// Asks the process to read its configuration again, as daemons understand it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal.
+    pub fn reload(&self) -> io::Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Ends the process at once.
     ///
     /// # Errors

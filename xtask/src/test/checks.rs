@@ -4,7 +4,8 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{FEATURES, Run, THIS_PROGRAM, supervise};
+use super::{Run, THIS_PROGRAM, supervise};
+use crate::cargo::BACKENDS;
 use crate::failure::{Failure, Result};
 
 /// Most time for one tool to build and check the workspace from nothing on a slow machine.
@@ -38,7 +39,7 @@ pub fn clippy(run: &Run<'_>) -> Result<()> {
             "--workspace",
             "--all-targets",
             "--features",
-            FEATURES,
+            BACKENDS,
         ])
         .args(["--", "-D", "warnings"]);
     supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo clippy")
@@ -52,25 +53,25 @@ pub fn docs(run: &Run<'_>) -> Result<()> {
     let flags = env::var("RUSTDOCFLAGS").unwrap_or_default();
     let mut command = run.workspace.cargo();
     command
-        .args(["doc", "--workspace", "--no-deps", "--features", FEATURES])
+        .args(["doc", "--workspace", "--no-deps", "--features", BACKENDS])
         .env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
     supervise::run(&mut command, BUILD_LIMIT)?.into_result("cargo doc")
 }
 
-/// Attacks every backend that is here.
+/// Attacks every backend that is here, and compares with what was committed.
 ///
 /// # Errors
-/// When one does not do what it declares.
+/// When one does not do what it declares, or what was committed says something else.
 pub fn conformance(run: &Run<'_>) -> Result<()> {
-    task(run, &["conformance"])
+    task(run, &["conformance", "--check"])
 }
 
-/// Compares what was committed with what is measured.
+/// Compares what was committed with the suite and the backends of this checkout.
 ///
 /// # Errors
 /// When they differ.
 pub fn matrix(run: &Run<'_>) -> Result<()> {
-    task(run, &["matrix", "--check"])
+    task(run, &["matrix", "--check-committed"])
 }
 
 /// Another task of this program, in a process of its own, so that what it leaves is seen too.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::tally::Reader;
-use super::{Counted, FEATURES, Run, supervise};
+use super::{Counted, Run, supervise};
+use crate::cargo::BACKENDS;
 use crate::failure::{Failure, Result};
 
 /// Most time to build all tests from nothing on a slow machine.
@@ -16,7 +17,7 @@ const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// # Errors
 /// When they cannot be built.
 pub fn run(run: &Run<'_>) -> Result<Counted> {
-    let arguments = ["test", "--workspace", "--features", FEATURES];
+    let arguments = ["test", "--workspace", "--features", BACKENDS];
     // Apart, because a build may take long and its progress belongs on a terminal.
     let mut build = run.workspace.cargo();
     build.args(arguments).arg("--no-run");

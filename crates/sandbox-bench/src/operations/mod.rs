@@ -1,44 +1,78 @@
 //! The operations, and what they keep between two calls.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::case::Operation;
+use crate::case::{Engine, Operation};
 use crate::failure::{Failure, Result};
 use crate::memory::Footprint;
 use crate::protocol::Sample;
 
-#[cfg(feature = "docker")]
-mod docker;
+#[cfg(feature = "api")]
+mod api;
+mod client;
 mod echo;
+mod engine;
 mod plain;
+mod python_client;
 mod sandboxes;
 
+use engine::EngineOperations;
 use sandboxes::Tier;
 
 /// The smallest test image, so that its size plays no part.
 const BUSYBOX: &str = "sandbox-test/busybox:latest";
+/// The image for what Python does.
+const PYTHON: &str = "python:3.11-slim";
+
+/// How many local sandboxes of a crowd are made, or ended, at the same time.
+const LOCAL_AT_ONCE: usize = 8;
+
+/// The programs that a worker calls.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Programs {
+    /// The `sandbox` command to measure
+    #[arg(long, value_name = "FILE")]
+    pub sandbox: Option<PathBuf>,
+    /// A Python that has llm-sandbox, to measure beside ours
+    #[arg(long, value_name = "FILE")]
+    pub python_client: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Tells a worker.
+    pub fn tell(&self, command: &mut Command) {
+        for (option, file) in [
+            ("--sandbox", &self.sandbox),
+            ("--python-client", &self.python_client),
+        ] {
+            if let Some(file) = file {
+                command.arg(option).arg(file);
+            }
+        }
+    }
+}
 
 /// Everything that a worker can do.
 #[derive(Debug)]
 pub struct Operations {
-    command: Option<PathBuf>,
+    programs: Programs,
     local: Tier,
-    docker: Tier,
-    #[cfg(feature = "docker")]
-    engine: docker::Engine,
+    engines: BTreeMap<Engine, EngineOperations>,
 }
 
 impl Operations {
-    /// Nothing is opened before the first operation that needs it. `command` is the `sandbox`
-    /// program.
-    pub fn new(command: Option<PathBuf>) -> Self {
+    /// Nothing is opened before the first operation that needs it.
+    pub fn new(programs: Programs) -> Self {
         Self {
-            command,
             local: Tier::new("local", cfg!(feature = "local"), None),
-            docker: Tier::new("docker", cfg!(feature = "docker"), Some(BUSYBOX)),
-            #[cfg(feature = "docker")]
-            engine: docker::Engine::default(),
+            engines: [Engine::Docker, Engine::Podman]
+                .into_iter()
+                .map(|engine| (engine, EngineOperations::new(engine, &programs)))
+                .collect(),
+            programs,
         }
     }
 
@@ -50,31 +84,27 @@ impl Operations {
         match operation {
             Operation::Spawn => plain::spawn(),
             Operation::Bwrap => plain::bwrap(),
-            Operation::Command => plain::command(self.command.as_deref()),
+            Operation::Command => plain::command(self.programs.sandbox.as_deref()),
             Operation::OutputSpawn => plain::output(),
             Operation::EchoSpawn => plain::echo(),
+            Operation::PythonSpawn => plain::python(),
             Operation::CopyFile => plain::copy(),
             Operation::Put => self.local.put().await,
             Operation::Fetch => self.local.fetch().await,
             Operation::KillTree => self.local.kill_tree().await,
-            Operation::Crowd200 => self.local.crowd(200).await,
-            Operation::Crowd1000 => self.local.crowd(1000).await,
+            Operation::Crowd200 => self.local.crowd(200, LOCAL_AT_ONCE).await,
+            Operation::Crowd1000 => self.local.crowd(1000, LOCAL_AT_ONCE).await,
             Operation::OneShot => self.local.one_shot().await,
             Operation::WarmExec => self.local.warm_exec().await,
+            Operation::Python => self.local.python().await,
             Operation::Output => self.local.output().await,
             Operation::Echo => self.local.echo().await,
-            Operation::DockerOneShot => self.docker.one_shot().await,
-            Operation::DockerWarmExec => self.docker.warm_exec().await,
-            #[cfg(feature = "docker")]
-            Operation::DockerApiRun => self.engine.run().await,
-            #[cfg(feature = "docker")]
-            Operation::DockerApiExec => self.engine.exec().await,
-            #[cfg(feature = "docker")]
-            Operation::DockerExec => self.engine.client_exec().await,
-            #[cfg(not(feature = "docker"))]
-            Operation::DockerApiRun | Operation::DockerApiExec | Operation::DockerExec => Err(
-                Failure::Missing("built without the feature docker".to_owned()),
-            ),
+            Operation::Engine(engine, way, task) => {
+                let operations = self.engines.get_mut(&engine);
+                let operations =
+                    operations.ok_or_else(|| failed(format!("unknown engine {engine:?}")))?;
+                operations.run(way, task).await
+            }
         }
     }
 
@@ -91,11 +121,11 @@ impl Operations {
     /// # Errors
     /// When something cannot be ended.
     pub async fn end(self) -> Result<()> {
-        let local = self.local.end().await;
-        let docker = self.docker.end().await;
-        #[cfg(feature = "docker")]
-        self.engine.end().await?;
-        local.and(docker)
+        let mut result = self.local.end().await;
+        for operations in self.engines.into_values() {
+            result = result.and(operations.end().await);
+        }
+        result
     }
 }
 

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Stopwatch, failed, nanoseconds};
-use crate::case::{ECHOES, OUTPUT_BYTES};
+use crate::case::{ECHOES, OUTPUT_BYTES, PROGRAM};
 use crate::failure::{Context, Failure, Result};
 use crate::protocol::Sample;
 
 const TRUE: &str = "/bin/true";
+/// The system's own; a version manager's stand-in in `PATH` takes longer than Python itself.
+const PYTHON: &str = "/usr/bin/python3";
 /// What the local tier shows of the host by default, as far as programs and libraries go.
 const ROOTS: [&str; 8] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
@@ -32,10 +34,29 @@ pub fn bwrap() -> Result<Sample> {
 
 /// `sandbox run -- /bin/true`.
 pub fn command(program: Option<&Path>) -> Result<Sample> {
-    let program = program.ok_or_else(|| {
-        Failure::Missing("no command named; fix: --sandbox FILE, or cargo xtask bench".to_owned())
-    })?;
+    let program = program.ok_or_else(no_command)?;
     timed(Command::new(program).args(["run", "--", TRUE]))
+}
+
+/// `sandbox run` on an engine's tier.
+pub fn command_on(program: Option<&Path>, tier: &str, image: &str) -> Result<Sample> {
+    let program = program.ok_or_else(no_command)?;
+    let words = ["run", "--backend", tier, "--image", image, "--", "true"];
+    timed(Command::new(program).args(words))
+}
+
+fn no_command() -> Failure {
+    Failure::Missing("no command named; fix: --sandbox FILE, or cargo xtask bench".to_owned())
+}
+
+/// Python's `print(1)`.
+pub fn python() -> Result<Sample> {
+    if !Path::new(PYTHON).exists() {
+        return Err(Failure::Missing(format!(
+            "there is no {PYTHON}; fix: apt-get install python3"
+        )));
+    }
+    timed(Command::new(PYTHON).args(["-c", PROGRAM]))
 }
 
 /// Reads what a program writes.

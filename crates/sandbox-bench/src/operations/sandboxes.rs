@@ -8,16 +8,13 @@ use sandbox::{
 };
 
 use super::{Stopwatch, echo, failed, nanoseconds};
-use crate::case::{ECHOES, OUTPUT_BYTES, TREE};
+use crate::case::{ECHOES, OUTPUT_BYTES, PROGRAM, TREE};
 use crate::failure::{Failure, Result};
 use crate::memory::{self, Footprint};
 use crate::protocol::Sample;
 
 /// The file that goes in and out.
 const FILE: &str = "/tmp/file";
-
-/// How many sandboxes of a crowd are made, or ended, at the same time.
-const AT_ONCE: usize = 8;
 
 /// A new sandbox is idle after this long.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -30,6 +27,7 @@ pub struct Tier {
     image: Option<&'static str>,
     client: Option<SandboxClient>,
     warm: Option<SandboxHandle>,
+    opened: Option<SandboxHandle>,
 }
 
 impl Tier {
@@ -42,6 +40,7 @@ impl Tier {
             image,
             client: None,
             warm: None,
+            opened: None,
         }
     }
 
@@ -69,6 +68,42 @@ impl Tier {
         let sample = watch.stop();
         expect_success(&result)?;
         Ok(sample)
+    }
+
+    /// Run Python's `print(1)` in a sandbox that runs.
+    pub async fn python(&mut self) -> Result<Sample> {
+        let sandbox = self.warm().await?;
+        let request = ExecRequest::new("python3").args(["-c", PROGRAM]);
+        let watch = Stopwatch::start();
+        let result = sandbox.exec(&request).await.map_err(explain)?;
+        let sample = watch.stop();
+        expect_success(&result)?;
+        Ok(sample)
+    }
+
+    /// Create a sandbox that stays.
+    pub async fn open(&mut self) -> Result<Sample> {
+        let (client, spec) = (self.client()?, self.spec());
+        if let Some(earlier) = self.opened.take() {
+            earlier.kill().await.map_err(explain)?;
+        }
+        let watch = Stopwatch::start();
+        self.opened = Some(client.create(&spec).await.map_err(explain)?);
+        Ok(watch.stop())
+    }
+
+    /// Kill that sandbox, which runs.
+    pub async fn close(&mut self) -> Result<Sample> {
+        if self.opened.is_none() {
+            self.open().await?;
+        }
+        let opened = self
+            .opened
+            .take()
+            .ok_or_else(|| failed("nothing is open"))?;
+        let watch = Stopwatch::start();
+        opened.kill().await.map_err(explain)?;
+        Ok(watch.stop())
     }
 
     /// Receive [`OUTPUT_BYTES`] from a program.
@@ -157,14 +192,15 @@ impl Tier {
         Ok(sample)
     }
 
-    /// Makes `count` sandboxes that live at the same time, uses each once, looks at their memory, and ends them; the share of one.
-    pub async fn crowd(&mut self, count: u32) -> Result<Sample> {
+    /// Makes `count` sandboxes that live at the same time, uses each once, looks at their memory, and ends them; the share of
+    /// one. So many as `at_once` says are made, or ended, at the same time.
+    pub async fn crowd(&mut self, count: u32, at_once: usize) -> Result<Sample> {
         let client = self.client()?;
         let names = (0..count).map(|_| self.spec()).collect::<Vec<_>>();
         let before = memory::below(std::process::id());
         let mut watch = Stopwatch::start();
         let mut crowd = Vec::with_capacity(names.len());
-        for chunk in names.chunks(AT_ONCE) {
+        for chunk in names.chunks(at_once) {
             let begun = chunk.iter().cloned().map(|spec| {
                 let client = client.clone();
                 tokio::spawn(async move { begin(&client, &spec).await })
@@ -174,15 +210,15 @@ impl Tier {
             }
         }
         watch.part("create and exec");
-        let memory = memory::below(std::process::id());
-        let memory = memory
-            .iter()
-            .filter(|(pid, _)| !before.contains_key(pid))
-            .map(|(_, process)| process.proportional)
-            .sum::<Option<u64>>();
+        let mut memory = memory::below(std::process::id());
+        memory.retain(|pid, _| !before.contains_key(pid));
+        // An engine's containers are not below this process.
+        let memory = (!memory.is_empty())
+            .then(|| memory.values().map(|process| process.proportional).sum())
+            .flatten();
         watch.pass();
         while !crowd.is_empty() {
-            let ended = crowd.drain(crowd.len().saturating_sub(AT_ONCE)..);
+            let ended = crowd.drain(crowd.len().saturating_sub(at_once)..);
             let ended = ended
                 .map(|sandbox| tokio::spawn(async move { sandbox.kill().await.map_err(explain) }));
             for end in ended.collect::<Vec<_>>() {
@@ -191,12 +227,8 @@ impl Tier {
         }
         watch.part("kill");
         let mut sample = watch.stop();
-        sample.nanoseconds /= u64::from(count);
-        sample.memory = memory.map(|memory| memory / u64::from(count));
-        for (_, part) in &mut sample.parts {
-            *part /= u64::from(count);
-        }
-        Ok(sample)
+        sample.memory = memory;
+        Ok(sample.share(count))
     }
 
     /// The processes that one more idle sandbox costs.
@@ -213,12 +245,13 @@ impl Tier {
         Ok(after.into_values().collect())
     }
 
-    /// Ends the sandbox that runs.
+    /// Ends the sandboxes that run.
     pub async fn end(self) -> Result<()> {
-        match self.warm {
-            Some(sandbox) => sandbox.kill().await.map_err(explain),
-            None => Ok(()),
+        let mut result = Ok(());
+        for sandbox in self.warm.into_iter().chain(self.opened) {
+            result = result.and(sandbox.kill().await.map_err(explain));
         }
+        result
     }
 
     fn client(&mut self) -> Result<SandboxClient> {

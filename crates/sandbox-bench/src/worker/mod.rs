@@ -3,13 +3,12 @@
 use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::failure::{Context, Failure, Result};
-use crate::operations::Operations;
+use crate::operations::{Operations, Programs};
 use crate::protocol::{Answer, Request, Sample};
 
 /// What kind of worker it is.
@@ -21,9 +20,8 @@ pub struct Arguments {
     /// Resident memory to hold, in MiB
     #[arg(long, default_value_t = 0)]
     ballast_mib: usize,
-    /// The `sandbox` command
-    #[arg(long)]
-    sandbox: Option<PathBuf>,
+    #[command(flatten)]
+    programs: Programs,
 }
 
 /// Works until stdin ends.
@@ -41,13 +39,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         tokio::runtime::Builder::new_current_thread()
     };
     let runtime = builder.enable_all().build().context("start the runtime")?;
-    let result = runtime.block_on(serve(arguments.sandbox.clone()));
+    let result = runtime.block_on(serve(arguments.programs.clone()));
     drop(black_box(ballast));
     result
 }
 
-async fn serve(sandbox: Option<PathBuf>) -> Result<()> {
-    let mut operations = Operations::new(sandbox);
+async fn serve(programs: Programs) -> Result<()> {
+    let mut operations = Operations::new(programs);
     // Not tokio's stdin, which would add a thread.
     let stdin = std::io::stdin()
         .as_fd()

@@ -3,6 +3,8 @@
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
 
+use super::{HardLimits, Shell};
+
 /// What an engine says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,18 +31,34 @@ pub struct EngineFacts {
     pub pids_limit: bool,
     /// How many processors the engine's host has.
     pub cpus: u32,
-    /// Whether the engine applies a seccomp profile of its own.
+    /// Whether containers can be given processors and memory nodes of their own.
+    pub cpuset: bool,
+    /// The hard resource limits of the engine.
+    pub hard_limits: HardLimits,
+    /// Whether the engine can apply seccomp profiles. What it applies by itself does not matter: a sandbox brings its own.
     pub seccomp: bool,
+    /// Whether the engine's kernel enforces AppArmor: a container has the engine's own profile then.
+    pub apparmor: bool,
+    /// Whether the engine's kernel enforces SELinux.
+    pub selinux: bool,
     /// Whether the engine runs without root.
     pub rootless: bool,
+    /// Who runs an engine without root, user and group: the root of its containers. `None` where that is not known.
+    pub engine_user: Option<(u32, u32)>,
+    /// How many user ids its containers have; an engine with root has them all.
+    pub ids: u32,
     /// Whether containers get a user namespace of their own (`userns-remap`).
     pub user_namespace: bool,
     /// Storage driver ("overlay2").
     pub storage: String,
+    /// The OCI runtime of containers that ask for none.
+    pub default_runtime: String,
     /// The OCI runtime of our containers.
     pub runtime: String,
     /// Whether the engine has that runtime.
     pub runtime_known: bool,
+    /// What that runtime puts between code and the kernel.
+    pub shell: Shell,
     /// Whether paths of this process mean the same to the engine.
     pub local: bool,
 }
@@ -61,6 +79,8 @@ impl EngineFacts {
         };
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let runtime = runtime.map_or_else(|| text(&info.default_runtime), ToOwned::to_owned);
+        let known = info.runtimes.as_ref().and_then(|known| known.get(&runtime));
+        let program = known.and_then(|known| known.path.as_deref());
         Self {
             api: (api.major_version, api.minor_version),
             version: text(&info.server_version),
@@ -83,14 +103,19 @@ impl EngineFacts {
                 .ncpu
                 .and_then(|count| u32::try_from(count).ok())
                 .unwrap_or_default(),
+            cpuset: info.cpu_set == Some(true),
+            hard_limits: HardLimits::default(),
             seccomp: has("seccomp"),
+            apparmor: has("apparmor"),
+            selinux: has("selinux"),
             rootless: has("rootless"),
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: has("userns"),
             storage: text(&info.driver),
-            runtime_known: info
-                .runtimes
-                .as_ref()
-                .is_some_and(|known| known.contains_key(&runtime)),
+            runtime_known: known.is_some(),
+            shell: Shell::of(&runtime, program.unwrap_or_default()),
+            default_runtime: text(&info.default_runtime),
             runtime,
             local,
         }
@@ -135,12 +160,20 @@ impl EngineFacts {
             cpu_quota: true,
             pids_limit: true,
             cpus: 2,
+            cpuset: true,
+            hard_limits: HardLimits::default(),
             seccomp: true,
+            apparmor: false,
+            selinux: false,
             rootless: false,
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: false,
             storage: "overlay2".into(),
+            default_runtime: "runc".into(),
             runtime: "runc".into(),
             runtime_known: true,
+            shell: Shell::Namespaces,
             local: true,
         }
     }

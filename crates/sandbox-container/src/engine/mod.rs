@@ -2,6 +2,9 @@
 
 mod endpoint;
 mod facts;
+mod hard_limits;
+mod runtime;
+mod version;
 
 use std::io;
 use std::time::Duration;
@@ -9,15 +12,22 @@ use std::time::Duration;
 use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use sandbox_core::{Error, Result};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
+pub use hard_limits::HardLimits;
+pub use runtime::Shell;
 
 use crate::config::ContainerConfig;
 use crate::{Family, Tier};
 
-/// Most time for finding an engine, whatever it answers: an engine that is not there is told within 2 s.
+/// Most time for finding an engine that answers: one that is not there is told within 2 s.
 const FIND: Duration = Duration::from_millis(1700);
+
+/// Most time for an engine that has answered to say what it is. Podman asks several programs for their versions first, and takes more
+/// than a second for that on a busy machine.
+const DESCRIBE: Duration = Duration::from_secs(15);
 
 /// Most seconds for the head of any answer: an engine under load takes seconds to start a container, never minutes.
 const ANSWER_SECONDS: u64 = 60;
@@ -51,11 +61,18 @@ impl Engine {
             (None, None) => (tier.family.candidates)(tier.name)?,
         };
         let mut tried = Vec::new();
-        let deadline = tokio::time::Instant::now() + FIND;
+        let deadline = Instant::now() + FIND;
         for endpoint in endpoints {
-            match tokio::time::timeout_at(deadline, Self::connect(tier.family, &endpoint, config))
-                .await
-            {
+            let answered = match timeout_at(deadline, reach(&endpoint)).await {
+                Ok(Ok(client)) => {
+                    // It is there; what it is may take it longer to say.
+                    let described = Self::describe(tier.family, &endpoint, client, config);
+                    timeout(DESCRIBE, described).await
+                }
+                Ok(Err(failure)) => Ok(Err(failure)),
+                Err(late) => Err(late),
+            };
+            match answered {
                 Ok(Ok(engine)) => return Ok(engine),
                 Ok(Err(failure)) => tried.push((endpoint, failure)),
                 Err(_) => tried.push((endpoint, Unreachable::Silent)),
@@ -64,46 +81,37 @@ impl Engine {
         Err(unavailable(tier, named_by.as_deref(), &tried))
     }
 
-    async fn connect(
+    async fn describe(
         family: &Family,
         endpoint: &Endpoint,
+        client: Docker,
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
-        // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
-        if let Endpoint::Unix(path) = endpoint {
-            tokio::net::UnixStream::connect(path)
-                .await
-                .map_err(Unreachable::Connect)?;
-        }
-        let client = client(endpoint).map_err(Unreachable::Answer)?;
-        let (version, client, info) = tokio::join!(
-            client.version(),
-            client.clone().negotiate_version(),
-            client.info()
-        );
-        let version = version.map_err(Unreachable::Answer)?;
-        check_family(family, &version)?;
-        let (client, info) = (
-            client.map_err(Unreachable::Answer)?,
-            info.map_err(Unreachable::Answer)?,
-        );
         let address = match endpoint {
             Endpoint::Given(_) => config.address().map_err(Unreachable::Native)?,
             endpoint => Some(endpoint.clone()),
         };
+        let said = async {
+            match family.native {
+                None => Ok(None),
+                Some(native) => match &address {
+                    Some(address) => native.ask(address).await.map(Some),
+                    None => Err("the configuration must name its address too, as `host`".into()),
+                },
+            }
+        };
+        let (version, info, said) = tokio::join!(client.version(), client.info(), said);
+        let version = version.map_err(Unreachable::Answer)?;
+        check_family(family, &version)?;
+        let info = info.map_err(Unreachable::Answer)?;
+        let api = version::negotiated(&version).ok_or(Unreachable::Version)?;
         let local = matches!(address, Some(Endpoint::Unix(_)));
-        let mut facts = EngineFacts::new(
-            &info,
-            &client.client_version(),
-            local,
-            config.runtime.as_deref(),
-        );
-        if let Some(native) = family.native {
-            let address = address.as_ref().ok_or_else(|| {
-                Unreachable::Native("the configuration must name its address too, as `host`".into())
-            })?;
-            let corrected = native.correct(address, &mut facts).await;
-            corrected.map_err(Unreachable::Native)?;
+        let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
+        if let Some(Endpoint::Unix(socket)) = &address {
+            facts.hard_limits = HardLimits::behind(socket);
+        }
+        if let Some(correct) = said.map_err(Unreachable::Native)? {
+            correct(&mut facts);
         }
         Ok(Self {
             client,
@@ -112,6 +120,19 @@ impl Engine {
             facts,
         })
     }
+}
+
+/// A client of the engine at `endpoint`, if one answers there.
+async fn reach(endpoint: &Endpoint) -> Result<Docker, Unreachable> {
+    // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
+    if let Endpoint::Unix(path) = endpoint {
+        tokio::net::UnixStream::connect(path)
+            .await
+            .map_err(Unreachable::Connect)?;
+    }
+    let client = client(endpoint).map_err(Unreachable::Answer)?;
+    client.ping().await.map_err(Unreachable::Answer)?;
+    Ok(client)
 }
 
 /// A client of the engine at `endpoint`; it connects anew for each request, so that it belongs to no runtime.
@@ -147,6 +168,8 @@ enum Unreachable {
     Answer(bollard::errors::Error),
     /// It is an engine of another family, which calls itself so.
     Stranger(String),
+    /// It does not say which versions of the API it knows.
+    Version,
     /// It does not answer over its own API.
     Native(String),
     Silent,
@@ -163,6 +186,7 @@ impl std::fmt::Display for Unreachable {
             },
             Self::Answer(error) => write!(f, "{}", crate::error::Causes(error)),
             Self::Stranger(name) => write!(f, "that is {name}"),
+            Self::Version => f.write_str("it says no version of its API"),
             Self::Native(why) => f.write_str(why),
             Self::Silent => f.write_str("no answer in time"),
         }

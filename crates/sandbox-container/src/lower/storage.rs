@@ -32,6 +32,8 @@ pub(crate) struct Storage {
     pub shared_memory: u64,
     /// Whether folders of the host are writable: the storage has no bound then.
     pub host_folders: bool,
+    /// Whether code may change the image's files, in a layer that has no bound: what is not temporary then lies there.
+    pub writable_root: bool,
 }
 
 impl Storage {
@@ -52,10 +54,10 @@ impl Storage {
         let mut wanted = export_folders.to_vec();
         wanted.sort();
         let mut folders: Vec<String> = Vec::new();
-        for folder in ["/tmp".to_owned(), WORK_FOLDER.to_owned()]
-            .into_iter()
-            .chain(wanted)
-        {
+        wanted.insert(0, WORK_FOLDER.to_owned());
+        wanted.retain(|_| !plan.writable_root);
+        wanted.insert(0, "/tmp".to_owned());
+        for folder in wanted {
             let covered = folders.iter().any(|other| is_below(&folder, other));
             if !covered && !from_host(&folder) && is_mountable(&folder) {
                 folders.push(folder);
@@ -70,6 +72,7 @@ impl Storage {
             tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
             shared_memory: (shared_memory & !4095).max(4096),
             host_folders: writable_workspace || !plan.write_roots.is_empty(),
+            writable_root: plan.writable_root,
         }
     }
 
@@ -99,7 +102,7 @@ impl Storage {
         let Ok(folder) = std::str::from_utf8(folder) else {
             return false;
         };
-        self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
+        self.writable_root || self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
     }
 
     /// How the storage is bounded, for the enforcement report.
@@ -110,10 +113,11 @@ impl Storage {
             .map(|(folder, size)| format!("{folder} {}", rounded(*size)))
             .collect::<Vec<_>>();
         places.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
-        format!(
-            "read-only root, storage split over tmpfs: {}",
-            places.join(", ")
-        )
+        let root = match self.writable_root {
+            true => "root in a layer of its own",
+            false => "read-only root",
+        };
+        format!("{root}, storage split over tmpfs: {}", places.join(", "))
     }
 }
 
@@ -179,6 +183,16 @@ mod tests {
         let storage = Storage::new(&plan, &["/workspace/out".into()]);
         assert_eq!(storage.tmpfs.len(), 1);
         assert!(storage.host_folders);
+    }
+
+    #[test]
+    fn in_a_root_that_can_be_written_only_temporary_files_are_apart() {
+        let spec = SandboxSpec::new("sb").writable_root(true);
+        let plan = plan(&spec, &CapabilityPolicy::new());
+        let storage = Storage::new(&plan, &["/output".into()]);
+        let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
+        assert_eq!(folders.collect::<Vec<_>>(), ["/tmp"]);
+        assert!(storage.covers(b"/output"));
     }
 
     #[test]

@@ -4,28 +4,42 @@ use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, ErrorKind, SandboxSpec, Wor
 
 use super::samples::plan;
 use super::*;
-use crate::family::samples::{FAMILY, TIER};
+use crate::ProfileForm;
+use crate::family::samples::{FAMILY, OTHER, TIER};
 
-const SPLIT: Mode = Mode::Split {
-    uid: 1000,
-    gid: 1000,
-};
+const CODE: (u32, u32) = (1000, 1000);
 
 fn image(volumes: &[&str]) -> ImageFacts {
     let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
     ImageFacts {
-        reference: "python:3.11-slim".into(),
-        name: "python:3.11-slim".into(),
+        id: "sha256:0fc81622079e".into(),
         volumes,
     }
 }
+
+/// What stands for the text of a profile, which has snapshots of its own.
+const PROFILE: &str = "{profile}";
+
+/// Where it lies, on an engine that reads it from a file.
+const PROFILE_FILE: &str = "/var/lib/volumes/sandbox-agent-0123/_data/seccomp.json";
 
 fn lowered(
     spec: &SandboxSpec,
     policy: &CapabilityPolicy,
     facts: &EngineFacts,
     image: &ImageFacts,
-    mode: Mode,
+    code: (u32, u32),
+) -> Result<ContainerCreateBody> {
+    lowered_for(TIER, spec, policy, facts, image, code)
+}
+
+fn lowered_for(
+    tier: Tier,
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    facts: &EngineFacts,
+    image: &ImageFacts,
+    code: (u32, u32),
 ) -> Result<ContainerCreateBody> {
     let plan = plan(spec, policy);
     let exports = plan
@@ -36,18 +50,25 @@ fn lowered(
         .map(|(folder, _)| folder.to_owned())
         .collect::<Vec<_>>();
     let parts = Parts {
-        tier: TIER,
+        tier,
         facts,
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
+        profile: Some(match tier.family.profile_form {
+            ProfileForm::Text => PROFILE,
+            ProfileForm::File => PROFILE_FILE,
+        }),
+        options: &EngineOptions::default(),
     };
     let storage = Storage::new(&plan, &exports);
-    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
+    let identity = Identity::plain(code);
+    confined(&plan, &parts, &storage, identity).map(|lowered| lowered.body)
 }
 
 fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {
-    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), SPLIT)
+    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), CODE)
 }
 
 fn host(body: ContainerCreateBody) -> HostConfig {
@@ -71,6 +92,39 @@ fn a_sandbox_with_every_default() {
     snapshot!(with_defaults(
         &SandboxSpec::new("grader-7"),
         &CapabilityPolicy::new()
+    ));
+}
+
+#[test]
+fn a_sandbox_of_another_family_with_every_default() {
+    snapshot!(lowered_for(
+        OTHER.confined(),
+        &SandboxSpec::new("grader-7"),
+        &CapabilityPolicy::new(),
+        &EngineFacts::sample(),
+        &image(&[]),
+        CODE,
+    ));
+}
+
+#[test]
+fn a_sandbox_of_another_family_with_the_agents_user() {
+    let mut policy = CapabilityPolicy::new();
+    policy.filesystem_read_roots = Some(vec!["/srv/data".into()]);
+    policy.artifact_export_paths = vec!["/output/a.png".into()];
+    let facts = EngineFacts {
+        rootless: true,
+        cgroup: 2,
+        ..EngineFacts::sample()
+    };
+    let spec = SandboxSpec::new("rootless").user("0:0");
+    snapshot!(lowered_for(
+        OTHER.confined(),
+        &spec,
+        &policy,
+        &facts,
+        &image(&["/data"]),
+        (0, 7)
     ));
 }
 
@@ -103,7 +157,7 @@ fn a_sandbox_on_a_new_engine_with_volumes_and_the_agents_user() {
     };
     let volumes = image(&["/data/", "/tmp", "/srv/data"]);
     let spec = SandboxSpec::new("rootful").user("0:7");
-    snapshot!(lowered(&spec, &policy, &facts, &volumes, Mode::Shared));
+    snapshot!(lowered(&spec, &policy, &facts, &volumes, (0, 7)));
 }
 
 #[test]
@@ -116,6 +170,9 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        hidden: &[],
+        profile: None,
+        options: &EngineOptions::default(),
     };
     snapshot!(unconfined(&plan, &parts));
 }
@@ -145,4 +202,12 @@ fn less_memory_than_the_engine_takes_is_refused_with_the_least() {
     let error = with_defaults(&spec, &CapabilityPolicy::new()).expect_err("too little");
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert!(error.to_string().contains("6MiB"), "{error}");
+}
+
+#[test]
+fn a_detached_sandbox() {
+    let spec = SandboxSpec::new("kept")
+        .detached(true)
+        .lifetime(std::time::Duration::from_millis(90_500));
+    snapshot!(with_defaults(&spec, &CapabilityPolicy::new()));
 }

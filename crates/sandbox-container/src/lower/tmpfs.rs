@@ -54,6 +54,11 @@ impl TmpfsMounts {
         self.0.entry(folder.into()).or_insert(tmpfs);
     }
 
+    /// Whether nothing is covered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The engine's `Tmpfs` field.
     pub(crate) fn options(&self, family: &Family) -> HashMap<String, String> {
         let options = |(folder, tmpfs): (&String, &Tmpfs)| (folder.clone(), tmpfs.options(family));
@@ -75,7 +80,7 @@ impl TmpfsMounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::samples::{FAMILY, PLAIN_TMPFS};
+    use crate::family::samples::{FAMILY, OTHER};
 
     #[test]
     fn what_an_engine_cannot_mount_is_left_to_the_agent() {
@@ -102,9 +107,9 @@ mod tests {
         );
         assert!(mounts.to_give(FAMILY).is_empty());
         assert_eq!(
-            mounts.options(PLAIN_TMPFS)["/workspace"],
+            mounts.options(OTHER)["/workspace"],
             "rw,exec,nosuid,nodev,size=4096,mode=0755,notmpcopyup"
         );
-        assert_eq!(mounts.to_give(PLAIN_TMPFS), ["/workspace"]);
+        assert_eq!(mounts.to_give(OTHER), ["/workspace"]);
     }
 }

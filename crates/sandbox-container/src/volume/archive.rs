@@ -4,64 +4,81 @@ use std::io::Read;
 
 use super::Content;
 
-/// Permission bits of the agent: everyone may execute it, nobody write it.
-const MODE: u32 = 0o555;
+/// A file of the volume. Everyone may read it, and nobody write it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carried<'a> {
+    pub name: &'a str,
+    /// Permission bits.
+    pub mode: u32,
+    pub content: &'a [u8],
+}
 
-/// An archive with the agent alone.
-pub(super) fn build(program: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(tar::EntryType::Regular);
-    header.set_size(program.len() as u64);
-    header.set_mode(MODE);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
+/// An archive with these files alone.
+pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, "agent", program)?;
+    for file in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(file.content.len() as u64);
+        header.set_mode(file.mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        archive.append_data(&mut header, file.name, file.content)?;
+    }
     archive.into_inner()
 }
 
-/// Compares what the engine gave with what must be there: the folder, and in it the agent alone.
-pub(super) fn compare(bytes: &[u8], program: &[u8]) -> Content {
-    match read(bytes, program) {
+/// Compares what the engine gave with what must be there: the folder, and in it these files alone.
+pub(super) fn compare(bytes: &[u8], files: &[Carried<'_>]) -> Content {
+    match read(bytes, files) {
         Ok(content) => content,
         Err(error) => Content::Other(format!("unreadable archive: {error}")),
     }
 }
 
-fn read(bytes: &[u8], program: &[u8]) -> std::io::Result<Content> {
+fn read(bytes: &[u8], files: &[Carried<'_>]) -> std::io::Result<Content> {
     let mut archive = tar::Archive::new(bytes);
-    let mut found = Content::Empty;
+    let mut missing = files.to_vec();
     for entry in archive.entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         let header = entry.header();
-        match path.components().count() {
-            1 if header.entry_type().is_dir() => continue,
-            2 if path.file_name().is_some_and(|name| name == "agent") => {}
-            _ => {
-                return Ok(Content::Other(format!(
-                    "there is also {:?}",
-                    path.display().to_string()
-                )));
-            }
+        let parts = path.components().count();
+        if parts == 1 && header.entry_type().is_dir() {
+            continue;
         }
+        let name = path.file_name().unwrap_or_default();
+        let Some(place) = missing
+            .iter()
+            .position(|file| parts == 2 && name == file.name)
+        else {
+            return Ok(Content::Other(format!(
+                "there is also {:?}",
+                path.display().to_string()
+            )));
+        };
+        let file = missing.swap_remove(place);
         let (mode, owner) = (header.mode()? & 0o7777, (header.uid()?, header.gid()?));
-        if !header.entry_type().is_file() || mode != MODE || owner != (0, 0) {
+        if !header.entry_type().is_file() || mode != file.mode || owner != (0, 0) {
             let what = format!(
-                "the agent has type {:?}, mode {mode:o}, owner {owner:?}",
+                "{} has type {:?}, mode {mode:o}, owner {owner:?}",
+                file.name,
                 header.entry_type()
             );
             return Ok(Content::Other(what));
         }
         let mut content = Vec::new();
         entry.read_to_end(&mut content)?;
-        if content != program {
-            return Ok(Content::Other("the agent's bytes differ".into()));
+        if content != file.content {
+            return Ok(Content::Other(format!("the bytes of {} differ", file.name)));
         }
-        found = Content::Agent;
     }
-    Ok(found)
+    Ok(match missing.first() {
+        None => Content::Agent,
+        Some(_) if missing.len() == files.len() => Content::Empty,
+        Some(file) => Content::Other(format!("{} is missing", file.name)),
+    })
 }
 
 #[cfg(test)]
@@ -69,6 +86,21 @@ mod tests {
     use super::*;
 
     const PROGRAM: &[u8] = b"\x7fELF and more";
+
+    const AGENT: Carried<'_> = Carried {
+        name: "agent",
+        mode: 0o555,
+        content: PROGRAM,
+    };
+
+    const BOTH: [Carried<'_>; 2] = [
+        AGENT,
+        Carried {
+            name: "other",
+            mode: 0o444,
+            content: b"{}",
+        },
+    ];
 
     /// An archive as the engine gives it: the folder, then what is in it.
     fn given(files: &[(&str, u32, u64, &[u8])]) -> Vec<u8> {
@@ -96,8 +128,8 @@ mod tests {
     #[test]
     fn only_the_agent_alone_is_right() {
         let right = ("agent", 0o555, 0, PROGRAM);
-        assert_eq!(compare(&given(&[right]), PROGRAM), Content::Agent);
-        assert_eq!(compare(&given(&[]), PROGRAM), Content::Empty);
+        assert_eq!(compare(&given(&[right]), &[AGENT]), Content::Agent);
+        assert_eq!(compare(&given(&[]), &[AGENT]), Content::Empty);
         for wrong in [
             vec![("agent", 0o555, 0, &PROGRAM[1..])],
             vec![("agent", 0o755, 0, PROGRAM)],
@@ -106,7 +138,21 @@ mod tests {
             vec![right, ("other", 0o555, 0, b"")],
             vec![("agent2", 0o555, 0, PROGRAM)],
         ] {
-            let found = compare(&given(&wrong), PROGRAM);
+            let found = compare(&given(&wrong), &[AGENT]);
+            assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_may_be_missing() {
+        let (agent, other) = (
+            ("agent", 0o555, 0, PROGRAM),
+            ("other", 0o444, 0, b"{}".as_slice()),
+        );
+        assert_eq!(compare(&given(&[other, agent]), &BOTH), Content::Agent);
+        assert_eq!(compare(&given(&[]), &BOTH), Content::Empty);
+        for wrong in [vec![agent], vec![other], vec![agent, agent]] {
+            let found = compare(&given(&wrong), &BOTH);
             assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
         }
     }
@@ -115,18 +161,22 @@ mod tests {
     fn garbage_is_not_the_agent() {
         let mut cut = given(&[("agent", 0o555, 0, PROGRAM)]);
         cut.truncate(1024 + 5);
-        assert!(matches!(compare(&cut, PROGRAM), Content::Other(_)));
-        assert!(matches!(compare(&[7; 4096], PROGRAM), Content::Other(_)));
+        assert!(matches!(compare(&cut, &[AGENT]), Content::Other(_)));
+        assert!(matches!(compare(&[7; 4096], &[AGENT]), Content::Other(_)));
     }
 
     #[test]
     fn what_is_sent_is_what_is_expected_back() {
-        let sent = build(PROGRAM).expect("archive");
+        let sent = build(&BOTH).expect("archive");
         let mut archive = tar::Archive::new(sent.as_slice());
-        let mut entries = archive.entries().expect("entries");
-        let entry = entries.next().expect("one").expect("entry");
-        assert_eq!(entry.header().mode().expect("mode"), MODE);
-        assert_eq!(entry.size(), PROGRAM.len() as u64);
-        assert!(entries.next().is_none());
+        let entries = archive.entries().expect("entries");
+        let found = entries.map(|entry| {
+            let entry = entry.expect("entry");
+            (entry.header().mode().expect("mode"), entry.size())
+        });
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [(0o555, PROGRAM.len() as u64), (0o444, 2)]
+        );
     }
 }

@@ -14,8 +14,8 @@ pub struct ImageInfo {
     pub names: Vec<String>,
     /// The digests by which registries know it (`docker.io/library/python@sha256:…`), sorted.
     pub digests: Vec<String>,
-    /// What it takes on the engine's disk, layers that it shares with others included.
-    pub size: ByteSize,
+    /// What it takes on the engine's disk, layers that it shares with others included; `None` where the engine does not say.
+    pub size: Option<ByteSize>,
     /// When it was made, where the engine says.
     pub created: Option<SystemTime>,
     /// Whether it was built by this project.
@@ -25,13 +25,13 @@ pub struct ImageInfo {
 }
 
 impl ImageInfo {
-    /// An image without a name that was there before.
-    pub fn new(id: impl Into<String>, size: ByteSize) -> Self {
+    /// An image of which no more is known, and that was there before.
+    pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
             names: Vec::new(),
             digests: Vec::new(),
-            size,
+            size: None,
             created: None,
             built: false,
             brought: false,

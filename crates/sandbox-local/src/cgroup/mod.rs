@@ -11,10 +11,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::host::Cgroups;
+use crate::spawn::Anchor;
+use crate::systemd::Scope;
 
 pub(crate) use stale::remove_stale;
 
@@ -61,6 +63,8 @@ pub(crate) struct Group {
     join: Vec<CString>,
     /// Version 2: a process is cloned into the folder.
     folder: OnceLock<OwnedFd>,
+    /// The scope of systemd that they are in.
+    scope: Option<Arc<Scope>>,
     events: OnceLock<File>,
     left: Mutex<Vec<PathBuf>>,
 }
@@ -88,6 +92,7 @@ impl Group {
             parts,
             join,
             folder: OnceLock::new(),
+            scope: cgroups.scope().cloned(),
             events: OnceLock::new(),
             left: Mutex::default(),
         })
@@ -130,6 +135,11 @@ impl Group {
     /// Version 2: the folder that a new process is cloned into.
     pub(crate) fn folder(&self) -> Option<BorrowedFd<'_>> {
         self.folder.get().map(AsFd::as_fd)
+    }
+
+    /// Who has to make processes of the group, where it is not this process.
+    pub(crate) fn anchor(&self) -> Option<&Anchor> {
+        self.scope.as_ref().map(|scope| scope.anchor())
     }
 
     /// How many processes of the group the kernel has killed for memory; `None` where memory is not limited.
@@ -219,6 +229,7 @@ impl Group {
                 .map(|folder| list_of_threads(folder))
                 .collect(),
             folder: OnceLock::new(),
+            scope: None,
             events: OnceLock::new(),
             left: Mutex::default(),
         };

@@ -51,6 +51,7 @@ mod tests {
             cpu: true,
             pids: true,
             swap: Swap::Absent,
+            scope: None,
         })
     }
 

@@ -20,6 +20,7 @@ use crate::LocalConfig;
 use crate::spawn;
 
 pub(crate) use cgroup::Cgroups;
+use cgroup::Detection;
 pub(crate) use findings::findings;
 pub(crate) use material::Material;
 pub(crate) use mount_table::{mount_table, mounts_of};
@@ -84,40 +85,43 @@ pub(crate) enum Isolation {
 impl Host {
     /// The host as it is, with what `config` switches off.
     pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
-        static SEEN: Mutex<Option<Arc<Host>>> = Mutex::new(None);
+        // With control groups, and without.
+        static SEEN: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
         let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = seen.get_or_insert_with(|| Arc::new(Self::look()));
-        if !config.without_user_namespaces && !config.without_cgroups {
+        let seen = &mut seen[usize::from(config.without_cgroups)];
+        // What systemd gives, somebody else can take.
+        let known = seen.take().filter(|host| !host.cgroups.have_ended());
+        let host = seen.insert(known.unwrap_or_else(|| Arc::new(Self::look(config))));
+        if !config.without_user_namespaces {
             return Arc::clone(host);
         }
         let mut host = Self::clone(host);
-        if config.without_user_namespaces {
-            let missing = Support::Missing {
-                reason: "switched off by the configuration".into(),
-                fix: "do not set without_user_namespaces".into(),
-            };
-            host.namespaces = missing.clone();
-            host.proc_mount = missing;
-        }
-        if config.without_cgroups {
-            host.cgroups = Cgroups::None {
-                reason: "switched off by the configuration".into(),
-                fix: "do not set without_cgroups".into(),
-            };
-        }
+        let missing = Support::Missing {
+            reason: "switched off by the configuration".into(),
+            fix: "do not set without_user_namespaces".into(),
+        };
+        host.namespaces = missing.clone();
+        host.proc_mount = missing;
         Arc::new(host)
     }
 
-    fn look() -> Self {
+    fn look(config: &LocalConfig) -> Self {
         let user = User::current();
+        let cgroups = (!config.without_cgroups).then(|| Detection::begin(user.id));
         let tried = user.clone();
         let trial = spawn::ahead(move || trial::run(&tried));
         // Meanwhile, what is read and not tried. The paths are asked for next.
         platform_roots();
         let mapped_mounts = mounts::mapped();
-        let cgroups = Cgroups::detect();
         let landlock_abi = landlock::abi();
         let seccomp = Seccomp::detect();
+        let cgroups = match cgroups {
+            Some(detection) => detection.finish(),
+            None => Cgroups::None {
+                reason: "switched off by the configuration".into(),
+                fix: "do not set without_cgroups".into(),
+            },
+        };
         let trial = trial();
         if let Some(child) = trial.child {
             // Nobody needs to know when.

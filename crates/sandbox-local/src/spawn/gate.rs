@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "waiting in a child in shared memory")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use sandbox_freestanding::syscall::{check, nr, syscall6};
 use sandbox_freestanding::time::Timespec;
@@ -33,22 +34,7 @@ impl Gate {
                 CLOSED => {}
                 _ => return Err(Errno::ECANCELED),
             }
-            let longest = Timespec {
-                seconds: 4,
-                nanoseconds: 0,
-            };
-            // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.
-            let waited = check(unsafe {
-                syscall6(
-                    nr::FUTEX,
-                    self.0.as_ptr() as usize,
-                    FUTEX_WAIT | FUTEX_PRIVATE,
-                    CLOSED as usize,
-                    &raw const longest as usize,
-                    0,
-                    0,
-                )
-            });
+            let waited = wait_on(&self.0, CLOSED, Duration::from_secs(4));
             match waited {
                 Ok(()) | Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno) => return Err(errno),
@@ -58,19 +44,7 @@ impl Gate {
 
     fn set(&self, state: u32) {
         self.0.store(state, Ordering::Release);
-        // SAFETY: the word lives.
-        let woken = check(unsafe {
-            syscall6(
-                nr::FUTEX,
-                self.0.as_ptr() as usize,
-                FUTEX_WAKE | FUTEX_PRIVATE,
-                1,
-                0,
-                0,
-                0,
-            )
-        });
-        debug_assert!(woken.is_ok(), "{woken:?}");
+        wake(&self.0);
     }
 }
 
@@ -89,14 +63,49 @@ impl Drop for Opener<'_> {
     }
 }
 
+/// Waits while the word has this value; makes one system call. `EAGAIN` where it has another one, `ETIMEDOUT`, `EINTR`.
+pub(super) fn wait_on(word: &AtomicU32, value: u32, longest: Duration) -> Result<()> {
+    let longest = Timespec {
+        seconds: longest.as_secs().cast_signed(),
+        nanoseconds: longest.subsec_nanos().into(),
+    };
+    // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.
+    check(unsafe {
+        syscall6(
+            nr::FUTEX,
+            word.as_ptr() as usize,
+            FUTEX_WAIT | FUTEX_PRIVATE,
+            value as usize,
+            &raw const longest as usize,
+            0,
+            0,
+        )
+    })
+}
+
+/// Wakes who waits on the word; makes one system call.
+pub(super) fn wake(word: &AtomicU32) {
+    // SAFETY: the word lives.
+    let woken = check(unsafe {
+        syscall6(
+            nr::FUTEX,
+            word.as_ptr() as usize,
+            FUTEX_WAKE | FUTEX_PRIVATE,
+            1,
+            0,
+            0,
+            0,
+        )
+    });
+    debug_assert!(woken.is_ok(), "{woken:?}");
+}
+
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 const FUTEX_PRIVATE: usize = 128;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -6,6 +6,8 @@
 //! - the second becomes the keeper. It claims the sandbox's name by making its folder, so that from the first trace on the
 //!   disk there is a process to remove it, whatever becomes of the creator;
 //! - the third becomes the agent.
+//!
+//! In a scope of systemd the first is made by its anchor, so that all of them are in there.
 #![expect(unsafe_code, reason = "children in shared memory")]
 
 use std::ffi::{CString, c_char, c_void};
@@ -25,6 +27,7 @@ use sandbox_freestanding::process::{
 use sandbox_freestanding::{Errno, Fd, Pid, Result};
 
 use super::Launch;
+use super::anchor::run_from;
 use super::child::{self, Step};
 use super::clone::{self, ChildFailure, Stack};
 use super::launch::{Tools, failed};
@@ -179,8 +182,16 @@ impl Launch {
             };
             // SAFETY: `leave` and what it starts make system calls and write to their argument, which lives until all of
             // them have executed or ended: each waits for the next one.
-            let first =
-                unsafe { clone::run(0, None, &first_stack, leave, (&raw mut order).cast()) };
+            let first = unsafe {
+                run_from(
+                    group.and_then(Group::anchor),
+                    0,
+                    None,
+                    &first_stack,
+                    leave,
+                    (&raw mut order).cast(),
+                )
+            };
             let first = first.map_err(|errno| failed("clone", errno.0))?;
             // Somebody else in this process may have taken the end; the child is gone either way.
             let _ = sandbox_freestanding::process::wait_for(first.pid);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use sandbox_freestanding::namespace::CLONE_NEWCGROUP;
 
+use super::anchor::run_from;
 use super::child::{Order, Step, body};
-use super::clone::{self, Child, ChildFailure, Stack};
+use super::clone::{Child, ChildFailure, Stack};
 use super::gate::Gate;
 use super::identity::IdentityMaps;
 use super::network::Network;
@@ -103,7 +104,8 @@ impl Launch {
         self.with_order(tools, group, |order, namespaces, folder| {
             // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
             let child = unsafe {
-                clone::run(
+                run_from(
+                    group.and_then(Group::anchor),
                     namespaces,
                     folder,
                     &tools.stack,

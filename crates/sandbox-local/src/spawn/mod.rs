@@ -1,5 +1,6 @@
 //! Starting the agent.
 
+mod anchor;
 mod child;
 pub(crate) mod clone;
 mod gate;
@@ -11,8 +12,9 @@ mod network;
 mod program;
 mod spawner;
 
+pub(crate) use anchor::Anchor;
 pub(crate) use child::MAPPING;
 pub(crate) use keeper::{Keeping, Kept, Refusal};
 pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
 pub(crate) use network::Network;
-pub(crate) use spawner::{Started, ahead, begin};
+pub(crate) use spawner::{Started, ahead, begin, on_thread};

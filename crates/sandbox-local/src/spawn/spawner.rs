@@ -51,6 +51,20 @@ pub(crate) fn ahead<T: Send + 'static>(
     }
 }
 
+/// Does `work` on the thread that starts agents, and nowhere else; the caller goes on meanwhile.
+pub(crate) fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl FnOnce() -> io::Result<T> {
+    let (answer, done) = channel();
+    // The receiver says whether it was done.
+    let sent = send(Job::Errand(Box::new(move || drop(answer.send(work())))));
+    move || {
+        sent?;
+        let ended = || io::Error::other("the thread that starts agents has ended");
+        done.recv().map_err(|_| ended())
+    }
+}
+
 impl Started {
     /// Gives `remains` back with the process in it, once it executes the agent.
     pub(crate) async fn wait(self) -> io::Result<Remains> {

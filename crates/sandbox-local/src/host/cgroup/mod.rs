@@ -4,9 +4,14 @@ mod tables;
 mod v1;
 mod v2;
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tables::Mounts;
+
+use crate::spawn::clone;
+use crate::systemd::{Begun, Refusal, Scope};
 
 /// The control groups that a sandbox can be given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub(crate) struct V2 {
     pub(crate) cpu: bool,
     pub(crate) pids: bool,
     pub(crate) swap: Swap,
+    /// The scope of systemd whose folder it is. It lives as long as somebody has it.
+    pub(crate) scope: Option<Arc<Scope>>,
 }
 
 /// Whether swapped-out memory counts.
@@ -55,41 +62,104 @@ pub(crate) enum Swap {
     Uncounted,
 }
 
-impl Cgroups {
-    pub(crate) fn detect() -> Self {
-        let read =
-            |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-        let tables =
-            read("/proc/self/cgroup").and_then(|own| Ok((own, read("/proc/self/mountinfo")?)));
-        match tables {
-            Ok((own, mounts)) => Self::choose(&Mounts::parse(&own, &mounts), has_swap()),
-            Err(reason) => Self::None {
+/// A look at the control groups, which lets systemd work meanwhile.
+pub(crate) struct Detection {
+    mounts: Result<Mounts, String>,
+    /// `None` where systemd has nothing to say.
+    scope: Option<Result<Begun, Refusal>>,
+}
+
+impl Detection {
+    /// Begins, for a process of this user.
+    pub(crate) fn begin(user: u32) -> Self {
+        let mounts = read("/proc/self/cgroup")
+            .and_then(|own| Ok(Mounts::parse(&own, &read("/proc/self/mountinfo")?)));
+        let unified = mounts
+            .as_ref()
+            .is_ok_and(|mounts| mounts.v2.is_some() && !v1::is_in_use(mounts));
+        let scope = unified.then(|| Begun::begin(user));
+        Self { mounts, scope }
+    }
+
+    /// What there is.
+    pub(crate) fn finish(self) -> Cgroups {
+        match self.mounts {
+            Ok(mounts) => {
+                let scope = self.scope.map(|begun| begun.and_then(scope));
+                Cgroups::choose(&mounts, has_swap(), scope)
+            }
+            Err(reason) => Cgroups::None {
                 reason,
                 fix: "mount /proc".into(),
             },
         }
     }
+}
 
-    fn choose(mounts: &Mounts, has_swap: bool) -> Self {
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|cause| format!("{path}: {cause}"))
+}
+
+fn scope(begun: Begun) -> Result<Scope, Refusal> {
+    begun.finish(|pid| {
+        let group = read(&format!("/proc/{pid}/cgroup")).map_err(io::Error::other)?;
+        let mounts = read("/proc/self/mountinfo").map_err(io::Error::other)?;
+        let hidden = || io::Error::other("its group is not in reach of this process' mounts");
+        let found = Mounts::parse(&group, &mounts).v2.ok_or_else(hidden)?;
+        Ok(found.own)
+    })
+}
+
+impl Cgroups {
+    #[cfg(test)]
+    pub(crate) fn detect() -> Self {
+        Detection::begin(rustix::process::geteuid().as_raw()).finish()
+    }
+
+    /// Out of what is mounted, and systemd's answer where it was asked.
+    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Refusal>>) -> Self {
         let first = v1::detect(mounts, has_swap);
-        let (second, why_not) = match v2::detect(mounts, has_swap) {
-            Ok(second) => (Some(second), None),
-            Err(why_not) => (None, Some(why_not)),
+        let scope = scope.map(|scope| scope.and_then(|scope| v2::of_scope(scope, has_swap)));
+        let second = match scope {
+            Some(Ok(scope)) => Ok(scope),
+            // What there is without systemd is none of its business, but systemd may be what is missing.
+            Some(Err(refusal)) => v2::detect(mounts, has_swap).map_err(|why_not| Refusal {
+                reason: format!("{}, and {}", why_not.reason, refusal.reason),
+                fix: refusal.fix,
+            }),
+            None => v2::detect(mounts, has_swap),
         };
+        let second = second.and_then(|second| match clone::knows_groups() {
+            Ok(()) => Ok(second),
+            Err(errno) => Err(Refusal {
+                reason: format!("no process can be made in a control group (clone3: {errno})"),
+                fix: "use Linux 5.7 or later; in a container, allow clone3".into(),
+            }),
+        });
         match (first, second) {
             // A hybrid host has its controllers in one of them; the one with more of them is the one in use.
-            (Some(first), Some(second)) if second.count() > first.count() => Self::V2(second),
+            (Some(first), Ok(second)) if second.count() > first.count() => Self::V2(second),
             (Some(first), _) => Self::V1(first),
-            (None, Some(second)) => Self::V2(second),
-            (None, None) if v1::is_in_use(mounts) => Self::None {
+            (None, Ok(second)) => Self::V2(second),
+            (None, Err(_)) if v1::is_in_use(mounts) => Self::None {
                 reason: "control groups of version 1 are not writable for this user".into(),
                 fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
                     .into(),
             },
-            (None, None) => {
-                let (reason, fix) = why_not.unwrap_or_default();
-                Self::None { reason, fix }
-            }
+            (None, Err(Refusal { reason, fix })) => Self::None { reason, fix },
+        }
+    }
+
+    /// Whether the groups have gone since they were found.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.scope().is_some_and(|scope| scope.has_ended())
+    }
+
+    /// The scope of systemd in which groups are made.
+    pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
+        match self {
+            Self::V2(groups) => groups.scope.as_ref(),
+            Self::V1(_) | Self::None { .. } => None,
         }
     }
 
@@ -125,10 +195,11 @@ impl Cgroups {
         }
     }
 
-    /// `v1:cpu,memory,pids`, as the profile's key has it.
+    /// `v1:cpu,memory,pids`, as the profile's key has it; `v2-scope` in a scope of systemd.
     pub(crate) fn summary(&self) -> String {
         let version = match self {
             Self::V1(_) => "v1",
+            Self::V2(groups) if groups.scope.is_some() => "v2-scope",
             Self::V2(_) => "v2",
             Self::None { .. } => return "none".into(),
         };

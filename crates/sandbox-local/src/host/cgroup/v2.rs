@@ -1,51 +1,75 @@
 //! Version 2: one hierarchy, in which a group that holds processes cannot have groups with controllers below it (the root
-//! group excepted). So a sandbox's group is made beside our own, in the nearest group above that has handed its controllers
-//! down and that we may write to.
+//! group excepted). So a sandbox's group is made in a scope of systemd, or where there is none, beside our own, in the nearest
+//! group above that has handed its controllers down and that we may write to.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::tables::Mounts;
 use super::{Swap, V2, writable};
+use crate::systemd::{Refusal, Scope};
+
+/// The groups in a scope, whose controllers are handed down.
+pub(super) fn of_scope(scope: Scope, has_swap: bool) -> Result<V2, Refusal> {
+    let folder = scope.folder().to_owned();
+    let mut groups = groups(&folder, swap(&folder, has_swap));
+    if groups.count() == 0 {
+        return Err(Refusal {
+            reason: format!("{} has none of memory, cpu and pids", scope.manager()),
+            fix: scope.fix().into(),
+        });
+    }
+    groups.scope = Some(Arc::new(scope));
+    Ok(groups)
+}
+
+fn groups(folder: &Path, swap: Swap) -> V2 {
+    let handed_down = handed_down(folder);
+    let has = |controller: &str| handed_down.iter().any(|name| name == controller);
+    V2 {
+        folder: folder.into(),
+        memory: has("memory"),
+        cpu: has("cpu"),
+        pids: has("pids"),
+        swap,
+        scope: None,
+    }
+}
+
+/// `group` is one with the memory controller.
+fn swap(group: &Path, has_swap: bool) -> Swap {
+    match (group.join("memory.swap.max").exists(), has_swap) {
+        (true, _) => Swap::Limited,
+        (false, false) => Swap::Absent,
+        (false, true) => Swap::Uncounted,
+    }
+}
 
 /// The nearest usable group, or why there is none and what would help.
-pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, (String, String)> {
+pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Refusal> {
     let Some(hierarchy) = &mounts.v2 else {
         let fix = "mount -t cgroup2 none /sys/fs/cgroup";
-        return Err((
-            "no hierarchy of control groups is mounted".into(),
-            fix.into(),
-        ));
+        return Err(Refusal {
+            reason: "no hierarchy of control groups is mounted".into(),
+            fix: fix.into(),
+        });
     };
     let above = hierarchy
         .own
         .ancestors()
         .take_while(|group| group.starts_with(&hierarchy.mount));
     for group in above {
-        let handed_down = handed_down(group);
-        let has = |controller: &str| handed_down.iter().any(|name| name == controller);
-        if !has("memory") && !has("cpu") && !has("pids") {
+        let found = groups(group, swap(&hierarchy.own, has_swap));
+        if found.count() == 0 {
             continue;
         }
         // Moving a process takes write access to the process list of the group above both ends of the move.
         if !writable(group) || !writable(&group.join("cgroup.procs")) {
-            return Err(refused(&format!(
-                "the group {} is not writable for this user",
-                group.display()
-            )));
+            return Err(refused(
+                "no group above this process is writable for this user",
+            ));
         }
-        let counts_swap = hierarchy.own.join("memory.swap.max").exists();
-        let swap = match (counts_swap, has_swap) {
-            (true, _) => Swap::Limited,
-            (false, false) => Swap::Absent,
-            (false, true) => Swap::Uncounted,
-        };
-        return Ok(V2 {
-            folder: group.into(),
-            memory: has("memory"),
-            cpu: has("cpu"),
-            pids: has("pids"),
-            swap,
-        });
+        return Ok(found);
     }
     Err(refused(
         "no group above this process hands down memory, cpu or pids",
@@ -57,15 +81,12 @@ fn handed_down(group: &Path) -> Vec<String> {
     names.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-fn refused(reason: &str) -> (String, String) {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
-    let systemd = runtime.is_some_and(|runtime| runtime.join("systemd").is_dir());
-    let fix = if systemd {
-        "run under: systemd-run --user --scope -p Delegate=yes"
-    } else {
-        "have the administrator delegate a cgroup with the controllers cpu, memory and pids"
-    };
-    (reason.to_owned(), fix.to_owned())
+fn refused(reason: &str) -> Refusal {
+    Refusal {
+        reason: reason.to_owned(),
+        fix: "have the administrator delegate a cgroup with the controllers cpu, memory and pids"
+            .to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -108,9 +129,9 @@ mod tests {
     #[test]
     fn nothing_handed_down_is_said() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (reason, _) = detect(&mounts(folder.path(), folder.path()), true).expect_err("empty");
-        assert!(reason.contains("hands down"), "{reason}");
-        let (reason, _) = detect(&Mounts::default(), true).expect_err("no mount");
-        assert!(reason.contains("no hierarchy"), "{reason}");
+        let refusal = detect(&mounts(folder.path(), folder.path()), true).expect_err("empty");
+        assert!(refusal.reason.contains("hands down"), "{refusal:?}");
+        let refusal = detect(&Mounts::default(), true).expect_err("no mount");
+        assert!(refusal.reason.contains("no hierarchy"), "{refusal:?}");
     }
 }

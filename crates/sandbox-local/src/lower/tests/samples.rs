@@ -63,6 +63,7 @@ impl Sample {
             cpu: false,
             pids: true,
             swap: Swap::Limited,
+            scope: None,
         });
         sample.isolation = Isolation::UserNamespace;
         sample

@@ -1,0 +1,73 @@
+//! The hard resource limits of an engine's own process, above which it can give no container any.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// The hard resource limits of an engine's own process; `None` where they are not known, or where there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HardLimits {
+    /// Open descriptors of a process.
+    pub open_files: Option<u64>,
+    /// Processes of a user.
+    pub processes: Option<u64>,
+}
+
+impl HardLimits {
+    /// Those of the process that listens at a socket of this host. A socket that something else holds for the engine (as systemd does)
+    /// gives that one's, which are no lower.
+    pub(crate) fn behind(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).ok();
+        let peer = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
+        let limits = peer.and_then(|peer| {
+            let path = format!("/proc/{}/limits", peer.pid.as_raw_nonzero());
+            std::fs::read_to_string(path).ok()
+        });
+        limits
+            .map(|limits| Self::parse(&limits))
+            .unwrap_or_default()
+    }
+
+    /// Out of the kernel's table: a name of several words, the soft limit, the hard one, the unit.
+    fn parse(table: &str) -> Self {
+        let hard = |name: &str| {
+            let row = table.lines().find_map(|line| line.strip_prefix(name))?;
+            row.split_whitespace().nth(1)?.parse().ok()
+        };
+        Self {
+            open_files: hard("Max open files"),
+            processes: hard("Max processes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_table_is_read() {
+        let table = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max processes             96365                unlimited            processes 
+Max open files            1024                 20000                files     
+";
+        let limits = HardLimits::parse(table);
+        assert_eq!(limits.open_files, Some(20_000));
+        assert_eq!(limits.processes, None);
+        assert_eq!(HardLimits::parse(""), HardLimits::default());
+    }
+
+    #[test]
+    fn the_process_behind_a_socket_is_found() {
+        let folder = tempfile::tempdir().expect("folder");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("listener");
+        let own = std::fs::read_to_string("/proc/self/limits").expect("own limits");
+        assert_eq!(HardLimits::behind(&socket), HardLimits::parse(&own));
+        assert_eq!(
+            HardLimits::behind(Path::new("/nowhere")),
+            HardLimits::default()
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! The version of the API that both sides know.
+
+use bollard::models::SystemVersion;
+use bollard::{API_DEFAULT_VERSION, ClientVersion};
+
+/// The engine's version of the API, or ours where that is older. `None` where the engine says none.
+pub(super) fn negotiated(version: &SystemVersion) -> Option<ClientVersion> {
+    let (major, minor) = version.api_version.as_deref()?.split_once('.')?;
+    let theirs = (major.parse().ok()?, minor.parse().ok()?);
+    let ours = API_DEFAULT_VERSION;
+    let (major_version, minor_version) = theirs.min((ours.major_version, ours.minor_version));
+    Some(ClientVersion {
+        major_version,
+        minor_version,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_version_of_both_sides_is_spoken() {
+        let of = |api: Option<&str>| {
+            let version = SystemVersion {
+                api_version: api.map(ToOwned::to_owned),
+                ..SystemVersion::default()
+            };
+            negotiated(&version).map(|found| (found.major_version, found.minor_version))
+        };
+        assert_eq!(of(Some("1.41")), Some((1, 41)));
+        let ours = (
+            API_DEFAULT_VERSION.major_version,
+            API_DEFAULT_VERSION.minor_version,
+        );
+        assert_eq!(of(Some("1.9999")), Some(ours));
+        assert_eq!(of(Some("one")), None);
+        assert_eq!(of(None), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! What an engine says when an image does not come, typed. Engines pass on what registries and the network say as text.
+
+use sandbox_core::ErrorKind;
+
+/// Words of the network, which come before all others: "no such host" is no missing image.
+const UNREACHABLE: [&str; 12] = [
+    "dial tcp",
+    "no such host",
+    "connection refused",
+    "connection reset",
+    "i/o timeout",
+    "tls handshake",
+    "x509:",
+    "timeout exceeded",
+    "deadline exceeded",
+    "network is unreachable",
+    "http response to https client",
+    "unexpected eof",
+];
+
+/// Words of registries that want to know who asks. Some say so of images that do not exist, too.
+const DENIED: [&str; 6] = [
+    "denied",
+    "unauthorized",
+    "authentication required",
+    "no basic auth credentials",
+    "401 ",
+    "403 ",
+];
+
+/// Words of registries that have no such image.
+const NOT_FOUND: [&str; 5] = [
+    "manifest unknown",
+    "name unknown",
+    "not found",
+    "no matching manifest",
+    "no such image",
+];
+
+/// Words of a registry that does not want to answer now.
+const BUSY: [&str; 3] = [
+    "toomanyrequests",
+    "too many requests",
+    "service unavailable",
+];
+
+/// What kind of failure an engine's message tells of; `None` where it says none of these.
+pub(super) fn classify(message: &str) -> Option<ErrorKind> {
+    let message = message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["no space left on device"]) {
+        Some(ErrorKind::StorageFull)
+    } else if says(&UNREACHABLE) || says(&BUSY) {
+        Some(ErrorKind::RegistryUnreachable)
+    } else if says(&DENIED) {
+        Some(ErrorKind::ImageDenied)
+    } else if says(&NOT_FOUND) {
+        Some(ErrorKind::ImageNotFound)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_engines_said_is_told_apart() {
+        for (said, kind) in [
+            (
+                "manifest for 127.0.0.1:1/x:2 not found: manifest unknown: manifest unknown",
+                ErrorKind::ImageNotFound,
+            ),
+            (
+                "Head \"http://127.0.0.1:1/v2/x/manifests/1\": no basic auth credentials",
+                ErrorKind::ImageDenied,
+            ),
+            (
+                "pull access denied for x, repository does not exist or may require 'docker login': denied: requested access to the resource is denied",
+                ErrorKind::ImageDenied,
+            ),
+            (
+                "Get \"http://127.0.0.1:1/v2/\": dial tcp 127.0.0.1:1: connect: connection refused",
+                ErrorKind::RegistryUnreachable,
+            ),
+            (
+                "Get \"https://registry.invalid/v2/\": dial tcp: lookup registry.invalid on 10.0.0.1:53: no such host",
+                ErrorKind::RegistryUnreachable,
+            ),
+            (
+                "initializing source docker://127.0.0.1:1/x:1: pinging container registry 127.0.0.1:1: Get \"https://127.0.0.1:1/v2/\": http: server gave HTTP response to HTTPS client",
+                ErrorKind::RegistryUnreachable,
+            ),
+            (
+                "initializing source docker://x:1: reading manifest 1 in 127.0.0.1:1/x: manifest unknown",
+                ErrorKind::ImageNotFound,
+            ),
+            (
+                "write /var/lib/x: no space left on device",
+                ErrorKind::StorageFull,
+            ),
+        ] {
+            assert_eq!(classify(said), Some(kind), "{said}");
+        }
+        assert_eq!(classify("something else"), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! An image of a sandbox's files.
+//!
+//! The engine makes it of the container, whose labels, entry point and variables it cannot leave out. So what it makes has no name,
+//! is saved, configured like the sandbox's own image, loaded under the name that was asked for, and removed.
+
+use std::time::Duration;
+
+use bollard::errors::Error as EngineError;
+use bollard::models::{ContainerConfig, ImageConfig, ImageInspect};
+use bollard::query_parameters::{CommitContainerOptions, ImportImageOptions};
+use futures_util::StreamExt;
+use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
+
+use super::find::look;
+use super::repack::{Target, repack};
+use super::{info, pipe};
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+use crate::{Tier, labels, removal};
+
+/// How long each of the engine's steps may take: it copies whole images.
+const STEP: Duration = Duration::from_secs(600);
+
+/// The image that a sandbox was made of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Source {
+    pub id: String,
+    names: Vec<String>,
+    config: Option<ImageConfig>,
+}
+
+impl Source {
+    pub(crate) fn new(image: &ImageInspect) -> Self {
+        let known = info(image, false);
+        Self {
+            id: known.id,
+            names: known.names,
+            config: image.config.clone(),
+        }
+    }
+}
+
+/// The image that a container of somebody else was made of.
+pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
+    let failed = |error| engine_error(tier, Operation::Inspect, error);
+    let found = engine.client.inspect_container(container, None).await;
+    let image = found.map_err(failed)?.image.unwrap_or_default();
+    let image = engine.client.inspect_image(&image).await;
+    image.map(|image| Source::new(&image)).map_err(failed)
+}
+
+/// A sandbox that becomes an image.
+#[derive(Debug)]
+pub(crate) struct Commit<'a> {
+    pub tier: Tier,
+    pub engine: &'a Engine,
+    pub container: &'a str,
+    pub source: &'a Source,
+    /// The name of the image.
+    pub tag: &'a ImageReference,
+}
+
+impl Commit<'_> {
+    /// Makes the image.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` for a name that is taken; what the engine refuses.
+    pub(crate) async fn run(&self) -> Result<ImageInfo> {
+        let taken = |what: &str| {
+            let context = format!("{}: {what}", self.tag);
+            self.error(ErrorKind::AlreadyExists, context)
+                .with_fix("commit to a name that no image has")
+        };
+        if self.source.names.contains(&self.tag.to_string()) {
+            return Err(taken("the sandbox was made of this image"));
+        }
+        if look(self.tier, self.engine, self.tag).await?.is_some() {
+            return Err(taken("another image has this name"));
+        }
+        let made = self.commit().await?;
+        let loaded = self.rename(&made).await;
+        let removed = removal::remove_image(self.tier, &self.engine.client, &made).await;
+        loaded?;
+        removed?;
+        match look(self.tier, self.engine, self.tag).await? {
+            Some(image) => Ok(info(&image, true)),
+            None => {
+                let context = format!("{} was loaded, and the engine does not have it", self.tag);
+                Err(self.error(ErrorKind::Io, context))
+            }
+        }
+    }
+
+    /// Has the engine make an image without a name; gives its id.
+    async fn commit(&self) -> Result<String> {
+        let options = CommitContainerOptions {
+            container: Some(self.container.to_owned()),
+            // The agent has to answer meanwhile.
+            pause: false,
+            // By which it is known, should this process end before it is removed.
+            changes: Some(format!("LABEL {}=commit", labels::PASSING)),
+            ..CommitContainerOptions::default()
+        };
+        let client = self.engine.client.clone().with_timeout(STEP);
+        match client
+            .commit_container(options, ContainerConfig::default())
+            .await
+        {
+            Ok(made) => Ok(made.id),
+            Err(error) if has_status(&error, 404) => {
+                let context = "the sandbox's container is gone".to_owned();
+                Err(self.error(ErrorKind::SandboxEnded, context))
+            }
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Gives what was made its name and configuration.
+    async fn rename(&self, made: &str) -> Result<()> {
+        let config = serde_json::to_value(self.source.config.clone().unwrap_or_default());
+        let config = config.map_err(|error| self.error(ErrorKind::Io, error.to_string()))?;
+        let target = Target {
+            name: self.tag.to_string(),
+            config,
+        };
+        let client = self.engine.client.clone().with_timeout(STEP);
+        let mut saved = pipe::reader(client.export_image(made));
+        let (mut writer, archive) = pipe::writer();
+        let packing = tokio::task::spawn_blocking(move || {
+            let packed = repack(&mut saved, &mut writer, &target);
+            let said = packed.as_ref().err().map(ToString::to_string);
+            writer.finish(packed);
+            said
+        });
+        let options = ImportImageOptions {
+            quiet: true,
+            ..ImportImageOptions::default()
+        };
+        let mut loading = Box::pin(client.import_image_stream(options, archive, None));
+        let loaded = async {
+            while let Some(event) = loading.next().await {
+                event?;
+            }
+            Ok(())
+        };
+        let loaded = tokio::time::timeout(STEP, loaded).await;
+        drop(loading);
+        // The engine only says that its request broke; we know why.
+        if let Ok(Some(said)) = packing.await {
+            return Err(self.error(ErrorKind::Io, said));
+        }
+        match loaded {
+            Ok(loaded) => loaded.map_err(|error| self.refused(error)),
+            Err(_) => {
+                let context = format!("the image was not loaded after {STEP:?}");
+                Err(self.error(ErrorKind::ImageTimedOut, context))
+            }
+        }
+    }
+
+    fn refused(&self, error: EngineError) -> Error {
+        let full = error.to_string().contains("no space left on device");
+        let error = engine_error(self.tier, Operation::Commit, error);
+        match full {
+            true => self.error(ErrorKind::StorageFull, error.context().to_owned()),
+            false => error,
+        }
+    }
+
+    fn error(&self, kind: ErrorKind, context: String) -> Error {
+        Error::new(kind, "commit sandbox", context).on(self.tier)
+    }
+}

@@ -1,0 +1,119 @@
+//! Credentials for a registry, as the engines' own clients keep them. Read when they are needed, sent to the engine, and neither
+//! kept nor shown.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bollard::auth::DockerCredentials;
+use sandbox_core::ImageReference;
+use serde_json::Value;
+
+/// The default registry, and how clients file it.
+const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+
+/// What the clients of the engines know for the registry of this image: `docker login` and `podman login` write it. Programs that
+/// keep credentials for them are not asked.
+pub(super) fn of_clients(reference: &ImageReference) -> Option<DockerCredentials> {
+    let registry = reference.name()?.split('/').next()?;
+    files().iter().find_map(|file| read(file, registry))
+}
+
+/// Where clients keep credentials, in the order in which they are looked at.
+fn files() -> Vec<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let home = variable("HOME");
+    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    [
+        variable("REGISTRY_AUTH_FILE"),
+        variable("DOCKER_CONFIG")
+            .map(|folder| folder.join("config.json"))
+            .or_else(|| below_home(".docker/config.json")),
+        variable("XDG_RUNTIME_DIR").map(|folder| folder.join("containers/auth.json")),
+        below_home(".config/containers/auth.json"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A file that is missing or not as it should be knows nothing, as for the clients.
+fn read(file: &Path, registry: &str) -> Option<DockerCredentials> {
+    let config: Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    let entries = config["auths"].as_object()?;
+    let entry = entries
+        .iter()
+        .find(|(key, _)| is_of(key, registry))
+        .map(|(_, entry)| entry)?;
+    let token = entry["identitytoken"].as_str().map(ToOwned::to_owned);
+    let pair = entry["auth"]
+        .as_str()
+        .and_then(|auth| STANDARD.decode(auth).ok())
+        .and_then(|pair| String::from_utf8(pair).ok());
+    let (username, password) = match pair.as_deref().and_then(|pair| pair.split_once(':')) {
+        Some((name, password)) => (
+            Some(name.to_owned()),
+            Some(password.trim_end_matches('\0').to_owned()),
+        ),
+        None => (None, None),
+    };
+    (token.is_some() || username.is_some()).then(|| DockerCredentials {
+        username,
+        password,
+        identitytoken: token,
+        serveraddress: Some(registry.to_owned()),
+        ..DockerCredentials::default()
+    })
+}
+
+/// Whether an entry of such a file is for this registry and not for a folder of it.
+fn is_of(key: &str, registry: &str) -> bool {
+    let address = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"))
+        .unwrap_or(key);
+    let (host, path) = address.split_once('/').unwrap_or((address, ""));
+    let whole = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
+    whole && (host == registry || (HUB.contains(&host) && HUB.contains(&registry)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_of_the_registry_alone() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let file = folder.path().join("config.json");
+        let config = r#"{"auths":{
+            "https://index.docker.io/v1/":{"auth":"aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="},
+            "127.0.0.1:5000":{"auth":"bWU6cGFzcw=="},
+            "example.org/team":{"auth":"bWU6cGFzcw=="},
+            "token.example.org":{"identitytoken":"t"},
+            "empty.example.org":{}
+        }}"#;
+        std::fs::write(&file, config).expect("file");
+        let user = |registry: &str| {
+            let found = read(&file, registry)?;
+            Some((found.username, found.password, found.identitytoken))
+        };
+        let pair = |name: &str, password: &str| {
+            Some((Some(name.to_owned()), Some(password.to_owned()), None))
+        };
+        assert_eq!(user("docker.io"), pair("hub", "secret:with:colons"));
+        assert_eq!(user("127.0.0.1:5000"), pair("me", "pass"));
+        assert_eq!(user("127.0.0.1:5001"), None);
+        assert_eq!(user("example.org"), None);
+        assert_eq!(user("empty.example.org"), None);
+        assert_eq!(
+            user("token.example.org"),
+            Some((None, None, Some("t".to_owned())))
+        );
+        std::fs::write(&file, "no JSON").expect("file");
+        assert_eq!(user("docker.io"), None);
+    }
+}

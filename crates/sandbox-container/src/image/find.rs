@@ -1,0 +1,215 @@
+//! An image that the engine has, and what it brings along that a sandbox must override.
+
+use bollard::models::ImageInspect;
+use sandbox_core::{Error, ErrorKind, ImageReference, Result};
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+
+/// What an image brings along.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ImageFacts {
+    /// Its id: what containers are made of, so that a name which moves meanwhile changes nothing.
+    pub id: String,
+    /// Paths for which the engine would make writable volumes, sorted.
+    pub volumes: Vec<String>,
+}
+
+impl ImageFacts {
+    /// What the engine says of an image.
+    pub(crate) fn new(image: &ImageInspect) -> Self {
+        let volumes = image
+            .config
+            .as_ref()
+            .and_then(|config| config.volumes.clone());
+        let mut volumes = volumes.unwrap_or_default();
+        volumes.sort();
+        Self {
+            id: image.id.clone().unwrap_or_default(),
+            volumes,
+        }
+    }
+}
+
+/// An image that somebody wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted<'a> {
+    pub reference: ImageReference,
+    /// As it was written, where the engine's own command may mean another image by that. An operator's list names complete
+    /// references, so under one nothing else is meant.
+    pub written: Option<&'a str>,
+}
+
+/// The image of this name, as the engine has it.
+///
+/// # Errors
+///
+/// `ImageNotFound` with the fix; an image that the engine gives for this name and that does not have it.
+pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Result<ImageInspect> {
+    match look_for(tier, engine, wanted).await? {
+        Some(image) => Ok(image),
+        None => Err(missing(tier, &wanted.reference)),
+    }
+}
+
+/// As [`find`]; `None` where the engine has none.
+///
+/// # Errors
+///
+/// As [`look`].
+pub(crate) async fn look_for(
+    tier: Tier,
+    engine: &Engine,
+    wanted: &Wanted<'_>,
+) -> Result<Option<ImageInspect>> {
+    let found = look(tier, engine, &wanted.reference).await;
+    let (Ok(None), Some(written)) = (&found, wanted.written) else {
+        return found;
+    };
+    let (Some(native), Some(address)) = (tier.family.native, &engine.address) else {
+        return found;
+    };
+    let meant = native.image(address, written).await.map_err(|why| {
+        let fix = format!("see whether `{} info` works", tier.family.command);
+        Error::unavailable(tier, why, fix)
+    })?;
+    match meant {
+        Some(id) => look(tier, engine, &id.parse()?).await,
+        None => found,
+    }
+}
+
+/// The image of this complete name or id; `None` where the engine has none.
+///
+/// # Errors
+///
+/// An image that the engine gives for this name and that does not have it.
+pub(crate) async fn look(
+    tier: Tier,
+    engine: &Engine,
+    reference: &ImageReference,
+) -> Result<Option<ImageInspect>> {
+    match engine.client.inspect_image(&request_name(reference)).await {
+        Ok(image) => match check(reference, &image) {
+            Ok(()) => Ok(Some(image)),
+            Err(why) => Err(Error::new(
+                ErrorKind::ImageNotFound,
+                "inspect image",
+                format!("{reference}: {why}"),
+            )
+            .on(tier)
+            .with_fix("pull the image, or name one that the engine has")),
+        },
+        Err(error) if has_status(&error, 404) => Ok(None),
+        Err(error) => Err(engine_error(tier, Operation::Inspect, error)),
+    }
+}
+
+/// The error of an image that the engine does not have and that is not to be pulled.
+pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
+    let command = tier.family.command;
+    let fix = match reference.id() {
+        Some(_) => format!("name an image of `{command} images`: an id cannot be pulled"),
+        None => format!(
+            "pull it (`--pull missing`, or `{command} pull {reference}`), or name an image of `{command} images`"
+        ),
+    };
+    let context = format!("the engine has no image {reference}, and it is not to be pulled");
+    Error::new(ErrorKind::ImageNotFound, "find image", context)
+        .on(tier)
+        .with_fix(fix)
+}
+
+/// How the engine is asked for an image. The tag beside a digest says nothing, and some engines refuse both together.
+pub(crate) fn request_name(reference: &ImageReference) -> String {
+    match (reference.name(), reference.digest()) {
+        (Some(name), Some(digest)) => format!("{name}@{digest}"),
+        _ => reference.to_string(),
+    }
+}
+
+/// Whether the engine's answer is what was asked for: an engine takes a name for the first digits of an id, too.
+fn check(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
+    let id = image.id.as_deref().filter(|id| !id.is_empty());
+    let id = id.ok_or("the engine gives an image without an id")?;
+    let named = |names: &Option<Vec<String>>, same: &dyn Fn(&ImageReference) -> bool| {
+        let names = names.iter().flatten();
+        names
+            .filter_map(|name| name.parse::<ImageReference>().ok())
+            .any(|name| name.name() == reference.name() && same(&name))
+    };
+    if let Some(digits) = reference.id() {
+        let known = id.strip_prefix("sha256:").unwrap_or(id);
+        return match known.starts_with(digits) {
+            true => Ok(()),
+            false => Err(format!("the engine gives {id}")),
+        };
+    }
+    if let Some(digest) = reference.digest() {
+        return match named(&image.repo_digests, &|name| name.digest() == Some(digest)) {
+            true => Ok(()),
+            false => Err(format!("the engine gives {id}, which has another digest")),
+        };
+    }
+    match named(&image.repo_tags, &|name| name.tag() == reference.tag()) {
+        true => Ok(()),
+        false => Err(format!("the engine gives {id}, which has other names")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGITS: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn reference(text: &str) -> ImageReference {
+        text.parse().expect(text)
+    }
+
+    fn image() -> ImageInspect {
+        ImageInspect {
+            id: Some(format!("sha256:{DIGITS}")),
+            repo_tags: Some(vec!["python:3".into(), "localhost/mine:1".into()]),
+            repo_digests: Some(vec![format!("python@sha256:{DIGITS}")]),
+            ..ImageInspect::default()
+        }
+    }
+
+    #[test]
+    fn the_engines_answer_has_to_have_the_name() {
+        for good in [
+            "python:3".to_owned(),
+            "docker.io/library/python:3".to_owned(),
+            "localhost/mine:1".to_owned(),
+            format!("python@sha256:{DIGITS}"),
+            format!("python:other@sha256:{DIGITS}"),
+            DIGITS.to_owned(),
+            DIGITS[..12].to_owned(),
+        ] {
+            assert_eq!(check(&reference(&good), &image()), Ok(()), "{good}");
+        }
+        let other = DIGITS.replace('0', "1");
+        for bad in [
+            "python:4".to_owned(),
+            "mine:1".to_owned(),
+            "0123".to_owned(),
+            format!("localhost/mine@sha256:{DIGITS}"),
+            format!("python@sha256:{other}"),
+            other.clone(),
+        ] {
+            assert!(check(&reference(&bad), &image()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_asked_for_without_the_tag() {
+        let pinned = reference(&format!("python:3@sha256:{DIGITS}"));
+        assert_eq!(
+            request_name(&pinned),
+            format!("docker.io/library/python@sha256:{DIGITS}")
+        );
+        assert_eq!(request_name(&reference("a/b")), "docker.io/a/b:latest");
+    }
+}

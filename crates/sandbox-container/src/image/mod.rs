@@ -1,0 +1,17 @@
+//! Images: found, pulled, built, committed to, listed and removed.
+
+mod brought;
+mod classify;
+mod commit;
+mod credentials;
+mod find;
+mod pipe;
+mod pull;
+mod repack;
+mod stock;
+
+pub(crate) use brought::Brought;
+pub(crate) use commit::{Commit, Source, of_container};
+pub(crate) use find::{ImageFacts, Wanted, find};
+pub(crate) use pull::Puller;
+pub(crate) use stock::{images, info, remove};

@@ -1,0 +1,188 @@
+//! Images out of registries.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bollard::errors::Error as EngineError;
+use bollard::models::{CreateImageInfo, ImageInspect};
+use bollard::query_parameters::{CreateImageOptions, ListImagesOptions};
+use futures_util::StreamExt;
+use sandbox_core::{
+    Error, ErrorKind, ImageEvent, ImageProgress, ImageReference, PullPolicy, Result,
+};
+use tokio::time::Instant;
+
+use super::Brought;
+use super::classify::classify;
+use super::credentials;
+use super::find::{Wanted, look_for, missing};
+use crate::Tier;
+use crate::config::ContainerConfig;
+use crate::engine::Engine;
+use crate::error::{Causes, Operation, engine_error};
+
+/// How long a pull may go on without a word from the engine, which tells of progress several times a second.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// By how much the engine's client waits longer than we do.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Sees to it that images are there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Puller<'a> {
+    pub tier: Tier,
+    pub engine: &'a Engine,
+    pub config: &'a ContainerConfig,
+    pub brought: &'a Brought,
+}
+
+impl Puller<'_> {
+    /// The image of this name: as the engine has it, or pulled first. Says whether it was brought by that.
+    ///
+    /// # Errors
+    ///
+    /// Typed as [`sandbox_core::spi::Backend::provide_image`] says.
+    pub(crate) async fn provide(
+        &self,
+        wanted: &Wanted<'_>,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<(ImageInspect, bool)> {
+        let reference = &wanted.reference;
+        let there = look_for(self.tier, self.engine, wanted).await;
+        // What the engine has under this name and is something else, a pull may put right.
+        let there = match there {
+            Err(error) if error.kind() == ErrorKind::ImageNotFound && pull != PullPolicy::Never => {
+                None
+            }
+            there => there?,
+        };
+        match (pull, there) {
+            (PullPolicy::Never | PullPolicy::Missing, Some(image)) => return Ok((image, false)),
+            // The content of an id cannot change.
+            (PullPolicy::Always, Some(image)) if reference.id().is_some() => {
+                return Ok((image, false));
+            }
+            (PullPolicy::Never, None) => return Err(missing(self.tier, reference)),
+            (_, None) if reference.id().is_some() => return Err(missing(self.tier, reference)),
+            _ => {}
+        }
+        let before = self.ids().await?;
+        self.pull(reference, progress).await?;
+        let Some(image) = look_for(self.tier, self.engine, wanted).await? else {
+            let context = format!("{reference} was pulled, and the engine does not have it");
+            return Err(self.error(ErrorKind::ImageNotFound, context));
+        };
+        let id = image.id.clone().unwrap_or_default();
+        let brought = !before.contains(&id);
+        if brought {
+            self.brought.add(&id);
+        }
+        Ok((image, brought))
+    }
+
+    /// The ids of the images that the engine has.
+    async fn ids(&self) -> Result<HashSet<String>> {
+        let all = ListImagesOptions {
+            all: true,
+            ..ListImagesOptions::default()
+        };
+        let images = self.engine.client.list_images(Some(all)).await;
+        let images =
+            images.map_err(|error| engine_error(self.tier, Operation::ListImages, error))?;
+        Ok(images.into_iter().map(|image| image.id).collect())
+    }
+
+    async fn pull(
+        &self,
+        reference: &ImageReference,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<()> {
+        let name = reference.name().unwrap_or_default().to_owned();
+        let version = reference.digest().or(reference.tag());
+        let options = CreateImageOptions {
+            from_image: Some(name),
+            tag: version.map(ToOwned::to_owned),
+            ..CreateImageOptions::default()
+        };
+        let credentials = match self.config.registry_credentials {
+            true => credentials::of_clients(reference),
+            false => None,
+        };
+        let limit = self.config.image_timeout;
+        // The head of the answer comes with the first layer.
+        let client = self.engine.client.clone().with_timeout(limit + GRACE);
+        let mut events = Box::pin(client.create_image(Some(options), None, credentials));
+        progress(&ImageEvent::Pulling {
+            reference: reference.to_string(),
+        });
+        let deadline = Instant::now() + limit;
+        loop {
+            let until = deadline.min(Instant::now() + SILENCE);
+            // When this future or the stream is dropped, the engine stops pulling.
+            match tokio::time::timeout_at(until, events.next()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok(event))) => tell(event, progress),
+                Ok(Some(Err(error))) => return Err(self.refused(reference, error)),
+                Err(_) => return Err(self.timed_out(reference, Instant::now() >= deadline)),
+            }
+        }
+    }
+
+    fn error(&self, kind: ErrorKind, context: String) -> Error {
+        Error::new(kind, "pull image", context).on(self.tier)
+    }
+
+    fn timed_out(&self, reference: &ImageReference, at_limit: bool) -> Error {
+        let context = match at_limit {
+            true => format!(
+                "{reference} was not there after {:?}",
+                self.config.image_timeout
+            ),
+            false => format!("{reference}: nothing came for {SILENCE:?}"),
+        };
+        self.error(ErrorKind::ImageTimedOut, context)
+            .with_fix("see whether the registry answers, or allow more time (image_timeout)")
+    }
+
+    fn refused(&self, reference: &ImageReference, error: EngineError) -> Error {
+        let said = match &error {
+            EngineError::DockerResponseServerError { message, .. } => message.trim().to_owned(),
+            EngineError::DockerStreamError { error } => error.trim().to_owned(),
+            EngineError::RequestTimeoutError => return self.timed_out(reference, true),
+            _ => return engine_error(self.tier, Operation::Pull, error),
+        };
+        let command = self.tier.family.command;
+        let registry = reference.name().and_then(|name| name.split('/').next());
+        let registry = registry.unwrap_or_default();
+        let Some(kind) = classify(&said) else {
+            return self.error(ErrorKind::Io, format!("{reference}: {}", Causes(&error)));
+        };
+        let fix = match kind {
+            ErrorKind::ImageNotFound => format!("see whether {registry} has it under this name"),
+            ErrorKind::ImageDenied => {
+                format!("`{command} login {registry}`, or see whether the name is right")
+            }
+            ErrorKind::StorageFull => {
+                format!("make room on the engine's disk (`{command} system df`)")
+            }
+            _ => format!("see whether the engine's host reaches {registry}"),
+        };
+        self.error(kind, format!("{reference}: {said}"))
+            .with_fix(fix)
+    }
+}
+
+fn tell(event: CreateImageInfo, progress: &mut ImageProgress<'_>) {
+    let (Some(id), Some(status)) = (event.id, event.status) else {
+        return;
+    };
+    let bytes = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
+    let detail = event.progress_detail.unwrap_or_default();
+    progress(&ImageEvent::Layer {
+        id,
+        status,
+        current: bytes(detail.current),
+        total: bytes(detail.total),
+    });
+}

@@ -1,0 +1,119 @@
+//! The images that the engine has.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use bollard::models::{ImageInspect, ImageSummary};
+use bollard::query_parameters::{ListImagesOptions, RemoveImageOptions};
+use sandbox_core::{ByteSize, Error, ErrorKind, ImageInfo, ImageReference, Result};
+
+use super::find::request_name;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+use crate::{Tier, labels};
+
+/// Every image with a name, and those without one that were built by us.
+///
+/// # Errors
+///
+/// When the engine does not answer.
+pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>> {
+    let images = engine
+        .client
+        .list_images(None::<ListImagesOptions>)
+        .await
+        .map_err(|error| engine_error(tier, Operation::ListImages, error))?;
+    let mut images = images.iter().map(of_summary).collect::<Vec<_>>();
+    images.retain(|image| image.built || !image.names.is_empty());
+    images.sort_by(|a, b| (&a.names, &a.id).cmp(&(&b.names, &b.id)));
+    Ok(images)
+}
+
+/// Removes an image, or this name of it.
+///
+/// # Errors
+///
+/// `ImageNotFound`, and `Io` where a container uses it.
+pub(crate) async fn remove(tier: Tier, engine: &Engine, reference: &ImageReference) -> Result<()> {
+    let removed = engine
+        .client
+        .remove_image(&request_name(reference), None::<RemoveImageOptions>, None)
+        .await;
+    match removed {
+        Ok(_) => Ok(()),
+        Err(error) if has_status(&error, 404) => Err(Error::new(
+            ErrorKind::ImageNotFound,
+            "remove image",
+            format!("the engine has no image {reference}"),
+        )
+        .on(tier)),
+        Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
+    }
+}
+
+/// An image that was inspected.
+pub(crate) fn info(image: &ImageInspect, brought: bool) -> ImageInfo {
+    let mut info = ImageInfo::new(image.id.clone().unwrap_or_default());
+    info.size = bytes(image.size);
+    info.names = complete(image.repo_tags.iter().flatten());
+    info.digests = complete(image.repo_digests.iter().flatten());
+    info.created = image
+        .created
+        .as_ref()
+        .and_then(|created| humantime::parse_rfc3339(created).ok());
+    let labels = image
+        .config
+        .as_ref()
+        .and_then(|config| config.labels.as_ref());
+    info.built = labels.is_some_and(|labels| labels.contains_key(labels::BUILT));
+    info.brought = brought;
+    info
+}
+
+fn of_summary(image: &ImageSummary) -> ImageInfo {
+    let mut info = ImageInfo::new(image.id.clone());
+    info.size = bytes(Some(image.size));
+    info.names = complete(&image.repo_tags);
+    info.digests = complete(&image.repo_digests);
+    let since = u64::try_from(image.created).ok().map(Duration::from_secs);
+    info.created = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+    info.built = image.labels.contains_key(labels::BUILT);
+    info
+}
+
+fn bytes(count: Option<i64>) -> Option<ByteSize> {
+    let count = count.and_then(|count| u64::try_from(count).ok());
+    count.map(ByteSize::bytes)
+}
+
+/// Names in full, sorted; what engines write for "none" is none.
+fn complete<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let mut names = names
+        .into_iter()
+        .filter_map(|name| name.parse::<ImageReference>().ok())
+        .map(|name| name.to_string())
+        .collect::<Vec<_>>();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_none_are_left_out() {
+        let image = ImageSummary {
+            id: "sha256:1".into(),
+            repo_tags: vec!["<none>:<none>".into(), "b:1".into(), "a/b:2".into()],
+            repo_digests: vec!["<none>@<none>".into()],
+            created: 5,
+            size: 7,
+            ..ImageSummary::default()
+        };
+        let info = of_summary(&image);
+        assert_eq!(info.names, ["docker.io/a/b:2", "docker.io/library/b:1"]);
+        assert!(info.digests.is_empty() && !info.built);
+        assert_eq!(info.size, Some(ByteSize::bytes(7)));
+        assert_eq!(info.created, Some(UNIX_EPOCH + Duration::from_secs(5)));
+    }
+}

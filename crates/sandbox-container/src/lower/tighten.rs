@@ -1,0 +1,360 @@
+//! An operator's own engine options on top of a lowered plan: checked, so that each only tightens.
+
+use std::collections::BTreeSet;
+
+use bollard::models::{ContainerCreateBody, HostConfig, ResourcesUlimits};
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+
+use crate::Tier;
+use crate::engine::EngineFacts;
+use crate::family::PathOptions;
+use crate::options::{EngineOptions, Ulimit};
+
+/// What an engine with Docker's API hides by default. A container that names paths to hide gets these no more by itself.
+const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
+/// What it makes read-only by default, likewise.
+const READ_ONLY: &[&str] = &[
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// The share of processors that every control group has by default.
+const USUAL_CPU_SHARES: u16 = 1024;
+
+/// The share of disks that every control group has by default.
+const USUAL_IO_WEIGHT: u16 = 500;
+
+/// Bytes of message queues that a user has by default (`MQ_BYTES_MAX`).
+const USUAL_MESSAGE_QUEUES: u64 = 819_200;
+
+/// Descriptors that the agent needs for itself and a few executions at once.
+const AGENTS_OPEN_FILES: u64 = 256;
+
+/// Room for a program's arguments and its first functions.
+const LEAST_STACK: u64 = 64 << 10;
+
+/// Adds the options to a lowered container.
+///
+/// # Errors
+///
+/// `InvalidSpec` for a value that would loosen the sandbox or means nothing, `Unsupported` for what the engine does not have.
+pub(super) fn tighten(
+    tier: Tier,
+    plan: &Plan,
+    facts: &EngineFacts,
+    options: &EngineOptions,
+    body: &mut ContainerCreateBody,
+) -> Result<()> {
+    let refusal = Refusal { tier };
+    if let Some(name) = &options.hostname {
+        refusal.unless(is_host_name(name), "hostname", name, "is no name of a host")?;
+        body.hostname = Some(name.clone());
+    }
+    let host = body.host_config.get_or_insert_default();
+    ulimits(refusal, options, host)?;
+    security(refusal, facts, options, host)?;
+    paths(refusal, options, host)?;
+    shares(refusal, facts, options, host)?;
+    if options.private_users {
+        users(refusal, plan, facts, host)?;
+    }
+    Ok(())
+}
+
+/// How a value is refused.
+#[derive(Debug, Clone, Copy)]
+struct Refusal {
+    tier: Tier,
+}
+
+impl Refusal {
+    fn unless(self, good: bool, option: &str, value: &str, why: &str) -> Result<()> {
+        if good {
+            return Ok(());
+        }
+        let context = format!("engine option {option}: {value:?} {why}");
+        Err(
+            Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+                .on(self.tier)
+                .with_fix(
+                    "engine options only tighten a sandbox: leave it out, or choose another value",
+                ),
+        )
+    }
+
+    fn missing(self, option: &str, why: &str) -> Error {
+        let context = format!("engine option {option}: {why}");
+        Error::new(ErrorKind::Unsupported, "create sandbox", context)
+            .on(self.tier)
+            .with_fix("leave it out, or use another engine")
+    }
+}
+
+fn ulimits(refusal: Refusal, options: &EngineOptions, host: &mut HostConfig) -> Result<()> {
+    let ulimits = host.ulimits.get_or_insert_default();
+    for (resource, value) in &options.ulimits {
+        let (name, text) = (resource.name(), value.to_string());
+        let limit = i64::try_from(*value).unwrap_or(i64::MAX);
+        refusal.unless(limit < i64::MAX, name, &text, "is no limit")?;
+        let least = match resource {
+            Ulimit::OpenFiles => AGENTS_OPEN_FILES,
+            Ulimit::Stack => LEAST_STACK,
+            _ => 0,
+        };
+        refusal.unless(*value >= least, name, &text, "is less than the agent needs")?;
+        let more = "is more than a sandbox has without it";
+        if *resource == Ulimit::MessageQueues {
+            refusal.unless(*value <= USUAL_MESSAGE_QUEUES, name, &text, more)?;
+        }
+        match ulimits
+            .iter_mut()
+            .find(|ours| ours.name.as_deref() == Some(name))
+        {
+            Some(ours) => {
+                refusal.unless(
+                    ours.hard.is_none_or(|hard| limit <= hard),
+                    name,
+                    &text,
+                    more,
+                )?;
+                (ours.soft, ours.hard) = (Some(limit), Some(limit));
+            }
+            None => ulimits.push(ResourcesUlimits {
+                name: Some(name.into()),
+                soft: Some(limit),
+                hard: Some(limit),
+            }),
+        }
+    }
+    Ok(())
+}
+
+fn security(
+    refusal: Refusal,
+    facts: &EngineFacts,
+    options: &EngineOptions,
+    host: &mut HostConfig,
+) -> Result<()> {
+    let security = host.security_opt.get_or_insert_default();
+    if let Some(profile) = &options.apparmor {
+        let named = is_word(profile) && profile != "unconfined";
+        refusal.unless(named, "apparmor", profile, "confines nothing")?;
+        if !facts.apparmor {
+            return Err(
+                refusal.missing("apparmor", "the engine's kernel does not enforce AppArmor")
+            );
+        }
+        security.push(format!("apparmor={profile}"));
+    }
+    if let Some(level) = &options.selinux_level {
+        let known = is_selinux_level(level);
+        refusal.unless(
+            known,
+            "selinux_level",
+            level,
+            "is not one sensitivity with one or two categories",
+        )?;
+        if !facts.selinux {
+            return Err(refusal.missing(
+                "selinux_level",
+                "the engine's kernel does not enforce SELinux",
+            ));
+        }
+        security.push(format!("label=level:{level}"));
+    }
+    Ok(())
+}
+
+fn paths(refusal: Refusal, options: &EngineOptions, host: &mut HostConfig) -> Result<()> {
+    let (masked, read_only) = (&options.masked_paths, &options.read_only_paths);
+    for path in masked.iter().chain(read_only) {
+        let plain = path.starts_with('/')
+            && path.len() > 1
+            && !path.contains([':', ',', '\0'])
+            && !path.split('/').any(|part| part == "..");
+        refusal.unless(
+            plain,
+            "path",
+            path,
+            "is not an absolute path without special characters",
+        )?;
+        let agents = super::storage::is_below(crate::volume::FOLDER, path)
+            || super::storage::is_below(path, crate::volume::FOLDER);
+        refusal.unless(!agents, "path", path, "would take the agent away")?;
+    }
+    let with = |usual: &[&str], more: &BTreeSet<String>| {
+        let usual = usual.iter().map(|path| (*path).to_owned());
+        Some(usual.chain(more.iter().cloned()).collect::<Vec<_>>())
+    };
+    match refusal.tier.family.path_options {
+        PathOptions::Lists => {
+            if !masked.is_empty() {
+                host.masked_paths = with(MASKED, masked);
+            }
+            if !read_only.is_empty() {
+                host.readonly_paths = with(READ_ONLY, read_only);
+            }
+        }
+        PathOptions::Masks => {
+            if !read_only.is_empty() {
+                let engine = refusal.tier.family.engine;
+                return Err(
+                    refusal.missing("read_only_paths", &format!("{engine} has no such option"))
+                );
+            }
+            if !masked.is_empty() {
+                let list = masked
+                    .iter()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(":");
+                let security = host.security_opt.get_or_insert_default();
+                security.push(format!("mask={list}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shares(
+    refusal: Refusal,
+    facts: &EngineFacts,
+    options: &EngineOptions,
+    host: &mut HostConfig,
+) -> Result<()> {
+    let more = "is more than everybody's";
+    for (option, list, field) in [
+        ("processors", &options.processors, &mut host.cpuset_cpus),
+        ("memory_nodes", &options.memory_nodes, &mut host.cpuset_mems),
+    ] {
+        if let Some(list) = list {
+            refusal.unless(is_list(list), option, list, "is not a list like 0-2,4")?;
+            if !facts.cpuset {
+                return Err(refusal.missing(
+                    option,
+                    "the engine cannot choose processors (no cpuset controller)",
+                ));
+            }
+            *field = Some(list.clone());
+        }
+    }
+    let any = options.cpu_shares.is_some() || options.io_weight.is_some();
+    if any && !facts.cpu_quota {
+        return Err(refusal.missing(
+            "cpu_shares, io_weight",
+            "the engine has no control groups to share by",
+        ));
+    }
+    if let Some(shares) = options.cpu_shares {
+        let text = shares.to_string();
+        refusal.unless(shares <= USUAL_CPU_SHARES, "cpu_shares", &text, more)?;
+        refusal.unless(
+            shares >= 2,
+            "cpu_shares",
+            &text,
+            "is less than the kernel's least, 2",
+        )?;
+        host.cpu_shares = Some(shares.into());
+    }
+    if let Some(weight) = options.io_weight {
+        let text = weight.to_string();
+        refusal.unless(weight <= USUAL_IO_WEIGHT, "io_weight", &text, more)?;
+        refusal.unless(
+            weight >= 10,
+            "io_weight",
+            &text,
+            "is less than the kernel's least, 10",
+        )?;
+        host.blkio_weight = Some(weight);
+    }
+    if let Some(adjustment) = options.oom_score_adj {
+        let text = adjustment.to_string();
+        refusal.unless(
+            adjustment <= 1000,
+            "oom_score_adj",
+            &text,
+            "is more than the kernel's most, 1000",
+        )?;
+        host.oom_score_adj = Some(adjustment.into());
+    }
+    Ok(())
+}
+
+fn users(refusal: Refusal, plan: &Plan, facts: &EngineFacts, host: &mut HostConfig) -> Result<()> {
+    if !refusal.tier.family.private_users {
+        let engine = refusal.tier.family.engine;
+        let why = format!(
+            "{engine} gives users of their own to all containers or to none (userns-remap)"
+        );
+        return Err(refusal.missing("private_users", &why));
+    }
+    let writable = plan
+        .workspace
+        .as_ref()
+        .is_some_and(|folder| !folder.read_only);
+    if writable || !plan.write_roots.is_empty() {
+        return Err(refusal.missing(
+            "private_users",
+            "such users could not write to folders of the host",
+        ));
+    }
+    if facts.rootless {
+        return Err(refusal.missing(
+            "private_users",
+            "an engine without root has no users to give away",
+        ));
+    }
+    host.userns_mode = Some("auto".into());
+    Ok(())
+}
+
+fn is_word(text: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || b"._-/".contains(&c);
+    !text.is_empty() && text.len() <= 255 && text.bytes().all(plain)
+}
+
+fn is_host_name(text: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
+    let ends = !text.starts_with(['-', '.']) && !text.ends_with(['-', '.']);
+    !text.is_empty() && text.len() <= 63 && ends && text.bytes().all(plain)
+}
+
+/// One sensitivity and one or two single categories: no range, which would reach into other containers.
+fn is_selinux_level(text: &str) -> bool {
+    let number = |part: &str, letter: char| {
+        let digits = part.strip_prefix(letter).unwrap_or_default();
+        (1..=4).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit())
+    };
+    let Some((sensitivity, categories)) = text.split_once(':') else {
+        return false;
+    };
+    let categories = categories.split(',').collect::<Vec<_>>();
+    number(sensitivity, 's') && categories.len() <= 2 && categories.iter().all(|c| number(c, 'c'))
+}
+
+/// Numbers and ranges of them, as the kernel lists processors.
+fn is_list(text: &str) -> bool {
+    let number = |part: &str| part.len() <= 5 && part.parse::<u32>().is_ok();
+    let piece = |piece: &str| match piece.split_once('-') {
+        Some((first, last)) => number(first) && number(last),
+        None => number(piece),
+    };
+    text.len() <= 256 && text.split(',').all(piece)
+}

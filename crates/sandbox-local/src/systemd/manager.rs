@@ -1,0 +1,339 @@
+//! A conversation with systemd, over the socket on which its own commands reach it.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::wire::{Call, Kind, Message, Value, Writer, take};
+
+/// How long systemd may take. It answers within milliseconds where it is not overloaded.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const DESTINATION: &str = "org.freedesktop.systemd1";
+
+/// Who manages units, connected.
+#[derive(Debug)]
+pub(super) struct Manager {
+    stream: UnixStream,
+    received: Vec<u8>,
+    deadline: Instant,
+}
+
+impl Manager {
+    /// Connects to the manager at this socket, which must be run by `user` or by root.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or one that does not know processes by the numbers that they have here.
+    pub(super) fn connect(socket: &Path, user: u32) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        let uid = peer.uid.as_raw();
+        if uid != user && uid != 0 {
+            return Err(io::Error::other(format!("it is run by user {uid}")));
+        }
+        // The kernel shows 0 for a process of a namespace above ours.
+        if peer.pid.as_raw_pid() == 0 {
+            return Err(io::Error::other("it is outside of this process namespace"));
+        }
+        let mut manager = Self {
+            stream,
+            received: Vec::new(),
+            deadline: Instant::now() + PATIENCE,
+        };
+        manager.greet(user)?;
+        Ok(manager)
+    }
+
+    /// Says who we are; the kernel says so too.
+    fn greet(&mut self, user: u32) -> io::Result<()> {
+        let digits = user.to_string();
+        let hex: String = digits.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.send(format!("\0AUTH EXTERNAL {hex}\r\nBEGIN\r\n").as_bytes())?;
+        let line = loop {
+            let end = self.received.windows(2).position(|two| two == b"\r\n");
+            if let Some(end) = end {
+                break self.received.drain(..end + 2).collect::<Vec<_>>();
+            }
+            if self.received.len() > 1024 {
+                return Err(io::Error::other("it greets in no known way"));
+            }
+            self.receive()?;
+        };
+        if line.starts_with(b"OK ") {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&line).trim().to_owned();
+        Err(io::Error::other(format!(
+            "it does not believe who we are: {said}"
+        )))
+    }
+
+    /// Starts a scope of this name with one process in it, and hands its control group to whoever runs the manager. Returns once
+    /// the process is there.
+    ///
+    /// # Errors
+    ///
+    /// What the manager says.
+    pub(super) fn start_scope(
+        &mut self,
+        name: &str,
+        description: &str,
+        pid: u32,
+    ) -> io::Result<()> {
+        let number = 1;
+        let mut arguments = Writer::default();
+        arguments.text(name);
+        // Fail if there is one, rather than replace it.
+        arguments.text("fail");
+        arguments.array(8, |properties| {
+            properties.property("Description", Value::Text(description));
+            properties.property("PIDs", Value::Numbers(&[pid]));
+            properties.property("Delegate", Value::Flag(true));
+            // Sandboxes have limits of their own, and there may be many.
+            properties.property("TasksMax", Value::Long(u64::MAX));
+            // Nothing is left of one in which something was killed, either.
+            properties.property("CollectMode", Value::Text("inactive-or-failed"));
+            // Agents do not end when they are asked to: microseconds until they are killed.
+            properties.property("TimeoutStopUSec", Value::Long(2_000_000));
+        });
+        // Auxiliary units: none.
+        arguments.array(8, |_| {});
+        let call = Call {
+            number,
+            destination: DESTINATION,
+            path: "/org/freedesktop/systemd1",
+            interface: "org.freedesktop.systemd1.Manager",
+            member: "StartTransientUnit",
+            signature: "ssa(sv)a(sa(sv))",
+        };
+        self.send(&call.message(&arguments))?;
+        self.wait_for_job(number)
+    }
+
+    /// Waits for the answer, a job, and for the job's end, which may be told before.
+    fn wait_for_job(&mut self, number: u32) -> io::Result<()> {
+        let mut job = None;
+        let mut ended = Vec::new();
+        loop {
+            let message = self.next()?;
+            match message.kind {
+                Kind::Error if message.answers == Some(number) => return Err(refusal(&message)),
+                Kind::Return if message.answers == Some(number) => {
+                    job = message.arguments().text();
+                    if message.signature != "o" || job.is_none() {
+                        return Err(io::Error::other("it answers something unknown"));
+                    }
+                }
+                Kind::Signal if message.member.as_deref() == Some("JobRemoved") => {
+                    ended.extend(job_and_result(&message));
+                }
+                _ => {}
+            }
+            let Some(job) = &job else { continue };
+            match ended.iter().find(|(path, _)| path == job) {
+                Some((_, result)) if result == "done" => return Ok(()),
+                Some((_, result)) => {
+                    return Err(io::Error::other(format!(
+                        "the start of the scope: {result}"
+                    )));
+                }
+                None => ended.clear(),
+            }
+        }
+    }
+
+    fn next(&mut self) -> io::Result<Message> {
+        loop {
+            if let Some(message) = take(&mut self.received)? {
+                return Ok(message);
+            }
+            self.receive()?;
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write_all(bytes).map_err(said)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        let mut bytes = [0; 4096];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(io::Error::other("it has closed the connection")),
+            Ok(count) => {
+                self.received.extend(&bytes[..count]);
+                Ok(())
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(cause) => Err(said(cause)),
+        }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(said(io::ErrorKind::TimedOut.into()));
+        }
+        Ok(left)
+    }
+}
+
+/// A socket that was waited for says "try again".
+fn said(cause: io::Error) -> io::Error {
+    match cause.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("no answer within {PATIENCE:?}"),
+        ),
+        _ => cause,
+    }
+}
+
+fn refusal(message: &Message) -> io::Error {
+    let name = message.error.as_deref().unwrap_or("an error without name");
+    let text = match message.signature.starts_with('s') {
+        true => message.arguments().text(),
+        false => None,
+    };
+    io::Error::other(text.unwrap_or_else(|| name.to_owned()))
+}
+
+fn job_and_result(message: &Message) -> Option<(String, String)> {
+    if message.signature != "uoss" {
+        return None;
+    }
+    let mut arguments = message.arguments();
+    arguments.number()?;
+    let path = arguments.text()?;
+    arguments.text()?;
+    Some((path, arguments.text()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread::{JoinHandle, spawn};
+
+    use super::super::wire::tests::answer;
+    use super::*;
+
+    const RETURN: u8 = 2;
+    const ERROR: u8 = 3;
+    const SIGNAL: u8 = 4;
+
+    /// A manager that greets, reads one call and says `answers`.
+    fn manager(folder: &Path, greeting: &str, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<u8>> {
+        let listener = UnixListener::bind(folder.join("private")).expect("a socket");
+        let greeting = greeting.to_owned();
+        spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut heard = vec![0; 4096];
+            let count = stream.read(&mut heard).expect("a greeting");
+            heard.truncate(count);
+            stream.write_all(greeting.as_bytes()).expect("sent");
+            let mut call = [0; 4096];
+            // A client that was refused says nothing more.
+            let count = stream.read(&mut call).unwrap_or(0);
+            heard.extend(&call[..count]);
+            for answer in answers.iter().filter(|_| count > 0) {
+                stream.write_all(answer).expect("sent");
+            }
+            heard
+        })
+    }
+
+    fn own_user() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn job(path: &str) -> Vec<u8> {
+        let mut body = Writer::default();
+        body.text(path);
+        answer(RETURN, &[(8, "g", "o")], Some(1), &body)
+    }
+
+    fn removed(path: &str, result: &str) -> Vec<u8> {
+        let mut body = Writer::default();
+        body.number(5);
+        body.text(path);
+        body.text("x.scope");
+        body.text(result);
+        let fields = [
+            (1, "o", "/org/freedesktop/systemd1"),
+            (3, "s", "JobRemoved"),
+            (8, "g", "uoss"),
+        ];
+        answer(SIGNAL, &fields, None, &body)
+    }
+
+    fn start(greeting: &str, answers: Vec<Vec<u8>>) -> (io::Result<()>, Vec<u8>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let served = manager(folder.path(), greeting, answers);
+        let mut manager = Manager::connect(&folder.path().join("private"), own_user());
+        let started = match &mut manager {
+            Ok(manager) => manager.start_scope("x.scope", "x", 7),
+            Err(cause) => Err(io::Error::other(cause.to_string())),
+        };
+        drop(manager);
+        (started, served.join().expect("no panic"))
+    }
+
+    #[test]
+    fn a_scope_is_there_when_its_job_is_done() {
+        let others = removed("/job/8", "failed");
+        let (started, heard) = start(
+            "OK 1\r\n",
+            vec![others, job("/job/9"), removed("/job/9", "done")],
+        );
+        started.expect("started");
+        let heard = String::from_utf8_lossy(&heard);
+        assert!(heard.starts_with("\0AUTH EXTERNAL 3"), "{heard}");
+        for part in ["StartTransientUnit", "x.scope", "PIDs", "Delegate"] {
+            assert!(heard.contains(part), "{part} in {heard}");
+        }
+        // Told in the other order.
+        let (started, _) = start("OK 1\r\n", vec![removed("/job/9", "done"), job("/job/9")]);
+        started.expect("started");
+    }
+
+    #[test]
+    fn what_it_says_is_passed_on() {
+        let failed = |greeting: &str, answers| {
+            let (started, _) = start(greeting, answers);
+            started.expect_err("refused").to_string()
+        };
+        let said = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
+        assert!(said.contains("failed"), "{said}");
+        let mut body = Writer::default();
+        body.text("Unit x.scope already exists.");
+        let fields = [(4, "s", "org.example.Exists"), (8, "g", "s")];
+        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
+        assert_eq!(said, "Unit x.scope already exists.");
+        let fields = [(4, "s", "org.example.Exists")];
+        let nothing = Writer::default();
+        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
+        assert_eq!(said, "org.example.Exists");
+        let said = failed("REJECTED EXTERNAL\r\n", Vec::new());
+        assert!(said.contains("REJECTED"), "{said}");
+        let said = failed("OK 1\r\n", Vec::new());
+        assert!(said.contains("closed"), "{said}");
+        let said = failed("OK 1\r\n", vec![b"what?what?what?what?".to_vec()]);
+        assert!(said.contains("byte order"), "{said}");
+    }
+
+    #[test]
+    fn another_users_manager_is_not_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("private");
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        if own_user() == 0 {
+            // Root's is believed by everybody: there is no other to be had.
+            return;
+        }
+        let refused = Manager::connect(&socket, own_user() + 1).expect_err("ours is not theirs");
+        assert!(refused.to_string().contains("run by user"), "{refused}");
+    }
+}

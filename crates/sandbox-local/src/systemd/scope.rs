@@ -1,0 +1,202 @@
+//! The scope of this process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandbox_freestanding::Errno;
+
+use super::manager::Manager;
+use crate::owned_name;
+use crate::spawn::{self, Anchor};
+
+/// A scope that is ours. It ends when this is dropped and no keeper is in it.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    folder: PathBuf,
+    /// Whether it is of the machine's systemd, not of the user's.
+    of_machine: bool,
+    anchor: Anchor,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
+    pub(crate) fix: String,
+}
+
+/// The group of the anchor and of keepers.
+const STARTER: &str = "starter";
+
+/// The end of a scope's name.
+pub(crate) const SUFFIX: &str = ".scope";
+
+/// A scope that has been begun, for the time that its first process takes.
+pub(crate) struct Begun {
+    socket: PathBuf,
+    user: u32,
+    anchor: Box<dyn FnOnce() -> io::Result<Anchor>>,
+}
+
+impl Begun {
+    /// Begins one, where this user has a systemd.
+    pub(crate) fn begin(user: u32) -> Result<Self, Refusal> {
+        let socket = socket(user);
+        if let Err(cause) = std::fs::metadata(&socket) {
+            return Err(no_manager(user, &cause));
+        }
+        let anchor = spawn::on_thread(Anchor::start);
+        let anchor = move || {
+            let failed = |errno: Errno| io::Error::from_raw_os_error(errno.0);
+            anchor().and_then(|anchor| anchor.map_err(failed))
+        };
+        Ok(Self {
+            socket,
+            user,
+            anchor: Box::new(anchor),
+        })
+    }
+
+    /// Asks systemd, and prepares what it gives. `folder_of` finds the group of a process.
+    pub(crate) fn finish(
+        self,
+        folder_of: impl Fn(u32) -> io::Result<PathBuf>,
+    ) -> Result<Scope, Refusal> {
+        let Self {
+            socket,
+            user,
+            anchor,
+        } = self;
+        let asked = Manager::connect(&socket, user);
+        let mut manager = asked.map_err(|cause| no_manager(user, &cause))?;
+        let refused = |cause: io::Error| Refusal {
+            reason: format!("{} gives no scope: {cause}", manager_of(user == 0)),
+            fix: match user {
+                0 => "look into the journal (journalctl -b)".into(),
+                _ => "look into the journal (journalctl --user -b)".into(),
+            },
+        };
+        let anchor = anchor().map_err(refused)?;
+        let pid = anchor.pid().0.unsigned_abs();
+        let name = format!("{}{SUFFIX}", owned_name::fresh());
+        manager
+            .start_scope(&name, &description(), pid)
+            .map_err(refused)?;
+        let folder = folder_of(pid).map_err(refused)?;
+        if folder.file_name() != Some(name.as_ref()) {
+            let elsewhere = format!("its process is in {}", folder.display());
+            return Err(refused(io::Error::other(elsewhere)));
+        }
+        prepare(&folder, pid).map_err(refused)?;
+        Ok(Scope {
+            folder,
+            of_machine: user == 0,
+            anchor,
+        })
+    }
+}
+
+fn description() -> String {
+    format!("Sandboxes of process {}", std::process::id())
+}
+
+/// Makes room for groups with controllers.
+fn prepare(folder: &Path, pid: u32) -> io::Result<()> {
+    let named = |path: &Path, result: io::Result<()>| {
+        result.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
+    };
+    let starter = folder.join(STARTER);
+    named(&starter, std::fs::create_dir(&starter))?;
+    let list = starter.join("cgroup.procs");
+    named(&list, std::fs::write(&list, pid.to_string()))?;
+    let there = folder.join("cgroup.controllers");
+    let there = std::fs::read_to_string(&there)
+        .map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", there.display())))?;
+    let handed_down = folder.join("cgroup.subtree_control");
+    for name in there.split_ascii_whitespace() {
+        if ["memory", "cpu", "pids"].contains(&name) {
+            named(
+                &handed_down,
+                std::fs::write(&handed_down, format!("+{name}")),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+impl Scope {
+    /// Where groups are made. The controllers that it has are handed down.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Who makes processes in its groups.
+    pub(crate) fn anchor(&self) -> &Anchor {
+        &self.anchor
+    }
+
+    /// Whether somebody has stopped it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.anchor.has_ended()
+    }
+
+    /// What would give it more controllers.
+    pub(crate) fn fix(&self) -> &'static str {
+        if self.of_machine {
+            "use a kernel with the controllers cpu, memory and pids (and without cgroup_disable=)"
+        } else {
+            "sudo systemctl edit user@.service, with the lines [Service] and Delegate=cpu memory pids; then log in anew"
+        }
+    }
+
+    /// Whose it is, for people.
+    pub(crate) fn manager(&self) -> &'static str {
+        manager_of(self.of_machine)
+    }
+}
+
+/// The same groups.
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        self.folder == other.folder
+    }
+}
+
+impl Eq for Scope {}
+
+fn manager_of(machine: bool) -> &'static str {
+    if machine {
+        "systemd"
+    } else {
+        "the user's systemd"
+    }
+}
+
+/// Where the manager listens to its own commands: no bus is needed.
+fn socket(user: u32) -> PathBuf {
+    let below = "systemd/private";
+    if user == 0 {
+        return Path::new("/run").join(below);
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.filter(|runtime| runtime.is_absolute());
+    // Where it is for everybody who has one, whatever the environment says.
+    let runtime = runtime.unwrap_or_else(|| Path::new("/run/user").join(user.to_string()));
+    runtime.join(below)
+}
+
+fn no_manager(user: u32, cause: &io::Error) -> Refusal {
+    let fix = match user {
+        0 => NO_SYSTEMD.into(),
+        _ => {
+            format!("where systemd runs: sudo loginctl enable-linger $USER; elsewhere {NO_SYSTEMD}")
+        }
+    };
+    Refusal {
+        reason: format!("{} does not answer ({cause})", manager_of(user == 0)),
+        fix,
+    }
+}
+
+const NO_SYSTEMD: &str =
+    "have the administrator delegate a cgroup with the controllers cpu, memory and pids";
