@@ -1,4 +1,4 @@
-use insta::assert_json_snapshot;
+use insta::{Settings, assert_json_snapshot};
 use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
 use super::samples::plan;
@@ -67,10 +67,12 @@ fn every_option_on_both_families() {
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
-    assert_json_snapshot!("every_option_as_lists", body.host_config);
+    let mut settings = Settings::clone_current();
+    settings.set_sort_maps(true);
+    settings.bind(|| assert_json_snapshot!("every_option_as_lists", body.host_config));
     let options = everything().private_users();
     let body = tightened(OTHER.confined(), &facts, &spec, options).expect("lowered");
-    assert_json_snapshot!("every_option_as_masks", body.host_config);
+    settings.bind(|| assert_json_snapshot!("every_option_as_masks", body.host_config));
 }
 
 #[test]
