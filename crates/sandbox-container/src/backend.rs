@@ -1,25 +1,28 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Finding, Instance};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
     EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
-    Plan, PullPolicy, Result,
+    Plan, PullPolicy, Result, SandboxInfo,
 };
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
 
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
 use crate::identity::Identity;
 use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
-use crate::isolator::ContainerIsolator;
+use crate::isolator::{Container, ContainerIsolator};
+use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::report;
@@ -84,7 +87,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         let engine = Engine::find(self.tier, &self.config).await?;
         self.usable(&engine.facts)?;
         let (tier, swept) = (self.tier, engine.clone());
-        tokio::spawn(async move { sweep::sweep(tier, &swept).await });
+        tokio::spawn(async move {
+            if let Some(error) = sweep::sweep(tier, &swept).await.failed {
+                tracing::warn!(%tier, %error, "what killed owners left is not wholly removed");
+            }
+        });
         Ok(found.insert(engine).clone())
     }
 
@@ -204,6 +211,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         let source = Source::new(&image);
         let image = ImageFacts::new(&image);
         let volume = &self.volume;
+        let hidden = self.hidden(plan)?;
+        let store = match plan.detached {
+            true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
+            false => None,
+        };
         let profile = match draft.confined {
             Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
             _ => None,
@@ -214,10 +226,14 @@ impl<F: OfFamily> ContainerBackend<F> {
             image: &image,
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
+            hidden: &hidden,
             profile: profile.as_deref(),
             options: &self.config.options,
         };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        if let Some(lifetime) = plan.lifetime {
+            sandbox = sandbox.ending_after(lifetime);
+        }
         let folders = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
             Some((storage, identity)) => {
@@ -235,31 +251,83 @@ impl<F: OfFamily> ContainerBackend<F> {
                 lower::unconfined(plan, &parts)?
             }
         };
+        let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
             engine: &engine,
             volume,
-            name: lower::container_name(plan),
+            name: lower::container_name(&plan.name),
             body,
         };
         let (guard, stream) = launch.run().await?;
         let goes = plan.image_retention == ImageRetention::Remove;
         let goes = goes && self.brought.contains(&source.id);
         let guard = guard.with_image(goes.then(|| source.id.clone()));
-        let words = stream.last_words();
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
-        let lifetime = plan.lifetime;
-        let isolator = ContainerIsolator::new(
+        let isolator = ContainerIsolator::new(Container {
             tier,
-            engine.clone(),
-            guard,
-            words,
+            engine: engine.clone(),
+            id: guard.container().to_owned(),
+            guard: Some(guard),
+            last_words: stream.last_words(),
             no_network,
-            lifetime,
-            source,
-        );
-        isolator.look_up().await;
-        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+            lifetime: plan.lifetime,
+            store: store.clone(),
+            source: Some(source),
+        });
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
+        let Some(store) = &store else {
+            return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
+        };
+        let hand_over = HandOver {
+            tier,
+            engine: &engine,
+            store,
+            plan,
+            user,
+            no_network,
+            isolator,
+        };
+        hand_over.finish(stream, sandbox).await
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        state::folder(self.config.state_folder.as_deref(), state::user())
+    }
+
+    /// The paths in a sandbox at which this user's keys would be seen.
+    fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
+        if !kept::shows_the_host(plan) {
+            return Ok(Vec::new());
+        }
+        let hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
+        if !hidden.is_empty() {
+            // What is not there cannot be covered, and may be there later.
+            Store::prepare(self.tier, self.config.state_folder.as_deref())?;
+        }
+        Ok(hidden)
+    }
+
+    /// What of its engine a tier's sandboxes are found on.
+    async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let engine = self.engine().await?;
+        let store = Store::found(self.tier, self.config.state_folder.as_deref())?;
+        let registry = Registry {
+            tier: self.tier,
+            engine: &engine,
+            store,
+        };
+        let done = act(registry).await;
+        self.noticing(done).await
     }
 }
 
@@ -285,7 +353,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 
@@ -311,6 +380,30 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        self.with_registry(async |registry| registry.get(name).await)
+            .await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.with_registry(async |registry| registry.list().await)
+            .await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        self.with_registry(async |registry| registry.remove(name).await)
+            .await
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        self.with_registry(async |registry| registry.prune(&self.volume).await)
+            .await
     }
 
     async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {

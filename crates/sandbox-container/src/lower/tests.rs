@@ -55,6 +55,7 @@ fn lowered_for(
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
         profile: Some(match tier.family.profile_form {
             ProfileForm::Text => PROFILE,
             ProfileForm::File => PROFILE_FILE,
@@ -169,6 +170,7 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        hidden: &[],
         profile: None,
         options: &EngineOptions::default(),
     };
@@ -200,4 +202,12 @@ fn less_memory_than_the_engine_takes_is_refused_with_the_least() {
     let error = with_defaults(&spec, &CapabilityPolicy::new()).expect_err("too little");
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert!(error.to_string().contains("6MiB"), "{error}");
+}
+
+#[test]
+fn a_detached_sandbox() {
+    let spec = SandboxSpec::new("kept")
+        .detached(true)
+        .lifetime(std::time::Duration::from_millis(90_500));
+    snapshot!(with_defaults(&spec, &CapabilityPolicy::new()));
 }

@@ -21,6 +21,7 @@ fn tightened(
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
         profile: None,
         options: &options,
     };
@@ -64,11 +65,12 @@ fn every_option_on_both_families() {
         ..EngineFacts::sample()
     };
     let spec = SandboxSpec::new("sb");
+    let mut settings = Settings::clone_current();
+    settings.set_sort_maps(true);
+    let _sorted = settings.bind_to_scope();
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
-    let mut settings = Settings::clone_current();
-    settings.set_sort_maps(true);
     settings.bind(|| assert_json_snapshot!("every_option_as_lists", body.host_config));
     let options = everything().private_users();
     let body = tightened(OTHER.confined(), &facts, &spec, options).expect("lowered");
