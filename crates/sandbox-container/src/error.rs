@@ -70,6 +70,10 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::ImageNotFound
         }
         (Operation::Create, 409) => ErrorKind::AlreadyExists,
+        // Podman, when two ask for a name at once.
+        (Operation::Create, 500) if message.contains("name is already in use") => {
+            ErrorKind::AlreadyExists
+        }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
         _ => ErrorKind::Io,
     };
@@ -136,6 +140,14 @@ mod tests {
         );
         assert_eq!(
             kind(Operation::Create, 409, "name in use"),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(
+            kind(
+                Operation::Create,
+                500,
+                "creating container storage: that name is already in use"
+            ),
             ErrorKind::AlreadyExists
         );
         assert_eq!(
