@@ -16,6 +16,8 @@ pub(crate) enum Operation {
     Start,
     Volume,
     Remove,
+    List,
+    Exec,
     Pull,
     ListImages,
     RemoveImage,
@@ -23,7 +25,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    fn phrase(self) -> &'static str {
+    pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Inspect => "inspect image",
             Self::Create => "create container",
@@ -31,6 +33,8 @@ impl Operation {
             Self::Start => "start container",
             Self::Volume => "provide the agent's volume",
             Self::Remove => "remove container",
+            Self::List => "list containers",
+            Self::Exec => "attach to sandbox",
             Self::Pull => "pull image",
             Self::ListImages => "list images",
             Self::RemoveImage => "remove image",

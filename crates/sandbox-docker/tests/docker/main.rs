@@ -2,6 +2,7 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
+mod detached;
 mod engine;
 mod exec;
 mod failures;
@@ -12,6 +13,7 @@ mod lifetime;
 mod limits;
 mod owner;
 mod registry;
+mod runtime;
 mod speed;
 mod volume;
 
@@ -53,10 +55,12 @@ fn main() -> ExitCode {
         hardening::TESTS,
         limits::TESTS,
         lifetime::TESTS,
+        detached::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
         speed::TESTS,
+        runtime::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)
@@ -71,6 +75,20 @@ fn main() -> ExitCode {
     let without = failures::WITHOUT_ENGINE
         .iter()
         .map(|(name, test)| Trial::test(*name, *test));
-    let trials = with_engine.chain(with_registry).chain(without).collect();
+    // What the engine itself lacks is said above.
+    let no_runsc = missing.is_none().then(runtime::missing).flatten();
+    if let Some(reason) = &no_runsc {
+        println!("NOT RUN: tests of another runtime: {reason}");
+    }
+    let with_runsc = runtime::WITH_RUNSC.iter().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("docker")
+            .with_ignored_flag(missing.is_some() || no_runsc.is_some())
+    });
+    let trials = with_engine
+        .chain(with_runsc)
+        .chain(with_registry)
+        .chain(without)
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

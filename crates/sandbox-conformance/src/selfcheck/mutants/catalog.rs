@@ -267,9 +267,13 @@ fn inherit_environment(request: &mut ExecRequest) {
 
 /// Leaves one more descriptor open in what is executed.
 fn leave_open(request: &mut ExecRequest) {
-    let mut argv: Vec<Vec<u8>> = ["/bin/sh", "-c", "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\""]
-        .map(Into::into)
-        .into();
+    let mut argv: Vec<Vec<u8>> = [
+        "/bin/sh",
+        "-c",
+        "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\"",
+    ]
+    .map(Into::into)
+    .into();
     argv.append(&mut request.argv);
     request.argv = argv;
 }
