@@ -20,6 +20,7 @@ pub(crate) enum Operation {
     ListImages,
     RemoveImage,
     Commit,
+    Adopt,
 }
 
 impl Operation {
@@ -35,6 +36,7 @@ impl Operation {
             Self::ListImages => "list images",
             Self::RemoveImage => "remove image",
             Self::Commit => "commit sandbox",
+            Self::Adopt => "adopt container",
         }
     }
 }

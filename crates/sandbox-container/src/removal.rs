@@ -108,8 +108,8 @@ pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, imag
     let sent = REMOVER
         .get_or_init(start_remover)
         .as_ref()
-        .map(|queue| queue.send(removal));
-    if !matches!(sent, Some(Ok(()))) {
+        .map(|queue| queue.send(removal).is_ok());
+    if sent != Some(true) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
         tracing::error!(
             %tier,

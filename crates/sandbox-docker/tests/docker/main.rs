@@ -2,6 +2,7 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
+mod adopt;
 mod engine;
 mod exec;
 mod failures;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
+        adopt::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
