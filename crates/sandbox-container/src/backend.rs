@@ -15,6 +15,7 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
 
+use crate::adopt::{Adoption, Found as Foreign};
 use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
@@ -31,7 +32,7 @@ use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
 
 /// What files of code without a policy get: the usual mask.
-const UMASK: u32 = 0o022;
+pub(crate) const UMASK: u32 = 0o022;
 
 /// Sandboxes as containers of an engine of the family `F`.
 ///
@@ -193,6 +194,38 @@ impl<F: OfFamily> ContainerBackend<F> {
             reference,
             written: plan.images.is_none().then_some(written),
         })
+    }
+
+    /// A container that somebody else has made, and that runs.
+    async fn adoption<'a>(
+        &self,
+        engine: &'a Engine,
+        container: &str,
+        plan: &'a Plan,
+    ) -> Result<Adoption<'a>> {
+        sandbox_host::check_export_paths(&plan.export_paths)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(Adoption {
+            tier: self.tier,
+            engine,
+            plan,
+            found: Foreign::look(self.tier, engine, container, plan).await?,
+            kernel: match self.applies_policy {
+                true => Some(kernel(self.tier, &engine.facts)?),
+                false => None,
+            },
+        })
+    }
+
+    fn check_packages(&self, plan: &Plan) -> Result<()> {
+        if plan.packages.is_empty() {
+            return Ok(());
+        }
+        // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+        Err(
+            sandbox_core::spi::unsupported("install packages", self.tier.name)
+                .with_fix("use an image that has them, or the tier local"),
+        )
     }
 
     fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
@@ -370,13 +403,7 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        if !plan.packages.is_empty() {
-            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
-            return Err(
-                sandbox_core::spi::unsupported("install packages", self.tier.name)
-                    .with_fix("use an image that has them, or the tier local"),
-            );
-        }
+        self.check_packages(plan)?;
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
@@ -404,6 +431,25 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
+    }
+
+    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        let adoption = self.adoption(&engine, container, plan).await;
+        self.noticing(adoption)
+            .await
+            .map(|adoption| adoption.report())
+    }
+
+    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        self.check_packages(plan)?;
+        let engine = self.engine().await?;
+        let adopted = async {
+            let adoption = self.adoption(&engine, container, plan).await?;
+            adoption.enter(self.volume.program()).await
+        };
+        let adopted = adopted.await;
+        Ok(Box::new(self.noticing(adopted).await?))
     }
 
     async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {

@@ -22,6 +22,7 @@ pub(crate) enum Operation {
     ListImages,
     RemoveImage,
     Commit,
+    Adopt,
 }
 
 impl Operation {
@@ -39,6 +40,7 @@ impl Operation {
             Self::ListImages => "list images",
             Self::RemoveImage => "remove image",
             Self::Commit => "commit sandbox",
+            Self::Adopt => "adopt container",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
 //! its family, and where its engine is found.
 
+mod adopt;
 mod applied;
 mod backend;
 mod cgroup;

@@ -128,6 +128,11 @@ impl AgentVolume {
         FILES.iter().any(|file| error.context().contains(file))
     }
 
+    /// The agent's program.
+    pub(crate) fn program(&self) -> &[u8] {
+        &self.program
+    }
+
     /// Whether there is no program at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.program.is_empty()

@@ -2,6 +2,7 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
+mod adopt;
 mod detached;
 mod engine;
 mod exec;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
+        adopt::TESTS,
         speed::TESTS,
         runtime::TESTS,
     ];
