@@ -31,8 +31,8 @@ eventually() {
 groups() { find /sys/fs/cgroup -name 'sandbox-*' 2>/dev/null | grep -q .; }
 no_groups() { ! groups; }
 ended() { ! kill -0 "$1" 2>/dev/null; }
-# Code that no other process is like.
-code() { grep -lzx 654321 /proc/[0-9]*/cmdline 2>/dev/null | grep -q .; }
+# Code that no other process is like. (The client's arguments name it as well.)
+code() { grep -lx tail /proc/[0-9]*/comm 2>/dev/null | grep -q .; }
 no_code() { ! code; }
 
 doctor() {
@@ -41,7 +41,7 @@ doctor() {
 }
 
 killed_owner() {
-    sandbox run -b local -- /bin/sleep 654321 &
+    sandbox run -b local --timeout 5m -- tail -f /dev/null &
     local owner=$!
     eventually code || return
     [ "$who" = stranger ] || groups || return
@@ -60,7 +60,7 @@ detached() {
 
 # Somebody stops the scope: code and client end, and the next sandbox gets another one.
 stopped_scope() {
-    sandbox run -b local -- /bin/sleep 654321 &
+    sandbox run -b local --timeout 5m -- tail -f /dev/null &
     local client=$!
     eventually code || return
     systemctl $manager stop 'sandbox-*.scope' || return
