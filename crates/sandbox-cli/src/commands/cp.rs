@@ -63,17 +63,16 @@ struct Document<'a> {
 pub fn run(arguments: &CpArguments) -> Outcome {
     let source = Place::parse(&arguments.source)?;
     let target = Place::parse(&arguments.target)?;
-    let (client, _) = arguments.tier.client()?;
     let copied = super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
             match (&source, &target) {
                 (Place::Host(source), Place::Sandbox { name, path }) => {
-                    let sandbox = client.get(name).await?;
+                    let sandbox = arguments.tier.find(name).await?.client.get(name).await?;
                     Ok(sandbox.copy_in(source, path).await?)
                 }
                 (Place::Sandbox { name, path }, Place::Host(target)) => {
-                    let sandbox = client.get(name).await?;
+                    let sandbox = arguments.tier.find(name).await?.client.get(name).await?;
                     let limits = ArtifactLimits {
                         count: ENTRIES,
                         file_size: arguments.limit,

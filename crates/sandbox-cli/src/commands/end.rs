@@ -3,8 +3,7 @@
 use clap::Args;
 use sandbox::{CapabilityPolicy, SandboxClient};
 
-use super::kept::{Done, FormatOption, TierOption};
-use super::ls::keeping_tiers;
+use super::kept::{Done, FormatOption, TierOption, keeping_tiers};
 use crate::failure::{Failure, Outcome};
 use crate::output::Format;
 
@@ -36,17 +35,17 @@ pub enum Way {
 /// Runs `stop`, `kill` or `rm`.
 pub fn run(arguments: &EndArguments, way: Way) -> Outcome {
     let format = arguments.format.format;
-    let (client, _) = arguments.tier.client()?;
     super::block_on(async {
         let mut done = Done::default();
         for name in &arguments.names {
-            done.add(format, name, end(&client, name, way).await)?;
+            done.add(format, name, end(&arguments.tier, name, way).await)?;
         }
         done.finish(format)
     })?
 }
 
-async fn end(client: &SandboxClient, name: &str, way: Way) -> Result<(), Failure> {
+async fn end(tier: &TierOption, name: &str, way: Way) -> Result<(), Failure> {
+    let client = tier.find(name).await?.client;
     match way {
         Way::Stop => client.get(name).await?.stop().await?,
         Way::Kill => client.get(name).await?.kill().await?,

@@ -71,13 +71,14 @@ pub struct ExecArguments {
 /// Runs the subcommand.
 pub fn run(arguments: &ExecArguments) -> Outcome {
     let request = arguments.request()?;
-    let (client, tier) = arguments.tier.client()?;
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let sandbox = client.get(&arguments.name).await?;
-            arguments.execute(&sandbox, &request, tier.backend).await
+            let place = arguments.tier.find(&arguments.name).await?;
+            let sandbox = place.client.get(&arguments.name).await?;
+            let backend = place.tier.backend;
+            arguments.execute(&sandbox, &request, backend).await
         };
         tokio::select! {
             outcome = work => outcome,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sandbox::registry::{self, Registration};
-use sandbox::{CapabilityPolicy, SandboxClient};
+use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -12,18 +12,90 @@ use crate::output::{Format, print, print_json};
 /// Which tier a detached sandbox is on.
 #[derive(Debug, Clone, Args)]
 pub struct TierOption {
-    /// Tier that the sandbox runs on
-    #[arg(short, long, value_name = "TIER", default_value = "local")]
-    pub backend: String,
+    /// Tier that the sandbox runs on; without it, all are asked for the name
+    #[arg(short, long, value_name = "TIER")]
+    backend: Option<String>,
+}
+
+/// Where a detached sandbox is.
+pub struct Place {
+    /// A client of its tier. The policy that the sandbox was created under governs, so this one asks for nothing.
+    pub client: SandboxClient,
+    /// Its tier.
+    pub tier: &'static Registration,
 }
 
 impl TierOption {
-    /// A client of it. The policy that a sandbox was created under governs, so this one asks for nothing.
-    pub fn client(&self) -> Result<(SandboxClient, &'static Registration), Failure> {
-        let tier = registry::tier(&self.backend)?;
-        let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
-        Ok((client, tier))
+    /// Finds the tier of a name.
+    ///
+    /// Fails for what is no name, and where no tier or several have it. A tier that cannot tell counts as one that does not have it, unless none has: its
+    /// sandboxes could not be reached either.
+    pub async fn find(&self, name: &str) -> Result<Place, Failure> {
+        SandboxSpec::new(name).validate()?;
+        let tiers = keeping_tiers(self.backend.as_deref())?;
+        if let [tier] = tiers.as_slice() {
+            return Place::of(tier);
+        }
+        let mut found = Vec::new();
+        let mut failure = None;
+        for tier in tiers {
+            let place = Place::of(tier)?;
+            match place.has(name).await {
+                Ok(true) => found.push(place),
+                Ok(false) => {}
+                Err(error) => failure = Some(failure.unwrap_or(error)),
+            }
+        }
+        match (found.pop(), found.as_slice()) {
+            (Some(place), []) => Ok(place),
+            (Some(place), others) => {
+                let tiers = others.iter().chain([&place]).map(|place| place.tier.tier);
+                let tiers = tiers.collect::<Vec<_>>().join(", ");
+                let why = format!("several tiers have a sandbox {name:?}: {tiers}");
+                Err(Failure::argument(why).with_fix("choose one of them with -b"))
+            }
+            (None, _) => Err(failure.map_or_else(|| unknown(name), Failure::from)),
+        }
     }
+}
+
+impl Place {
+    fn of(tier: &'static Registration) -> Result<Self, Failure> {
+        let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
+        Ok(Self { client, tier })
+    }
+
+    async fn has(&self, name: &str) -> sandbox::Result<bool> {
+        match self.client.list().await {
+            Ok(sandboxes) => Ok(sandboxes.iter().any(|sandbox| sandbox.name == name)),
+            Err(error) if error.kind() == ErrorKind::SandboxUnavailable => Err(error),
+            // Another sandbox of the tier may be what cannot be told.
+            Err(_) => match self.client.get(name).await {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(false),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    let why = format!("no sandbox {name:?} on any tier");
+    Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
+        .with_fix("`sandbox ls` lists those that there are")
+        .into()
+}
+
+/// The tier of this name, or all that have detached sandboxes.
+pub fn keeping_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![registry::tier(name)?]);
+    }
+    let keeps = |tier: &&Registration| {
+        // One that cannot be opened says so when it is asked.
+        (tier.open)().map_or(true, |backend| backend.keeps_detached())
+    };
+    Ok(registry::tiers()?.into_iter().filter(keeps).collect())
 }
 
 /// How an answer is written, for commands with no other options of that kind.

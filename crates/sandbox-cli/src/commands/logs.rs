@@ -47,11 +47,11 @@ pub fn run(arguments: &LogsArguments) -> Outcome {
     if arguments.follow && arguments.format.format == Format::Json {
         return Err(Failure::argument("--follow has no JSON: it does not end"));
     }
-    let (client, _) = arguments.tier.client()?;
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let sandbox = client.get(&arguments.name).await?;
+            let place = arguments.tier.find(&arguments.name).await?;
+            let sandbox = place.client.get(&arguments.name).await?;
             arguments.show(&sandbox).await
         };
         tokio::select! {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use sandbox::registry::{self, Registration};
+use sandbox::registry::Registration;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxState};
 use serde::Serialize;
 
-use super::kept::FormatOption;
+use super::kept::{FormatOption, keeping_tiers};
 use crate::exit::Exit;
 use crate::failure::{ErrorObject, Failure, Outcome};
 use crate::output::{Format, print, print_json};
@@ -74,18 +74,6 @@ pub fn run(arguments: &LsArguments) -> Outcome {
         }
     }
     Ok(exit)
-}
-
-/// The tier of this name, or all that have detached sandboxes.
-pub fn keeping_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, Failure> {
-    if let Some(name) = name {
-        return Ok(vec![registry::tier(name)?]);
-    }
-    let keeps = |tier: &&Registration| {
-        // One that cannot be opened says so when it is asked.
-        (tier.open)().map_or(true, |backend| backend.keeps_detached())
-    };
-    Ok(registry::tiers()?.into_iter().filter(keeps).collect())
 }
 
 async fn list(tier: &Registration) -> Result<Vec<SandboxInfo>, Failure> {
