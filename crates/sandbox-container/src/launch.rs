@@ -47,7 +47,11 @@ impl Launch<'_> {
         let (started, content) = tokio::join!(self.start(), self.look());
         if content? == Content::Agent {
             volume.set_verified(engine);
-            return started;
+            return match started {
+                // Another process filled the volume between the engine's look for it and ours.
+                Err(error) if AgentVolume::is_missed_in(&error) => self.start().await,
+                started => started,
+            };
         }
         // Whatever was started is not our agent.
         if let Ok((guard, _)) = started {

@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     ("hardening::options_are_in_place", options),
     ("hardening::options_never_loosen", loosening),
     ("hardening::memory_kills_are_told_apart_from_afar", afar),
+    ("hardening::a_kernel_of_its_own_is_named", gvisor),
 ];
 
 /// A line of the kernel's about a process of a sandbox.
@@ -263,5 +264,44 @@ fn afar() -> Result<(), Failed> {
         sandbox.kill().await?;
         relay.abort();
         Ok(())
+    })
+}
+
+/// Where the engine has gVisor's runtime; elsewhere that it has not is what is said.
+fn gvisor() -> Result<(), Failed> {
+    run(async {
+        let runtimes = docker().info().await.expect("info").runtimes;
+        let has = runtimes.is_some_and(|known| known.contains_key("runsc"));
+        let backend = DockerBackend::new(config().runtime("runsc"));
+        let created = client_of(backend, CapabilityPolicy::new())
+            .create(&spec())
+            .await;
+        if !has {
+            let error = created.expect_err("no such runtime");
+            assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
+            return Ok(());
+        }
+        let sandbox = created?;
+        let entry = |capability| {
+            sandbox
+                .enforcement()
+                .get(capability)
+                .expect("an entry")
+                .to_string()
+        };
+        let privileges = entry(sandbox_core::Capability::Privileges);
+        assert!(privileges.contains("runsc"), "{privileges}");
+        let pids = entry(sandbox_core::Capability::Pids);
+        assert!(pids.contains("not the code's processes"), "{pids}");
+        let version = output(&sandbox, "cat /proc/version; id -u; ls -d /sys/class/net/*").await?;
+        assert!(
+            version.contains("gVisor") || version.contains("4.4.0"),
+            "{version}"
+        );
+        let failed = shell(&sandbox, "exit 7").await?;
+        assert_eq!(failed.outcome, Outcome::Exited { code: 7 }, "{failed:?}");
+        let written = shell(&sandbox, "echo x > /etc/x").await?;
+        assert!(!written.ok(), "{written:?}");
+        sandbox.kill().await
     })
 }
