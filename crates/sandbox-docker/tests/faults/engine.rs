@@ -154,7 +154,10 @@ impl Engine {
     fn clear_numbers(&self) {
         let containerd = self.folder.path().join("exec/containerd/containerd.pid");
         if let Ok(pid) = std::fs::read_to_string(&containerd) {
-            pid.trim().parse().into_iter().for_each(|pid| send(pid, Signal::Kill));
+            pid.trim()
+                .parse()
+                .into_iter()
+                .for_each(|pid| send(pid, Signal::Kill));
         }
         for file in [&containerd, &self.folder.path().join("pid")] {
             // There is none the first time.
