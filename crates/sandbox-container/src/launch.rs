@@ -89,8 +89,10 @@ impl Launch<'_> {
             Err(error) => {
                 let error = engine_error(tier, Operation::Start, error);
                 // The name must be free for another attempt.
-                guard.remove(&engine.client).await?;
-                Err(error)
+                Err(match guard.remove(&engine.client).await {
+                    Ok(()) => error,
+                    Err(left) => error.with_source(left),
+                })
             }
         }
     }

@@ -26,8 +26,8 @@ const CREATION: &[Moment] = &[
     ("POST", "/volumes/create", When::Asked),
     ("POST", "/volumes/create", When::Answered),
     // The container through which the volume is looked at.
-    ("POST", "/containers/create ", When::Asked),
-    ("POST", "/containers/create ", When::Answered),
+    ("POST", "/containers/create?platform", When::Asked),
+    ("POST", "/containers/create?platform", When::Answered),
     (
         "POST",
         "/containers/create?name=sandbox-fill",
@@ -51,7 +51,14 @@ const CREATION: &[Moment] = &[
 ];
 
 /// What an owner does later.
-const LIFE: &[(&str, u64)] = &[("exec", 200), ("exec", 800), ("copy", 50), ("copy", 300)];
+const LIFE: &[(&str, u64)] = &[
+    ("exec", 200),
+    ("exec", 800),
+    ("copy", 50),
+    ("copy", 300),
+    ("remove", 0),
+    ("remove", 20),
+];
 
 fn attached() -> Result<(), Failed> {
     run(async {

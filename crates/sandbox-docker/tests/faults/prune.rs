@@ -50,6 +50,10 @@ fn prune() -> Result<(), Failed> {
                 .expect("made")
                 .id
         };
+        let attached = client.create(&spec()).await?;
+        let kept = spec().detached(true).lifetime(Duration::from_secs(120));
+        drop(client.create(&kept).await?);
+
         make("foreign", &[]).await;
         // Of an owner of whom nothing can be known: it may be about to start it.
         make(
@@ -73,11 +77,7 @@ fn prune() -> Result<(), Failed> {
         )
         .await;
 
-        let attached = client.create(&spec()).await?;
-        let kept = spec().detached(true).lifetime(Duration::from_secs(120));
-        drop(client.create(&kept).await?);
-
-        assert_eq!(engine.client().prune().await?, ["left"]);
+        assert_eq!(client.prune().await?, ["left"]);
         let mut left = engine
             .containers()
             .await
