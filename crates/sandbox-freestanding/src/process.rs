@@ -59,13 +59,13 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
-/// Waits for a child to end (stops are passed over).
+/// Waits for a child to end (stops are passed over), whatever signal its end sends.
 ///
 /// # Errors
 /// `ECHILD` when it is no child, or was waited for already.
 pub fn wait_for(pid: Pid) -> Result<Wait> {
     loop {
-        if let Some((_, wait, _)) = wait4(pid.0, 0)? {
+        if let Some((_, wait, _)) = wait4(pid.0, WALL)? {
             return Ok(wait);
         }
     }
@@ -93,6 +93,9 @@ pub fn wait_any() -> Result<(Pid, Wait, Usage)> {
 
 /// `wait4` option: do not wait.
 pub const WNOHANG: i32 = 1;
+
+/// `wait4` option: children too whose end sends another signal than usual, or none.
+pub const WALL: i32 = 0x4000_0000;
 
 /// `wait4`: the end of a child that `selector` names (`-1` any, a positive number that child), `None` when
 /// [`WNOHANG`] was given and none has ended, or for a stop.

@@ -29,11 +29,14 @@ const SCOPE: [&str; 3] = ["--workspace", "--features", cargo::BACKENDS];
 /// What runs in the guest beside the tests.
 const PROGRAMS: [&str; 2] = ["sandbox", "sandbox-conformance"];
 /// What is run of the suite where not all of it is: what control groups and systemd have a part in, and one of each other kind.
+/// Probes whose controls have bounds of a few seconds are left out: on a busy machine an emulated one does not meet them.
 const PROBES: [&str; 16] = [
     "cpus::",
     "denials::memory",
     "denials::process_limit",
-    "detached::",
+    "detached::found_by_name",
+    "detached::outlives_handle",
+    "detached::removed",
     "filesystem::read_outside",
     "filesystem::write_outside",
     "kernel::control_groups",
@@ -43,12 +46,14 @@ const PROBES: [&str; 16] = [
     "pids::",
     "processes::",
     "subprocess::fork",
-    "timeout::detached_tree",
-    "timeout::in_time",
     "timeout::stubborn",
 ];
 /// Tests that an emulated processor is too slow for: they have bounds in seconds.
-const TOO_SLOW: [&str; 1] = ["artifacts::a_flood_of_entries_is_cut_and_said"];
+const TOO_SLOW: [&str; 3] = [
+    "artifacts::a_flood_of_entries_is_cut_and_said",
+    "detached::creation::a_creation_that_is_given_up_leaves_nothing",
+    "streams::orders_reach_the_program_though_nobody_reads_what_it_writes",
+];
 
 /// What to run in the guest.
 #[derive(Debug, clap::Args)]

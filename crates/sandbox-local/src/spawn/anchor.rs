@@ -7,19 +7,23 @@
 //! It lives in our memory and has our descriptors, so that it can do exactly what this process does in [`clone`]; and what it
 //! makes are children of this process, not its own: they are waited for, and die with the thread that asked for the anchor, as
 //! if that had made them. It holds nothing, waits in one system call, and dies with that thread.
+//!
+//! Its end sends no signal, so that a program which waits for whatever children it has does not wait for this one. What it makes
+//! takes that over, until it executes a program.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_freestanding::clone::{CLONE_FILES, CLONE_PARENT, CLONE_VFORK};
 use sandbox_freestanding::process::{
-    PR_SET_NAME, PR_SET_PDEATHSIG, exit, new_session, parent, prctl, set_attribute, wait_for,
+    PR_SET_NAME, PR_SET_PDEATHSIG, WALL, exit, new_session, parent, prctl, set_attribute, wait_for,
 };
 use sandbox_freestanding::signal::{SIGKILL, SIGTERM, SignalSet, send, set_default, set_mask};
 use sandbox_freestanding::{Errno, Pid, RawFd, Result};
@@ -92,8 +96,14 @@ impl Anchor {
             stack: Stack::new()?,
         });
         let argument = std::ptr::from_ref(&*desk).cast_mut().cast();
+        let mut pidfd = -1;
         // SAFETY: `stand` makes system calls and keeps to the desk, which lives until the process has ended: see `drop`.
-        let process = unsafe { clone::start(CLONE_FILES, None, &desk.stack, stand, argument) }?;
+        let pid = unsafe {
+            clone::start_and_note(CLONE_FILES, None, &desk.stack, stand, argument, &mut pidfd)
+        }?;
+        // SAFETY: the kernel made the descriptor for us.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        let process = Child { pid, pidfd };
         let anchor = Self {
             process,
             desk,
@@ -182,10 +192,8 @@ impl Anchor {
         // It may have ended by itself, and is our child to wait for.
         let _ = send(pidfd.as_raw_fd(), SIGKILL);
         while !has_ended(&pidfd, LOOK) {}
-        let _ = rustix::process::waitid(
-            rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&pidfd)),
-            rustix::process::WaitIdOptions::EXITED,
-        );
+        let options = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(WALL.cast_unsigned());
+        let _ = waitid(WaitId::PidFd(pidfd.as_fd()), options);
     }
 }
 
@@ -353,6 +361,15 @@ mod tests {
         }
         assert!(has_ended(&anchor.process.pidfd, Duration::from_secs(10)));
         assert!(anchor.has_ended());
+    }
+
+    #[test]
+    fn who_waits_for_any_child_does_not_wait_for_it() {
+        let anchor = Anchor::start().expect("a process");
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let id = rustix::process::Pid::from_raw(anchor.pid().0).expect("a number");
+        let seen = waitid(WaitId::Pid(id), options);
+        assert_eq!(seen.err(), Some(rustix::io::Errno::CHILD));
     }
 
     #[test]

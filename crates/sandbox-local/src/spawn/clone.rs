@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use sandbox_freestanding::clone::{CLONE_PARENT, CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
+use sandbox_freestanding::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
 use sandbox_freestanding::memory::{map_anonymous, protect, unmap};
 use sandbox_freestanding::process::exit;
 use sandbox_freestanding::signal::{SignalSet, set_mask};
@@ -89,6 +89,7 @@ pub(crate) unsafe fn start(
     argument: *mut c_void,
 ) -> Result<Child, Errno> {
     let mut pidfd: RawFd = -1;
+    let flags = flags | SIGCHLD_FLAG;
     // SAFETY: passed on to the caller.
     let pid = unsafe { start_and_note(flags, cgroup, stack, body, argument, &mut pidfd) }?;
     // SAFETY: the kernel made the descriptor for us.
@@ -96,7 +97,8 @@ pub(crate) unsafe fn start(
     Ok(Child { pid, pidfd })
 }
 
-/// Like [`start`], with the child's descriptor in `pidfd`, where it stands before the child runs. Makes system calls only.
+/// Like [`start`], with the child's descriptor in `pidfd`, where it stands before the child runs, and with the signal that the
+/// child's end sends in the low byte of the flags. Makes system calls only.
 ///
 /// # Safety
 ///
@@ -110,18 +112,13 @@ pub(super) unsafe fn start_and_note(
     pidfd: &mut RawFd,
 ) -> Result<Pid, Errno> {
     let flags = flags | CLONE_VM | CLONE_PIDFD;
-    let exit_signal = match flags & CLONE_PARENT {
-        0 => SIGCHLD_FLAG,
-        // The caller's own, which the kernel insists on filling in by itself.
-        _ => 0,
-    };
     // A handler of the host process must not run in the child: it would see, and write, the memory of the host.
     let mask = set_mask(SignalSet::ALL)?;
     let word = match cgroup {
         None => {
             let arguments = [
                 nr::CLONE,
-                (flags | exit_signal) as usize,
+                flags as usize,
                 stack.top() as usize,
                 std::ptr::from_mut(pidfd) as usize,
                 0,
@@ -132,9 +129,9 @@ pub(super) unsafe fn start_and_note(
         }
         Some(cgroup) => {
             let record = CloneArguments {
-                flags: flags | CLONE_INTO_CGROUP,
+                flags: flags & !EXIT_SIGNAL | CLONE_INTO_CGROUP,
                 pidfd: std::ptr::from_mut(pidfd) as u64,
-                exit_signal,
+                exit_signal: flags & EXIT_SIGNAL,
                 stack: stack.base as u64,
                 stack_size: (Stack::GUARD + Stack::SIZE) as u64,
                 cgroup: cgroup.as_raw_fd() as u64,
@@ -178,6 +175,8 @@ pub(crate) fn knows_groups() -> Result<(), Errno> {
     }
 }
 
+/// The byte of a clone's flags that is a signal.
+const EXIT_SIGNAL: u64 = 0xff;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// `struct clone_args`, up to the field that came with Linux 5.7.
