@@ -58,7 +58,6 @@ fn main() -> ExitCode {
         failures::WITH_ENGINE,
         images::TESTS,
         speed::TESTS,
-        runtime::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)
