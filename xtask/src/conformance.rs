@@ -28,6 +28,15 @@ pub struct Arguments {
     /// Leave out the checks by which the suite proves itself
     #[arg(long)]
     skip_self_checks: bool,
+    /// Run the mutants alone whose names hold this text
+    #[arg(long, value_name = "TEXT")]
+    mutant: Option<String>,
+    /// Run every probe on every mutant, not only its own and a sample
+    #[arg(long)]
+    every_probe: bool,
+    /// An earlier report.json, with which what is measured is compared
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// List the probes and run none
     #[arg(long)]
     list: bool,
@@ -69,6 +78,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if arguments.list {
         command.arg("--list");
+    }
+    if let Some(mutant) = &arguments.mutant {
+        command.args(["--mutant", mutant]);
+    }
+    if arguments.every_probe {
+        command.arg("--every-probe");
+    }
+    if let Some(earlier) = &arguments.compare {
+        // The suite runs in the workspace's folder.
+        let earlier = std::path::absolute(earlier)
+            .context(|| format!("cannot find {}", earlier.display()))?;
+        command.arg("--compare").arg(earlier);
     }
     suite.run(&mut command)
 }

@@ -12,6 +12,7 @@
 //!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
 //! sandbox-agent connect NAME              carry bytes between such a socket and descriptors 0 and 1
 //! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
+//! sandbox-agent remove FOLDER             remove FOLDER/agent and FOLDER, where the agent was put for a while
 //! sandbox-agent --version
 //! ```
 //!

@@ -145,7 +145,7 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
             limits.push(name);
         }
     }
-    [
+    let mut pairs = vec![
         ("backend", tier.into()),
         ("engine", facts.short_version()),
         ("runtime", facts.runtime.clone()),
@@ -155,7 +155,13 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
         ("limits", limits.join(",")),
         ("seccomp", yes_no(facts.seccomp)),
         ("security_module", security_module(facts).to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+    ];
+    // Code then is the agent's own user. Elsewhere this says nothing.
+    if facts.ids == 1 {
+        pairs.push(("users", "one".to_owned()));
+    }
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

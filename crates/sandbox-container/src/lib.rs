@@ -7,21 +7,28 @@
 //! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
 //! its family, and where its engine is found.
 
+mod adopt;
 mod applied;
 mod backend;
 mod cgroup;
 mod config;
+mod create;
 mod doctor;
 mod engine;
 mod error;
 mod family;
+mod identity;
 mod image;
 mod isolator;
+mod kept;
 mod labels;
 mod launch;
 mod lower;
 mod options;
+mod owner;
+mod reconnect;
 mod removal;
+mod remover;
 mod report;
 mod stream;
 mod sweep;

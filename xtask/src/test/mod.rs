@@ -20,7 +20,7 @@ mod rootless;
 mod staged;
 mod suite;
 mod summary;
-mod supervise;
+pub mod supervise;
 mod tally;
 mod user_folder;
 mod user_stage;

@@ -15,6 +15,8 @@ pub(super) enum Task<'a> {
     Connect(&'a CStr),
     /// Keep the detached sandbox that the descriptors belong to.
     Keep,
+    /// Remove the folder that holds the agent's own program, from a container that is not ours.
+    Remove(&'a CStr),
     /// Print the version.
     Version,
 }
@@ -44,6 +46,7 @@ pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
        sandbox-agent connect NAME
        sandbox-agent keep NAME
+       sandbox-agent remove FOLDER
        sandbox-agent --version
 ";
 
@@ -59,6 +62,10 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
         "connect" => {
             let name = arguments.next()?;
             arguments.next().is_none().then_some(Task::Connect(name))
+        }
+        "remove" => {
+            let folder = arguments.next()?;
+            arguments.next().is_none().then_some(Task::Remove(folder))
         }
         "serve" => parse_service(arguments).map(Task::Serve),
         _ => None,
@@ -161,8 +168,11 @@ mod tests {
             parsed(&[c"connect", c"/path"]),
             Some(Task::Connect(c"/path"))
         );
+        assert_eq!(parsed(&[c"remove", c"/path"]), Some(Task::Remove(c"/path")));
         for wrong in [
             &[][..],
+            &[c"remove"],
+            &[c"remove", c"/path", c"more"],
             &[c"connect"],
             &[c"connect", c"/path", c"more"],
             &[c"serve"],

@@ -29,6 +29,7 @@ mod privilege;
 mod process_files;
 mod reaping;
 mod region;
+mod remove;
 mod replay;
 mod reserve;
 mod sandbox;
@@ -47,6 +48,7 @@ pub fn main(environment: Environment) -> i32 {
         Some(Task::Serve(service)) => serve::serve(&service),
         Some(Task::Connect(name)) => connect::connect(name),
         Some(Task::Keep) => keep::keep(),
+        Some(Task::Remove(folder)) => remove::remove(folder),
         Some(Task::Version) => {
             let mut stdout = Writer::new(1);
             let written = writeln!(

@@ -28,7 +28,10 @@ pub struct Arguments {
     /// Folder of the reports.
     #[arg(long, default_value = "target/conformance")]
     pub reports: PathBuf,
-    /// Folder of the committed profiles.
+    /// An earlier report.json, with which what is measured is compared.
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+    /// Folder of the committed profiles, and of the known leaks.
     #[arg(long, default_value = "matrix")]
     pub matrix: PathBuf,
     /// Document that holds the rendered matrix.

@@ -2,11 +2,14 @@
 
 mod arguments;
 mod matrix;
+mod progress;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use sandbox_conformance::known::KnownLeaks;
 use sandbox_conformance::report::Whole;
 use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
@@ -41,6 +44,8 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .map(|tier| Target::tier(tier))
         .collect::<Result<Vec<_>, _>>()?;
     let options = options(arguments, "");
+    let known = KnownLeaks::load(&arguments.matrix)?;
+    let mut failures = Vec::new();
     let mut whole = Whole::default();
     if arguments.proves_itself() {
         whole.self_checks = selfcheck::run_all(&options).await?;
@@ -50,10 +55,25 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         whole.mutants = selfcheck::run_mutants(&options, extent, named).await?;
     }
     for target in &targets {
-        whole.tiers.push(measure(arguments, target).await?);
+        let mut measured = measure(arguments, target).await?;
+        failures.extend(known.mark(&mut measured, SystemTime::now()));
+        whole.tiers.push(measured);
     }
-    report::write(&arguments.reports, &whole)?;
-    let mut failures = Vec::new();
+    let changes = match &arguments.compare {
+        Some(earlier) => Some(report::changes(earlier, &whole)?),
+        None => None,
+    };
+    report::write(&arguments.reports, &whole, changes.as_deref())?;
+    for change in changes.iter().flatten() {
+        let [before, now] = [&change.before, &change.now].map(|one| {
+            one.as_deref()
+                .map_or_else(|| "not there".into(), report::printable)
+        });
+        println!(
+            "changed [{}] {}: {before}, now {now}",
+            change.tier, change.probe
+        );
+    }
     if arguments.write_profile {
         let reports = &whole.tiers;
         for measured in reports.iter().filter(|report| report.unavailable.is_none()) {
@@ -124,14 +144,20 @@ fn options(arguments: &Arguments, tier: &str) -> Options {
 async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Trouble> {
     let tier = target.name();
     let mut options = options(arguments, tier);
-    if arguments.verbose || std::io::stderr().is_terminal() {
+    if arguments.verbose {
         let tier = tier.to_owned();
         options.progress = Some(Arc::new(move |finding| {
             eprintln!("{}", report::line(&tier, finding))
         }));
+    } else if std::io::stderr().is_terminal() {
+        let all = suite::selected(&arguments.filter).len();
+        options.progress = Some(progress::bar(tier, all));
     }
-    let mut measured = sandbox_conformance::run(target, &options).await?;
-    options.progress = None;
+    let measured = sandbox_conformance::run(target, &options).await;
+    if options.progress.take().is_some() && !arguments.verbose {
+        progress::clear();
+    }
+    let mut measured = measured?;
     for finding in &mut measured.findings {
         if matches!(finding.standing(), Standing::Failed(_)) {
             *finding = repeat(target, &options, finding).await?;

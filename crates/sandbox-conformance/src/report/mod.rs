@@ -1,6 +1,9 @@
-//! Reports: JSON with all evidence, JUnit XML, Markdown, and tables for a terminal.
+//! Reports: JSON with all evidence, JUnit XML, Markdown, a page, badges, and tables for a terminal.
 
+pub mod badge;
+mod compare;
 mod escape;
+mod html;
 mod junit;
 mod markdown;
 mod text;
@@ -10,12 +13,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
+pub use compare::{Change, changes};
 pub use escape::printable;
+pub use html::page;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use text::{line, summary};
 
-use crate::finding::Report;
+use crate::finding::{Report, Standing};
 use crate::probe::Trouble;
 use crate::selfcheck::{MutantCheck, SelfCheck};
 
@@ -102,15 +107,35 @@ pub fn json(whole: &Whole) -> Result<String, Trouble> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// Writes `report.json`, `junit.xml` and `report.md` into the folder.
+/// Writes `report.json`, `junit.xml`, `report.md`, `report.html`, `badge.json`, and a `badge-TIER.json` for each tier into the
+/// folder. `changes` are those since an earlier report, for the page.
 ///
 /// # Errors
 ///
 /// When the disk refuses.
-pub fn write(folder: &Path, whole: &Whole) -> Result<(), Trouble> {
+pub fn write(folder: &Path, whole: &Whole, changes: Option<&[Change]>) -> Result<(), Trouble> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("report.json"), json(whole)?)?;
     fs::write(folder.join("junit.xml"), junit(whole))?;
     fs::write(folder.join("report.md"), markdown(whole))?;
+    fs::write(folder.join("report.html"), page(whole, changes))?;
+    let badge = |name: &str, badge: &badge::Badge| -> Result<(), Trouble> {
+        Ok(fs::write(folder.join(name), serde_json::to_string(badge)?)?)
+    };
+    badge("badge.json", &badge::whole(whole))?;
+    for report in &whole.tiers {
+        badge(&format!("badge-{}.json", report.tier), &badge::tier(report))?;
+    }
     Ok(())
+}
+
+/// How a finding stands, in words, and why.
+fn standing_word(standing: &Standing) -> (&'static str, &str) {
+    match standing {
+        Standing::Passed => ("ok", ""),
+        Standing::Modest(why) => ("better than declared", why),
+        Standing::Admitted(why) => ("admitted", why),
+        Standing::Open(why) => ("open", why),
+        Standing::Failed(why) => ("FAILED", why),
+    }
 }

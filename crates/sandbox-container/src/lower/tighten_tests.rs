@@ -21,14 +21,12 @@ fn tightened(
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
         profile: None,
         options: &options,
     };
-    let mode = Mode::Split {
-        uid: 1000,
-        gid: 1000,
-    };
-    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), mode)?;
+    let identity = Identity::plain((1000, 1000));
+    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), identity)?;
     Ok(lowered.body)
 }
 
@@ -73,10 +71,10 @@ fn every_option_on_both_families() {
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
-    assert_json_snapshot!("every_option_as_lists", body.host_config);
+    settings.bind(|| assert_json_snapshot!("every_option_as_lists", body.host_config));
     let options = everything().private_users();
     let body = tightened(OTHER.confined(), &facts, &spec, options).expect("lowered");
-    assert_json_snapshot!("every_option_as_masks", body.host_config);
+    settings.bind(|| assert_json_snapshot!("every_option_as_masks", body.host_config));
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use bollard::models::ContainerConfig;
 use bollard::query_parameters::{CommitContainerOptions, RemoveImageOptions};
+use futures_util::StreamExt;
 use libtest_mimic::Failed;
 use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome};
 use sandbox_docker::{DockerBackend, EngineOptions, Ulimit};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::Test;
-use crate::engine::{client, client_of, config, docker, output, run, sandbox, shell, spec};
+use crate::engine::{PYTHON, client, client_of, config, docker, output, run, sandbox, shell, spec};
 
 pub const TESTS: &[Test] = &[
     ("hardening::the_agent_has_the_profile_too", profile),
@@ -63,49 +64,66 @@ fn profile() -> Result<(), Failed> {
     })
 }
 
-/// An image with a variable, and with a program of root's that has the set-user-ID bit.
+/// Makes a container of an image, waits for its end, and gives its id.
+async fn ran(image: &str, user: &str, command: &[&str]) -> String {
+    let engine = docker();
+    let body = bollard::models::ContainerCreateBody {
+        image: Some(image.into()),
+        user: Some(user.into()),
+        cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+        ..Default::default()
+    };
+    let id = engine
+        .create_container(None, body)
+        .await
+        .expect("container")
+        .id;
+    engine.start_container(&id, None).await.expect("start");
+    let end = engine.wait_container(&id, None).next().await;
+    end.expect("an end").expect("success");
+    id
+}
+
+/// An image with variables, and with a program of root's that has the set-user-ID bit.
+async fn trap(name: &str) -> String {
+    let engine = docker();
+    let set = "mkdir /trap && cp $(readlink -f $(command -v python3)) /trap/python && chmod 4755 /trap/python";
+    let base = ran(PYTHON, "0:0", &["sh", "-c", set]).await;
+    let commit = CommitContainerOptions {
+        container: Some(base.clone()),
+        repo: Some("sandbox-test/trap".into()),
+        tag: Some(name.to_owned()),
+        changes: Some("ENV TRAP=sprung LD_BIND_NOW=1".into()),
+        ..CommitContainerOptions::default()
+    };
+    let committed = engine
+        .commit_container(commit, ContainerConfig::default())
+        .await;
+    engine
+        .remove_container(&base, None)
+        .await
+        .expect("base is removed");
+    committed.expect("commit");
+    format!("sandbox-test/trap:{name}")
+}
+
 fn image() -> Result<(), Failed> {
     run(async {
         let engine = docker();
-        let base = bollard::models::ContainerCreateBody {
-            image: Some(crate::engine::BUSYBOX.into()),
-            cmd: Some(
-                [
-                    "sh",
-                    "-c",
-                    "cp /bin/busybox /bin/rooted && chmod 4755 /bin/rooted",
-                ]
-                .map(Into::into)
-                .to_vec(),
-            ),
-            ..Default::default()
-        };
-        let base = engine.create_container(None, base).await.expect("base").id;
-        engine.start_container(&base, None).await.expect("start");
-        let waited = futures_util::StreamExt::next(&mut engine.wait_container(&base, None)).await;
-        waited.expect("an end").expect("success");
-        let name = spec().name;
-        let commit = CommitContainerOptions {
-            container: Some(base.clone()),
-            repo: Some("sandbox-test/trap".into()),
-            tag: Some(name.clone()),
-            changes: Some("ENV TRAP=sprung LD_PRELOAD=/trap.so".into()),
-            ..CommitContainerOptions::default()
-        };
+        let image = trap(&spec().name).await;
+        // Without us the trap works: whoever starts the program is root.
+        let root = "import os; exit(os.geteuid())";
+        let control = ran(&image, "1000:1000", &["/trap/python", "-c", root]).await;
         engine
-            .commit_container(commit, ContainerConfig::default())
+            .remove_container(&control, None)
             .await
-            .expect("commit");
-        engine
-            .remove_container(&base, None)
-            .await
-            .expect("base is removed");
-        let image = format!("sandbox-test/trap:{name}");
+            .expect("control is removed");
         let found = async {
             let client = client(CapabilityPolicy::new());
             let sandbox = client.create(&spec().image(&image)).await?;
             let environment = output(&sandbox, "env; cat /proc/self/environ").await?;
-            let user = output(&sandbox, "ls -l /bin/rooted; /bin/rooted id -u").await?;
+            let who = "ls -l /trap/python; /trap/python -c 'import os; print(os.geteuid())'";
+            let user = output(&sandbox, who).await?;
             let others = shell(&sandbox, "cat /proc/1/environ").await?;
             sandbox.kill().await?;
             sandbox_core::Result::Ok((environment, user, others))
@@ -117,7 +135,7 @@ fn image() -> Result<(), Failed> {
             .expect("image");
         let (environment, user, others) = found?;
         assert!(
-            !environment.contains("TRAP") && !environment.contains("LD_PRELOAD"),
+            !environment.contains("TRAP") && !environment.contains("LD_BIND_NOW"),
             "{environment}"
         );
         assert!(user.starts_with("-rwsr-xr-x"), "the trap is set: {user}");

@@ -2,6 +2,8 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
+mod adopt;
+mod detached;
 mod engine;
 mod exec;
 mod failures;
@@ -54,9 +56,11 @@ fn main() -> ExitCode {
         hardening::TESTS,
         limits::TESTS,
         lifetime::TESTS,
+        detached::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
+        adopt::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::Backend;
-use sandbox_core::{ExecRequest, Outcome};
+use sandbox_core::{ExecEnd, ExecRequest, Outcome};
 use sandbox_local::{LocalBackend, LocalConfig, Mutation};
 
 use super::altered::{Alteration, AlteredBackend, Course, Exports};
@@ -32,6 +32,12 @@ enum Change {
 }
 
 impl Mutant {
+    /// The same with probes that may notice too.
+    const fn may(mut self, may: &'static [&'static str]) -> Self {
+        self.may = may;
+        self
+    }
+
     /// The backend.
     pub(super) fn backend(&self) -> Arc<dyn Backend> {
         match self.change {
@@ -105,12 +111,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "no network namespace",
         Mutation::NetworkNamespace,
         &["network::tcp4_host_listener", "network::udp4_host_listener"],
-    ),
+    )
+    .may(&[
+        "network::",
+        "neighbors::unix_abstract",
+        "denials::network",
+        "packages::no_registry",
+    ]),
     mechanism(
         "no ipc namespace",
         Mutation::IpcNamespace,
         &["neighbors::system_v_memory"],
-    ),
+    )
+    .may(&["neighbors::message_queue"]),
     Mutant {
         needs: Some(SECCOMP),
         ..mechanism(
@@ -118,6 +131,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Mutation::Seccomp,
             &["kernel::io_uring", "kernel::keyring", "network::vsock"],
         )
+        .may(&[
+            "kernel::",
+            "network::",
+            "subprocess::",
+            "filesystem::unmount",
+        ])
     },
     Mutant {
         needs: Some(CONTROL_GROUPS),
@@ -126,6 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Mutation::ControlGroups,
             &["memory::many_processes", "cpus::spinners"],
         )
+        .may(&["memory::", "denials::memory"])
     },
     mechanism(
         "no resource limits",
@@ -136,18 +156,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "unbounded storage",
         Mutation::Storage,
         &["disk::one_file", "disk::many_files"],
-    ),
+    )
+    .may(&["disk::"]),
     mechanism(
         "writable root",
         Mutation::ReadOnly,
         &["filesystem::write_read_root"],
-    ),
+    )
+    .may(&["filesystem::"]),
     mechanism(
         "host /proc",
         Mutation::Processes,
         &["processes::host_invisible"],
     ),
-    mechanism("host /dev", Mutation::Devices, &["kernel::host_devices"]),
+    mechanism("host /dev", Mutation::Devices, &["kernel::host_devices"])
+        .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
     altered(
         "inherited environment",
         Alteration {
@@ -155,7 +178,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..Alteration::NONE
         },
         &["environment::host_variable", "environment::exact_set"],
-    ),
+    )
+    .may(&["environment::"]),
     altered(
         "open descriptors",
         Alteration {
@@ -163,7 +187,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..Alteration::NONE
         },
         &["environment::descriptors"],
-    ),
+    )
+    .may(&["exec::missing_program", "subprocess::"]),
     altered(
         "children allowed",
         Alteration {
@@ -175,7 +200,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "subprocess::vfork",
             "subprocess::execute",
         ],
-    ),
+    )
+    .may(&["subprocess::", "denials::process", "denials::program"]),
     altered(
         "network allowed",
         Alteration {
@@ -183,7 +209,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..Alteration::NONE
         },
         &["network::tcp4_host_listener"],
-    ),
+    )
+    .may(&[
+        "network::",
+        "neighbors::unix_abstract",
+        "denials::network",
+        "packages::no_registry",
+    ]),
     altered(
         "timeouts ignored",
         Alteration {
@@ -191,7 +223,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..Alteration::NONE
         },
         &["timeout::stubborn", "timeout::busy_tree"],
-    ),
+    )
+    .may(&["timeout::", "denials::timeout"]),
     course(
         "killpg only",
         Course::GroupKilled,
@@ -201,7 +234,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dropped executions go on",
         Course::GoesOn,
         &["processes::dropped_execution"],
-    ),
+    )
+    .may(&["output::flood", "timeout::"]),
     altered(
         "sandboxes never end",
         Alteration {
@@ -215,21 +249,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "one stream for both",
         Course::OneStream,
         &["streams::separate"],
-    ),
+    )
+    .may(&["streams::", "output::"]),
     course(
         "output cut short",
         Course::CutShort,
         &["streams::binary_integrity", "files::round_trip"],
-    ),
-    course("no input", Course::NoInput, &["streams::binary_integrity"]),
+    )
+    .may(&["streams::", "output::", "denials::output", "files::"]),
+    course("no input", Course::NoInput, &["streams::binary_integrity"]).may(&["streams::"]),
     altered(
         "exit code defaulted to 0",
         Alteration {
-            end: |end| end.outcome = Outcome::Exited { code: 0 },
+            end: lose_exit_code,
             ..Alteration::NONE
         },
         &["exec::exit_codes", "exec::signals"],
-    ),
+    )
+    .may(&[
+        "exec::",
+        "kernel::compat_calls",
+        "subprocess::compat_fork",
+        "streams::many_writes",
+    ]),
     altered(
         "refusals untold",
         Alteration {
@@ -256,6 +298,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
 ];
 
+/// What `unwrap_or(0)` makes of an end.
+fn lose_exit_code(end: &mut ExecEnd) {
+    if matches!(
+        end.outcome,
+        Outcome::Exited { .. } | Outcome::Signaled { .. }
+    ) {
+        end.outcome = Outcome::Exited { code: 0 };
+    }
+}
+
 /// Hands the secret of the host down, as a backend does that spawns without clearing.
 fn inherit_environment(request: &mut ExecRequest) {
     for (name, value) in std::env::vars() {
@@ -267,9 +319,13 @@ fn inherit_environment(request: &mut ExecRequest) {
 
 /// Leaves one more descriptor open in what is executed.
 fn leave_open(request: &mut ExecRequest) {
-    let mut argv: Vec<Vec<u8>> = ["/bin/sh", "-c", "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\""]
-        .map(Into::into)
-        .into();
+    let mut argv: Vec<Vec<u8>> = [
+        "/bin/sh",
+        "-c",
+        "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\"",
+    ]
+    .map(Into::into)
+    .into();
     argv.append(&mut request.argv);
     request.argv = argv;
 }

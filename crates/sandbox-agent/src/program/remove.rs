@@ -1,0 +1,55 @@
+//! Taking the agent's own program away from where it was put for a while. It runs on all the same.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use sandbox_freestanding::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
+
+/// The name of the program in its folder.
+const PROGRAM: &[u8] = b"/agent";
+
+/// Removes the program in this folder, and the folder; gives the exit code, 71 where something is left.
+pub(super) fn remove(folder: &CStr) -> i32 {
+    match remove_folder(folder) {
+        Ok(()) => 0,
+        Err(_) => 71,
+    }
+}
+
+fn remove_folder(folder: &CStr) -> Result<()> {
+    let mut program = Vec::from(folder.to_bytes());
+    program.extend_from_slice(PROGRAM);
+    for (path, flags) in [
+        (terminated(&program[..])?, 0),
+        (terminated(folder.to_bytes())?, fs::AT_REMOVEDIR),
+    ] {
+        match fs::unlink(AT_FDCWD, &path, flags) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn the_program_and_its_folder_go_and_nothing_else_does() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        let name = CString::new(folder.as_os_str().as_bytes()).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("agent"), "").unwrap();
+        assert_eq!(remove(&name), 0);
+        assert!(!folder.exists());
+        assert_eq!(remove(&name), 0, "gone already");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("other"), "").unwrap();
+        assert_eq!(remove(&name), 71);
+        assert!(folder.join("other").exists());
+    }
+}

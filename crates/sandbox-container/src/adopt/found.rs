@@ -1,0 +1,104 @@
+//! A foreign container, as the engine describes it.
+
+use bollard::models::{ContainerInspectResponse, HostConfig, MountPoint};
+use sandbox_core::{Error, ErrorKind, ImageReference, Plan, Result};
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+use crate::labels;
+
+/// The longest name or id that is asked for, in bytes.
+const LONGEST: usize = 255;
+
+/// A container that runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found {
+    pub id: String,
+    /// As the container names its user; empty for its image's, or root.
+    pub user: String,
+    /// Where its own program starts.
+    pub workdir: String,
+    pub host: HostConfig,
+    pub mounts: Vec<MountPoint>,
+}
+
+impl Found {
+    /// Asks the engine for a container by its id or name.
+    ///
+    /// # Errors
+    ///
+    /// `SandboxNotFound`; `SandboxEnded` for one that does not run; `InvalidRequest` for a sandbox of ours; `PolicyExceeded` for an
+    /// image that the plan does not allow.
+    pub(crate) async fn look(
+        tier: Tier,
+        engine: &Engine,
+        container: &str,
+        plan: &Plan,
+    ) -> Result<Self> {
+        let error = |kind, context: String| Error::new(kind, "adopt container", context).on(tier);
+        let plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
+        let first = container.bytes().next();
+        if !first.is_some_and(|c| c.is_ascii_alphanumeric())
+            || !container.bytes().all(plain)
+            || container.len() > LONGEST
+        {
+            let context = format!("{container:?} is neither an id nor a name of a container");
+            return Err(error(ErrorKind::InvalidRequest, context));
+        }
+        let command = tier.family.command;
+        let found = match engine.client.inspect_container(container, None).await {
+            Ok(found) => found,
+            Err(answer) if has_status(&answer, 404) => {
+                let context = format!("the engine has no container {container:?}");
+                return Err(error(ErrorKind::SandboxNotFound, context)
+                    .with_fix(format!("name one of `{command} ps`")));
+            }
+            Err(answer) => return Err(engine_error(tier, Operation::Adopt, answer)),
+        };
+        let state = found.state.as_ref();
+        let is = |flag: Option<bool>| flag == Some(true);
+        if !state.is_some_and(|state| is(state.running) && !is(state.paused)) {
+            let context = format!("container {container:?} does not run");
+            return Err(error(ErrorKind::SandboxEnded, context).with_fix(format!(
+                "`{command} start {container}` or `{command} unpause {container}`"
+            )));
+        }
+        let config = found.config.as_ref();
+        let ours = config
+            .and_then(|config| config.labels.as_ref())
+            .is_some_and(|labels| labels.contains_key(labels::TIER));
+        if ours {
+            let context = format!("container {container:?} is a sandbox");
+            return Err(error(ErrorKind::InvalidRequest, context)
+                .with_fix("get a detached sandbox by its name; others belong to their handle"));
+        }
+        check_image(&found, plan).map_err(|error| error.on(tier))?;
+        Ok(Self::new(&found))
+    }
+
+    fn new(found: &ContainerInspectResponse) -> Self {
+        let config = found.config.clone().unwrap_or_default();
+        let text = |value: Option<String>| value.filter(|value| !value.is_empty());
+        Self {
+            id: found.id.clone().unwrap_or_default(),
+            user: config.user.unwrap_or_default(),
+            workdir: text(config.working_dir).unwrap_or_else(|| "/".into()),
+            host: found.host_config.clone().unwrap_or_default(),
+            mounts: found.mounts.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The name that the container was made by counts, and its image's id where it was made by that.
+fn check_image(found: &ContainerInspectResponse, plan: &Plan) -> Result<()> {
+    if plan.images.is_none() {
+        return Ok(());
+    }
+    let name = found
+        .config
+        .as_ref()
+        .and_then(|config| config.image.clone());
+    let name = name.or_else(|| found.image.clone()).unwrap_or_default();
+    plan.check_image(&name.parse::<ImageReference>()?)
+}

@@ -1,0 +1,136 @@
+//! Containers that somebody else has made: entered, and left as they were.
+//!
+//! The agent's program is put into a folder of its own at the container's root, over the engine's endpoint for archives (nothing is
+//! read through that), and executed there by the engine. Once it answers it is taken away again: it runs on without its file, and
+//! nothing is left whatever becomes of us.
+
+mod cut;
+mod found;
+mod isolator;
+mod planted;
+mod report;
+
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use sandbox_agent::protocol::Confinement;
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::{AgentInstance, Sandbox};
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error};
+use crate::stream::AttachStream;
+
+use cut::CutStream;
+pub(crate) use found::Found;
+use isolator::AdoptedIsolator;
+use planted::Planted;
+
+/// A container to enter.
+#[derive(Debug)]
+pub(crate) struct Adoption<'a> {
+    pub tier: Tier,
+    pub engine: &'a Engine,
+    pub plan: &'a Plan,
+    pub found: Found,
+    /// `None` where no policy applies.
+    pub kernel: Option<Kernel>,
+}
+
+impl Adoption<'_> {
+    /// What is enforced in the container.
+    pub(crate) fn report(&self) -> EnforcementReport {
+        match &self.kernel {
+            Some(kernel) => report::report(self.plan, &self.found, self.engine, kernel),
+            None => EnforcementReport::nothing(&format!("{} applies no policy", self.tier)),
+        }
+    }
+
+    /// Enters it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a container into which nothing can be put; what the engine or the agent refuses. Nothing is left there then.
+    pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
+        let Self { tier, engine, .. } = self;
+        let sandbox = self.sandbox()?;
+        let planted = Planted::put(tier, engine, &self.found, program).await?;
+        let entered = self.start(&planted, sandbox).await;
+        let removed = planted.remove().await;
+        let instance = entered?;
+        removed?;
+        Ok(instance)
+    }
+
+    async fn start(&self, planted: &Planted, sandbox: Sandbox) -> Result<AgentInstance> {
+        let (tier, engine) = (self.tier, self.engine);
+        let refused = |error| engine_error(tier, Operation::Adopt, error);
+        let options = CreateExecOptions {
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            tty: Some(false),
+            cmd: Some(vec![planted.program(), "serve".into(), "--stdio".into()]),
+            user: Some(self.user()),
+            working_dir: Some("/".into()),
+            ..CreateExecOptions::default()
+        };
+        let execution = engine
+            .client
+            .create_exec(&self.found.id, options)
+            .await
+            .map_err(refused)?
+            .id;
+        let attached = engine
+            .client
+            .start_exec(&execution, None::<StartExecOptions>)
+            .await
+            .map_err(refused)?;
+        let StartExecResults::Attached { output, input } = attached else {
+            let context = "the engine gives no stream to what it executes";
+            return Err(Error::new(ErrorKind::Protocol, "adopt container", context).on(tier));
+        };
+        let stream = AttachStream::new(output, input);
+        let words = stream.last_words();
+        let (stream, cut) = CutStream::new(stream);
+        let isolator = AdoptedIsolator::new(
+            tier,
+            engine.clone(),
+            self.found.id.clone(),
+            execution,
+            words,
+            cut,
+            self.plan.lifetime,
+        );
+        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+    }
+
+    /// As whom the engine executes the agent, and so the code runs: two users would need capabilities that few containers have.
+    fn user(&self) -> String {
+        match self.plan.user {
+            Some((user, group)) => format!("{user}:{group}"),
+            None => self.found.user.clone(),
+        }
+    }
+
+    fn sandbox(&self) -> Result<Sandbox> {
+        let confinement = match &self.kernel {
+            None => Confinement {
+                umask: crate::backend::UMASK,
+                ..Confinement::default()
+            },
+            Some(kernel) => {
+                let paths = Paths::of(self.plan, Isolation::Container);
+                let profile = Profile::new(Isolation::Container, paths);
+                confinement::confinement(self.plan, kernel, Mode::Shared, &profile)
+            }
+        };
+        let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
+        // Nothing is made in a container that is not ours.
+        sandbox.settings.make_dirs = Vec::new();
+        if self.plan.workdir.is_none() {
+            sandbox.settings.workdir = self.found.workdir.clone().into_bytes();
+        }
+        Ok(sandbox)
+    }
+}

@@ -1,0 +1,164 @@
+//! The agent's program in a foreign container, for as long as it takes to start.
+
+use bollard::body_full;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::query_parameters::UploadToContainerOptions;
+use futures_util::StreamExt;
+use sandbox_core::{Error, ErrorKind, Result, unique_name};
+
+use super::Found;
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error};
+
+/// The container's root user, whose the folder is.
+const ROOT: &str = "0:0";
+
+/// The agent's program in a container. Taken away by [`Planted::remove`], or in the background when this is dropped.
+#[derive(Debug)]
+pub(super) struct Planted {
+    tier: Tier,
+    engine: Engine,
+    container: String,
+    /// `None` once it is gone.
+    folder: Option<String>,
+}
+
+impl Planted {
+    /// Puts the program into a new folder at the container's root, under a name that nobody can know beforehand.
+    pub(super) async fn put(
+        tier: Tier,
+        engine: &Engine,
+        found: &Found,
+        program: &[u8],
+    ) -> Result<Self> {
+        let name = unique_name(".sandbox-agent");
+        let refused = |context: String| {
+            Error::new(ErrorKind::Unsupported, "adopt container", context)
+                .on(tier)
+                .with_fix(
+                    "run the container without a read-only root, or make a sandbox of its image",
+                )
+        };
+        if found.host.readonly_rootfs == Some(true) {
+            let context = "its root is read-only, so the agent cannot be put there";
+            return Err(refused(context.into()));
+        }
+        let archive = archive(&name, program).map_err(|error| {
+            engine_error(tier, Operation::Adopt, bollard::errors::Error::from(error))
+        })?;
+        let options = UploadToContainerOptions {
+            path: "/".into(),
+            ..UploadToContainerOptions::default()
+        };
+        let planted = Self {
+            tier,
+            engine: engine.clone(),
+            container: found.id.clone(),
+            folder: Some(format!("/{name}")),
+        };
+        let upload = body_full(archive.into());
+        let uploaded = engine
+            .client
+            .upload_to_container(&found.id, Some(options), upload)
+            .await;
+        uploaded.map_err(|error| engine_error(tier, Operation::Adopt, error))?;
+        Ok(planted)
+    }
+
+    /// The program's path in the container.
+    pub(super) fn program(&self) -> String {
+        format!("{}/agent", self.folder.as_deref().unwrap_or_default())
+    }
+
+    /// Takes it away. What runs of it runs on.
+    pub(super) async fn remove(mut self) -> Result<()> {
+        let Some(folder) = self.folder.take() else {
+            return Ok(());
+        };
+        remove(self.tier, &self.engine, &self.container, &folder).await
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        let Some(folder) = self.folder.take() else {
+            return;
+        };
+        let (tier, engine, container) = (self.tier, self.engine.clone(), self.container.clone());
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            tracing::error!(%tier, container, folder, "no runtime to take the agent out of a container with");
+            return;
+        };
+        runtime.spawn(async move {
+            if let Err(error) = remove(tier, &engine, &container, &folder).await {
+                tracing::error!(%tier, container, %error, "the agent's program is left in a container");
+            }
+        });
+    }
+}
+
+/// The program in a folder that only root can write to.
+fn archive(folder: &str, program: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let entries = [
+        (
+            tar::EntryType::Directory,
+            format!("{folder}/"),
+            0o755,
+            &[][..],
+        ),
+        (
+            tar::EntryType::Regular,
+            format!("{folder}/agent"),
+            0o555,
+            program,
+        ),
+    ];
+    for (kind, name, mode, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(content.len() as u64);
+        header.set_mode(mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        archive.append_data(&mut header, name, content)?;
+    }
+    archive.into_inner()
+}
+
+/// Has the program remove itself, as the container's root: many images have nothing else that could.
+async fn remove(tier: Tier, engine: &Engine, container: &str, folder: &str) -> Result<()> {
+    let refused = |error| engine_error(tier, Operation::Adopt, error);
+    let options = CreateExecOptions {
+        attach_stdout: Some(true),
+        cmd: Some(vec![
+            format!("{folder}/agent"),
+            "remove".into(),
+            folder.to_owned(),
+        ]),
+        user: Some(ROOT.to_owned()),
+        ..CreateExecOptions::default()
+    };
+    let client = &engine.client;
+    let execution = client.create_exec(container, options).await;
+    let execution = execution.map_err(refused)?.id;
+    let started = client
+        .start_exec(&execution, None::<StartExecOptions>)
+        .await;
+    if let StartExecResults::Attached { mut output, .. } = started.map_err(refused)? {
+        // Its end is the end of its output.
+        while output.next().await.is_some() {}
+    }
+    let ended = client.inspect_exec(&execution).await.map_err(refused)?;
+    if ended.exit_code == Some(0) {
+        return Ok(());
+    }
+    let context = format!("{folder} could not be removed from container {container}");
+    Err(Error::new(ErrorKind::Io, "adopt container", context)
+        .on(tier)
+        .with_fix(format!(
+            "{} exec --user 0 {container} rm -r {folder}",
+            tier.family.command
+        )))
+}

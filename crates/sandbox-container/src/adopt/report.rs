@@ -1,0 +1,305 @@
+//! What holds in a container that somebody else has made: what its own options say, and what the agent does for each execution.
+
+use std::path::Path;
+
+use bollard::models::{HostConfig, MountPoint};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{ByteSize, Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::confinement::{self, Kernel, Mode};
+use sandbox_lang::packages;
+
+use super::Found;
+use crate::engine::Engine;
+
+/// What every execution shares with whatever else runs there.
+const NEIGHBOURS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
+
+const PRIVILEGED: &str = "the container is privileged";
+
+/// What is enforced of each demand of a plan.
+pub(super) fn report(
+    plan: &Plan,
+    found: &Found,
+    engine: &Engine,
+    kernel: &Kernel,
+) -> EnforcementReport {
+    let mut report = EnforcementReport::new();
+    let cgroup = match engine.facts.cgroup {
+        0 => "cgroup".to_owned(),
+        version => format!("cgroup v{version}"),
+    };
+    for demand in &plan.demands {
+        let entry = entry(demand.capability, plan, found, kernel, &cgroup);
+        report.set(demand.capability, entry);
+    }
+    report
+}
+
+fn entry(
+    capability: Capability,
+    plan: &Plan,
+    found: &Found,
+    kernel: &Kernel,
+    cgroup: &str,
+) -> Enforcement {
+    let host = &found.host;
+    let privileged = host.privileged == Some(true);
+    match capability {
+        Capability::FilesystemReadRoots => files(plan, found, false),
+        Capability::FilesystemWriteRoots => files(plan, found, true),
+        Capability::NetworkAccess | Capability::Egress => network(plan, host, kernel),
+        Capability::EnvVarAccess => Enforcement::partial(
+            "environment made from nothing",
+            "the variables of the container's own processes can be read by the same user",
+        ),
+        Capability::Processes => match host.pid_mode.as_deref().unwrap_or_default() {
+            "" | "private" => Enforcement::partial(
+                "the container's pid namespace, ended with the owner's stream",
+                "the container's own processes are seen, and signalled by the same user",
+            ),
+            mode => Enforcement::unenforced(format!("the container's pid mode is {mode}")),
+        },
+        Capability::Privileges if privileged => Enforcement::unenforced(PRIVILEGED),
+        Capability::Privileges => confinement::privileges(kernel, Mode::Shared),
+        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
+        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBOURS),
+        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBOURS),
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced("bounded capture")
+        }
+        Capability::Memory => memory(plan, host, cgroup),
+        Capability::Cpus => cpus(plan, host, cgroup),
+        Capability::Pids => pids(plan, host, cgroup),
+        Capability::Disk => Enforcement::unenforced("the container's storage is not bounded by us"),
+        Capability::ArtifactExportPaths => Enforcement::enforced(
+            "copied by the agent as the code's user, opened beneath the folder",
+        ),
+        Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
+        _ => Enforcement::unenforced("not done in a container that somebody else has made"),
+    }
+}
+
+/// Whether the container shows more of the host than the plan allows.
+fn files(plan: &Plan, found: &Found, writing: bool) -> Enforcement {
+    if found.host.privileged == Some(true) {
+        return Enforcement::unenforced(PRIVILEGED);
+    }
+    let allowed = |source: &str| {
+        let roots = plan.write_roots.iter();
+        let roots = roots.chain(plan.read_roots.iter().filter(|_| !writing));
+        roots
+            .into_iter()
+            .any(|root| Path::new(source).starts_with(root))
+    };
+    let counted = |mount: &&MountPoint| !writing || mount.rw != Some(false);
+    let is = |mount: &MountPoint, kind: &str| mount.typ.as_deref() == Some(kind);
+    // What an engine does not name otherwise is taken for the host's.
+    let of_host = |mount: &MountPoint| !is(mount, "volume") && !is(mount, "tmpfs");
+    let mounts = found.mounts.iter().filter(counted);
+    let sources = mounts
+        .clone()
+        .filter(|mount| of_host(mount))
+        .filter_map(|mount| mount.source.as_deref())
+        .filter(|source| !allowed(source))
+        .collect::<Vec<_>>();
+    if !sources.is_empty() {
+        let what = if writing { "can write to" } else { "shows" };
+        let sources = sources.join(", ");
+        return Enforcement::unenforced(format!("the container {what} {sources} of the host"));
+    }
+    let mechanism = "the container's mount namespace";
+    let volumes = mounts
+        .filter(|mount| is(mount, "volume"))
+        .filter_map(|mount| mount.name.as_deref().or(mount.destination.as_deref()))
+        .collect::<Vec<_>>();
+    if volumes.is_empty() {
+        Enforcement::enforced(mechanism)
+    } else {
+        let gap = format!("volumes of the engine are in view: {}", volumes.join(", "));
+        Enforcement::partial(mechanism, gap)
+    }
+}
+
+fn network(plan: &Plan, host: &HostConfig, kernel: &Kernel) -> Enforcement {
+    let mode = host.network_mode.as_deref().unwrap_or("default");
+    if mode != "none" {
+        return Enforcement::unenforced(format!("the container's network is {mode}"));
+    }
+    match plan.network {
+        NetworkPolicy::Allow(_) => {
+            Enforcement::unenforced("the container has no network, and none can be given to it")
+        }
+        _ if kernel.seccomp => {
+            Enforcement::enforced("the container's network namespace without interfaces, seccomp")
+        }
+        _ => Enforcement::partial(
+            "the container's network namespace without interfaces",
+            "sockets outside of the namespace (vsock) are open: no seccomp",
+        ),
+    }
+}
+
+fn memory(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+    let limit = host.memory.and_then(|limit| u64::try_from(limit).ok());
+    match limit.filter(|limit| *limit > 0).map(ByteSize::bytes) {
+        None => Enforcement::unenforced("the container has no memory limit"),
+        Some(limit) if limit > plan.memory => {
+            Enforcement::unenforced(format!("the container's memory limit is {limit}"))
+        }
+        Some(_) if host.memory_swap == host.memory => {
+            Enforcement::enforced(format!("the container's {cgroup} memory, swap included"))
+        }
+        Some(_) => Enforcement::partial(
+            format!("the container's {cgroup} memory"),
+            "the container may swap beyond it",
+        ),
+    }
+}
+
+fn cpus(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+    let some = |value: Option<i64>| value.filter(|value| *value > 0);
+    let milli = match (some(host.nano_cpus), some(host.cpu_quota)) {
+        (Some(nano), _) => Some(nano / 1_000_000),
+        // The kernel's period where the container names none.
+        (None, Some(quota)) => Some(quota * 1000 / some(host.cpu_period).unwrap_or(100_000)),
+        (None, None) => None,
+    };
+    match milli {
+        None => Enforcement::unenforced("the container has no processor limit"),
+        Some(milli) if milli > i64::from(plan.cpus.as_milli()) => Enforcement::unenforced(format!(
+            "the container may use {milli} thousandths of a processor"
+        )),
+        Some(_) => Enforcement::enforced(format!("the container's {cgroup} quota")),
+    }
+}
+
+fn pids(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+    match host.pids_limit.filter(|limit| *limit > 0) {
+        None => Enforcement::unenforced("the container has no limit of processes"),
+        Some(limit) if limit > i64::from(plan.pids) => {
+            Enforcement::unenforced(format!("the container may have {limit} processes"))
+        }
+        Some(_) => Enforcement::enforced(format!("the container's {cgroup} pids")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineFacts;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    fn statuses(found: &Found, policy: &CapabilityPolicy) -> Vec<(Capability, &'static str)> {
+        let plan = plan(&SandboxSpec::new("sb"), policy);
+        let kernel = crate::backend::kernel(TIER, &EngineFacts::sample()).expect("kernel");
+        let entries = plan.demands.iter().map(|demand| {
+            let entry = entry(demand.capability, &plan, found, &kernel, "cgroup v1");
+            (demand.capability, entry.status())
+        });
+        entries.collect()
+    }
+
+    fn bind(source: &str, rw: bool) -> MountPoint {
+        MountPoint {
+            typ: Some("bind".into()),
+            source: Some(source.into()),
+            rw: Some(rw),
+            ..MountPoint::default()
+        }
+    }
+
+    fn status(found: &Found, policy: &CapabilityPolicy, capability: Capability) -> &'static str {
+        let all = statuses(found, policy);
+        let found = all.iter().find(|(known, _)| *known == capability);
+        found.expect("an entry").1
+    }
+
+    #[test]
+    fn a_container_as_engines_make_it_enforces_little() {
+        let found = Found {
+            host: HostConfig {
+                network_mode: Some("bridge".into()),
+                ..HostConfig::default()
+            },
+            ..Found::default()
+        };
+        let statuses = statuses(&found, &CapabilityPolicy::new());
+        let with = |status| {
+            let all = statuses.iter().filter(|(_, known)| *known == status);
+            all.map(|(capability, _)| *capability).collect::<Vec<_>>()
+        };
+        use Capability::*;
+        assert_eq!(
+            with("unenforced"),
+            [NetworkAccess, Memory, Cpus, Pids, Disk]
+        );
+        assert_eq!(
+            with("partial"),
+            [EnvVarAccess, Processes, Timeout, OpenFiles]
+        );
+    }
+
+    #[test]
+    fn limits_hold_where_they_are_as_low_as_the_plans() {
+        let limited = |memory: i64, milli: i64, pids: i64| Found {
+            host: HostConfig {
+                network_mode: Some("none".into()),
+                memory: Some(memory),
+                memory_swap: Some(memory),
+                nano_cpus: Some(milli * 1_000_000),
+                pids_limit: Some(pids),
+                ..HostConfig::default()
+            },
+            ..Found::default()
+        };
+        let policy = CapabilityPolicy::new();
+        let capabilities = [Capability::Memory, Capability::Cpus, Capability::Pids];
+        for capability in capabilities {
+            let low = limited(64 << 20, 500, 100);
+            assert_eq!(status(&low, &policy, capability), "enforced");
+            let high = limited(1 << 40, 64_000, 100_000);
+            assert_eq!(status(&high, &policy, capability), "unenforced");
+        }
+        let network = status(&limited(1, 1, 1), &policy, Capability::NetworkAccess);
+        assert_eq!(network, "enforced");
+    }
+
+    #[test]
+    fn what_the_container_shows_of_the_host_has_to_be_allowed() {
+        let mut policy = CapabilityPolicy::new();
+        policy.filesystem_read_roots = Some(vec!["/data".into()]);
+        let of = |mounts: &[MountPoint], capability| {
+            let found = Found {
+                mounts: mounts.to_vec(),
+                ..Found::default()
+            };
+            status(&found, &policy, capability)
+        };
+        let (read, write) = (
+            Capability::FilesystemReadRoots,
+            Capability::FilesystemWriteRoots,
+        );
+        assert_eq!(of(&[bind("/data/x", false)], read), "enforced");
+        assert_eq!(of(&[bind("/data/x", false)], write), "enforced");
+        assert_eq!(of(&[bind("/data/x", true)], write), "unenforced");
+        assert_eq!(of(&[bind("/database", false)], read), "unenforced");
+        let volume = MountPoint {
+            typ: Some("volume".into()),
+            name: Some("cache".into()),
+            ..MountPoint::default()
+        };
+        assert_eq!(of(&[volume], read), "partial");
+        let found = Found {
+            host: HostConfig {
+                privileged: Some(true),
+                ..HostConfig::default()
+            },
+            ..Found::default()
+        };
+        for capability in [read, write, Capability::Privileges] {
+            assert_eq!(status(&found, &policy, capability), "unenforced");
+        }
+    }
+}
