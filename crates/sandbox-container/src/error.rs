@@ -94,6 +94,14 @@ fn is_gone(error: &EngineError) -> bool {
     )
 }
 
+/// Whether the engine answered well, with something that is not understood.
+pub(crate) fn is_unreadable(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::JsonDataError { .. } | EngineError::JsonSerdeError { .. }
+    )
+}
+
 /// Whether the engine answered with this status.
 pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
     matches!(error, EngineError::DockerResponseServerError { status_code, .. } if *status_code == status)

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use sandbox_core::Result;
 
-use crate::engine::{Candidates, Endpoint, EngineFacts};
+use crate::engine::{Candidates, Endpoint, EngineFacts, Listed};
 
 /// A family of engines: what of it is not the same for all engines with Docker's API. Facts and few functions; everything else is
 /// shared.
@@ -84,6 +84,13 @@ pub trait Native: fmt::Debug + Send + Sync {
     ///
     /// Why the engine cannot be asked, for people.
     async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String>;
+
+    /// The containers that have all of these labels (`name` or `name=value`), whatever their state.
+    ///
+    /// # Errors
+    ///
+    /// Why the engine cannot be asked, for people.
+    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String>;
 
     /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
     ///

@@ -36,7 +36,7 @@ mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
-pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Shell};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
 pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
 pub use options::{EngineOptions, Ulimit};
 

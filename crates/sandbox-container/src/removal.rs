@@ -8,7 +8,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
 use crate::engine::Endpoint;
-use crate::error::{Operation, engine_error, has_status};
+use crate::error::{Operation, engine_error, has_status, is_unreadable};
 use crate::owner::Claim;
 use crate::remover::remove_soon;
 
@@ -64,8 +64,9 @@ async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard
     loop {
         match client.inspect_container(container, None).await {
             Err(error) if has_status(&error, 404) => return Ok(()),
-            Err(error) => return Err(error),
-            Ok(_) => tokio::time::sleep(POLL).await,
+            // Of one that is going, an engine may say what bollard does not know.
+            Err(error) if !is_unreadable(&error) => return Err(error),
+            _ => tokio::time::sleep(POLL).await,
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Removing containers in the background, where nobody can wait, and for as long as an engine is away.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::query_parameters::ListContainersOptions;
 use sandbox_core::{ErrorKind, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -140,20 +138,14 @@ impl Removal {
     }
 
     async fn remove_claimed(&self, client: &Docker, token: &str) -> Result<()> {
-        let label = format!("{}={token}", labels::TOKEN);
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
-            ..Default::default()
-        };
+        let label = [format!("{}={token}", labels::TOKEN)];
         let deadline = Instant::now() + LATE;
         while Instant::now() < deadline {
-            let found = client.list_containers(Some(options.clone())).await;
-            let found = found.map_err(|error| engine_error(self.tier, Operation::List, error))?;
-            let found = found.into_iter().filter_map(|container| container.id);
+            let address = self.endpoint.address();
+            let found = engine::list(self.tier, client, address, &label).await?;
             let mut any = false;
             for container in found {
-                remove(self.tier, client, &container).await?;
+                remove(self.tier, client, &container.id).await?;
                 any = true;
             }
             if any {

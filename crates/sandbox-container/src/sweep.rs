@@ -1,15 +1,11 @@
 //! What owners left behind that were killed, and sandboxes whose time is over.
 
-use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bollard::models::{ContainerSummary, ContainerSummaryStateEnum as State};
-use bollard::query_parameters::ListContainersOptions;
 use sandbox_core::Error;
 
 use crate::Tier;
-use crate::engine::Engine;
-use crate::error::{Operation, engine_error};
+use crate::engine::{Engine, Listed};
 use crate::labels;
 use crate::owner::{Claim, Owner, Standing};
 use crate::removal;
@@ -32,32 +28,25 @@ pub(crate) struct Swept {
 
 /// Removes our containers whose owner was killed or whose time is over, of whichever tier.
 pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
-    let filters = HashMap::from([("label".to_owned(), vec![labels::TIER.to_owned()])]);
-    let options = ListContainersOptions {
-        all: true,
-        filters: Some(filters),
-        ..Default::default()
-    };
     let mut swept = Swept::default();
-    let containers = match engine.client.list_containers(Some(options)).await {
+    let containers = match engine.list(tier, &[labels::TIER.to_owned()]).await {
         Ok(containers) => containers,
         Err(error) => {
-            swept.failed = Some(engine_error(tier, Operation::List, error));
+            swept.failed = Some(error);
             return swept;
         }
     };
     let now = now();
     for container in containers {
-        let label = |name| container.labels.as_ref()?.get(name);
+        let label = |name| container.labels.get(name);
         let standing = label(labels::OWNER)
             .and_then(|owner| Owner::decode(owner))
             .map_or(Standing::Unknown, |owner| owner.standing());
         let claimed = label(labels::TOKEN).is_some_and(|token| Claim::is_held(token));
-        let Some(id) = &container.id else { continue };
         if !is_left(&container, standing, claimed, now) {
             continue;
         }
-        match removal::remove(tier, &engine.client, id).await {
+        match removal::remove(tier, &engine.client, &container.id).await {
             Ok(()) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
                 swept.names.extend(label(labels::NAME).cloned());
             }
@@ -68,24 +57,16 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
     swept
 }
 
-/// Whether a container runs, or is held.
-pub(crate) fn is_running(container: &ContainerSummary) -> bool {
-    matches!(
-        container.state,
-        Some(State::RUNNING | State::PAUSED | State::RESTARTING | State::STOPPING)
-    )
-}
-
 /// Whether nobody wants a container any more.
-fn is_left(container: &ContainerSummary, standing: Standing, claimed: bool, now: i64) -> bool {
-    let label = |name| container.labels.as_ref()?.get(name);
+fn is_left(container: &Listed, standing: Standing, claimed: bool, now: i64) -> bool {
+    let label = |name| container.labels.get(name);
     // Without a time it is as old as nothing is.
     let age = container.created.map_or(0, |made| now.saturating_sub(made));
     let lifetime = label(labels::LIFETIME).and_then(|seconds| seconds.parse::<i64>().ok());
     if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(OVERTIME)) {
         return true;
     }
-    let runs = is_running(container);
+    let runs = container.runs;
     if runs && label(labels::DETACHED).is_some() {
         return false;
     }
@@ -111,23 +92,22 @@ mod tests {
 
     const NOW: i64 = 100_000;
 
-    fn container(state: State, age: i64, labels: &[(&str, &str)]) -> ContainerSummary {
+    fn container(runs: bool, age: i64, labels: &[(&str, &str)]) -> Listed {
         let labels = labels
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()));
-        ContainerSummary {
-            state: Some(state),
+        Listed {
+            id: "0123".into(),
             created: Some(NOW - age),
-            labels: Some(labels.collect()),
-            ..ContainerSummary::default()
+            labels: labels.collect(),
+            runs,
         }
     }
 
     #[test]
     fn what_was_never_started_goes_with_its_owner_or_with_time() {
-        let left = |age, standing, claimed| {
-            is_left(&container(State::CREATED, age, &[]), standing, claimed, NOW)
-        };
+        let left =
+            |age, standing, claimed| is_left(&container(false, age, &[]), standing, claimed, NOW);
         assert!(left(0, Standing::Gone, false));
         assert!(left(0, Standing::Ourselves, false));
         assert!(!left(500, Standing::Ourselves, true));
@@ -141,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_runs_goes_with_its_owner_alone() {
-        let running = container(State::RUNNING, 50_000, &[]);
+        let running = container(true, 50_000, &[]);
         let left = |standing, claimed| is_left(&running, standing, claimed, NOW);
         assert!(left(Standing::Gone, false));
         assert!(left(Standing::Ourselves, false));
@@ -153,15 +133,12 @@ mod tests {
     #[test]
     fn what_is_detached_goes_at_the_end_of_its_time() {
         let labels = [(labels::DETACHED, "true"), (labels::LIFETIME, "60")];
-        let left = |state, age| {
-            let container = container(state, age, &labels);
+        let left = |runs, age| {
+            let container = container(runs, age, &labels);
             is_left(&container, Standing::Gone, false, NOW)
         };
-        assert!(!left(State::RUNNING, 60));
-        assert!(!left(State::PAUSED, 60));
-        assert!(left(State::RUNNING, 71));
-        assert!(left(State::PAUSED, 71));
-        assert!(left(State::EXITED, 1));
-        assert!(left(State::CREATED, 1));
+        assert!(!left(true, 60));
+        assert!(left(true, 71));
+        assert!(left(false, 1));
     }
 }

@@ -1,9 +1,10 @@
 //! What is asked of Podman over its own API.
 
 use async_trait::async_trait;
-use podman_api::models::{HostInfo, IdMap};
+use podman_api::models::{HostInfo, IdMap, ListContainer};
+use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 use podman_api::{ApiVersion, Error};
-use sandbox_container::{Correction, Endpoint, EngineFacts, Native};
+use sandbox_container::{Correction, Endpoint, EngineFacts, Listed, Native};
 
 /// The oldest version of Podman's API that its engines serve since version 4: what is asked here is the same in all of them.
 const VERSION: (usize, usize, usize) = (4, 0, 0);
@@ -20,6 +21,20 @@ impl Native for Libpod {
             .host
             .ok_or("Podman's own API says nothing of the host")?;
         Ok(Box::new(move |facts| correct(facts, host)))
+    }
+
+    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String> {
+        let filters = labels.iter().map(|label| match label.split_once('=') {
+            Some((name, value)) => ContainerListFilter::LabelKeyVal(name.into(), value.into()),
+            None => ContainerListFilter::LabelKey(label.clone()),
+        });
+        let options = ContainerListOpts::builder()
+            .all(true)
+            .filter(filters)
+            .build();
+        let found = client(endpoint)?.containers().list(&options).await;
+        let found = found.map_err(said)?;
+        Ok(found.into_iter().filter_map(listed).collect())
     }
 
     async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String> {
@@ -66,6 +81,17 @@ fn correct(facts: &mut EngineFacts, host: HostInfo) {
         facts.rootless = security.rootless == Some(true);
         facts.seccomp = security.seccomp_enabled == Some(true);
     }
+}
+
+/// Over Docker's API, Podman has states that Docker's clients do not know.
+fn listed(container: ListContainer) -> Option<Listed> {
+    let state = container.state.unwrap_or_default();
+    Some(Listed {
+        id: container.id?,
+        created: container.created.map(|time| time.timestamp()),
+        labels: container.labels.unwrap_or_default(),
+        runs: matches!(state.as_str(), "running" | "paused" | "stopping"),
+    })
 }
 
 /// Who on the host is user (or group) 0 of containers. With root there are no maps.

@@ -3,6 +3,7 @@
 mod endpoint;
 mod facts;
 mod hard_limits;
+mod listing;
 mod runtime;
 mod version;
 
@@ -17,6 +18,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
 pub use hard_limits::HardLimits;
+pub use listing::Listed;
+pub(crate) use listing::list;
 pub use runtime::Shell;
 
 use crate::config::ContainerConfig;
@@ -45,7 +48,22 @@ pub(crate) struct Engine {
     pub facts: EngineFacts,
 }
 
+impl Endpoint {
+    /// Itself, where it is an address.
+    pub(crate) fn address(&self) -> Option<&Self> {
+        match self {
+            Self::Given(_) => None,
+            address => Some(address),
+        }
+    }
+}
+
 impl Engine {
+    /// The containers that have all of these labels; see [`list`].
+    pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<Listed>> {
+        list(tier, &self.client, self.address.as_ref(), labels).await
+    }
+
     /// Finds the engine.
     ///
     /// # Errors

@@ -11,8 +11,6 @@ mod store;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::ListContainersOptions;
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::AttachedSandbox;
@@ -23,11 +21,9 @@ pub(crate) use hiding::{hidden, shows_the_host};
 pub(crate) use store::Store;
 
 use crate::Tier;
-use crate::engine::Engine;
-use crate::error::{Operation, engine_error, has_status};
+use crate::engine::{Engine, Listed};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::labels;
-use crate::lower::container_name;
 use crate::owner::Owner;
 use crate::reconnect::Reconnection;
 use crate::removal;
@@ -151,32 +147,37 @@ impl Registry<'_> {
 
     /// The container of a detached sandbox of this tier.
     async fn container(&self, name: &str) -> Result<Option<Existing>> {
-        let (tier, client) = (self.tier, &self.engine.client);
-        match client.inspect_container(&container_name(name), None).await {
-            Ok(found) => Existing::of(tier, name, found),
-            Err(error) if has_status(&error, 404) => Ok(None),
-            Err(error) => Err(engine_error(tier, Operation::List, error)),
+        let filters = [
+            format!("{}={name}", labels::NAME),
+            labels::DETACHED.to_owned(),
+        ];
+        let mut elsewhere = None;
+        for found in self.engine.list(self.tier, &filters).await? {
+            match found.labels.get(labels::TIER) {
+                Some(tier) if tier == self.tier.name => return Ok(Some(Existing::of(found))),
+                Some(tier) => elsewhere = Some(tier.clone()),
+                None => {}
+            }
+        }
+        match elsewhere {
+            None => Ok(None),
+            Some(tier) => {
+                let fix = format!("`-b {tier}` finds it");
+                Err(not_found(self.tier.name, name).with_fix(fix))
+            }
         }
     }
 
     /// The ids of the containers of this tier's detached sandboxes, whoever's they are, and whether they run.
     async fn running(&self) -> Result<HashMap<String, bool>> {
-        let filters = vec![
+        let filters = [
             format!("{}={}", labels::TIER, self.tier),
             labels::DETACHED.to_owned(),
         ];
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(HashMap::from([("label".to_owned(), filters)])),
-            ..Default::default()
-        };
-        let containers = self.engine.client.list_containers(Some(options)).await;
-        let containers =
-            containers.map_err(|error| engine_error(self.tier, Operation::List, error))?;
-        let running = containers.into_iter().filter_map(|container| {
-            let runs = sweep::is_running(&container);
-            Some((container.id?, runs))
-        });
+        let containers = self.engine.list(self.tier, &filters).await?;
+        let running = containers
+            .into_iter()
+            .map(|container| (container.id, container.runs));
         Ok(running.collect())
     }
 
@@ -211,29 +212,14 @@ struct Existing {
 }
 
 impl Existing {
-    /// `None` where it is not that of a detached sandbox.
-    fn of(tier: Tier, name: &str, found: ContainerInspectResponse) -> Result<Option<Self>> {
-        let labels = found.config.and_then(|config| config.labels);
-        let labels = labels.unwrap_or_default();
-        let (Some(id), Some(owner)) = (found.id, labels.get(labels::TIER)) else {
-            return Ok(None);
-        };
-        let is_named = labels.get(labels::NAME).is_some_and(|found| found == name);
-        if !is_named || !labels.contains_key(labels::DETACHED) {
-            return Ok(None);
-        }
-        if owner != tier.name {
-            let fix = format!("`-b {owner}` finds it");
-            return Err(not_found(tier.name, name).with_fix(fix));
-        }
-        let state = found.state.unwrap_or_default();
-        Ok(Some(Self {
-            id,
-            runs: state.running == Some(true),
-            is_of_our_user: labels
-                .get(labels::OWNER)
+    fn of(found: Listed) -> Self {
+        let owner = found.labels.get(labels::OWNER);
+        Self {
+            is_of_our_user: owner
                 .and_then(|owner| Owner::decode(owner))
                 .is_some_and(|owner| owner.is_of_our_user()),
-        }))
+            id: found.id,
+            runs: found.runs,
+        }
     }
 }
