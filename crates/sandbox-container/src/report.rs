@@ -61,7 +61,7 @@ fn entry(
         }
         Capability::Privileges => privileges(facts, kernel, mode),
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
-        Capability::Timeout => by_agent("agent, host clock", kernel, mode),
+        Capability::Timeout => timeout(facts, kernel, mode),
         // The host counts by itself what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
@@ -147,6 +147,20 @@ fn network(kernel: &Kernel) -> Enforcement {
             mechanism,
             "sockets outside of the namespace (vsock) are open: no seccomp",
         )
+    }
+}
+
+fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
+    let mechanism = "agent, host clock";
+    match by_agent(mechanism, kernel, mode) {
+        Enforcement::Enforced { mechanism } if !facts.shell.shares_kernel() => {
+            let gap = format!(
+                "{} may have no child subreapers: a process that leaves its parent then outlives its execution, until the sandbox ends",
+                facts.runtime
+            );
+            Enforcement::partial(mechanism, gap)
+        }
+        enforcement => enforcement,
     }
 }
 

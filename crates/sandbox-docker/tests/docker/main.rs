@@ -62,7 +62,6 @@ fn main() -> ExitCode {
         images::TESTS,
         adopt::TESTS,
         speed::TESTS,
-        runtime::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)

@@ -166,10 +166,12 @@ fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
     limits::set(limits::RLIMIT_NOFILE, sandbox.open_files)
         .map_err(failed(limits::RLIMIT_NOFILE))?;
     for limit in &sandbox.limits {
-        let hard = limits::get(limit.resource)
-            .map_err(failed(limit.resource))?
-            .hard;
-        let value = limit.value.min(hard);
+        let now = limits::get(limit.resource).map_err(failed(limit.resource))?;
+        let value = limit.value.min(now.hard);
+        // Some kernels (gVisor's) have limits that nobody may set, not even to what they are.
+        if now.soft == value && now.hard == value {
+            continue;
+        }
         limits::set(
             limit.resource,
             limits::Rlimit {

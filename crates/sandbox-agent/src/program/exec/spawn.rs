@@ -101,7 +101,6 @@ pub(super) fn supervise(
                 theirs.stdin.raw(),
                 theirs.stdout.raw(),
                 theirs.stderr.raw(),
-                sandbox.child_ended.raw(),
             ];
             keep.extend(theirs.complete.iter().map(Fd::raw));
             if let Some(waiting) = &theirs.waiting {

@@ -8,7 +8,7 @@ use sandbox_freestanding::{
     clone::fork,
     io, net,
     process::{self, PR_SET_CHILD_SUBREAPER, Usage, Wait, exit, set_attribute},
-    signal::{self, SIGKILL, SIGSTOP, SIGTERM},
+    signal::{self, SIGCHLD, SIGKILL, SIGSTOP, SIGTERM, SignalSet},
 };
 
 use super::{
@@ -41,13 +41,17 @@ const STOP_BOUND: u64 = 500;
 /// Runs an execution to its end; without a request, its process waits for one.
 pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
     match begin(sandbox, request, &ends) {
-        Ok((main, gate)) => {
+        Ok(Begun {
+            main,
+            gate,
+            child_ended,
+        }) => {
             let control = ends.control.into_raw();
             drop((ends.progress, ends.stdin, ends.complete, ends.waiting));
             let outputs = (ends.stdout, ends.stderr);
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
-                child_ended: &sandbox.child_ended,
+                child_ended,
                 files: sandbox.files.as_ref(),
                 gate,
                 main,
@@ -78,12 +82,26 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
     exit(0)
 }
 
+/// An execution whose main process runs.
+struct Begun {
+    main: Pid,
+    gate: Option<Gate>,
+    child_ended: Fd,
+}
+
 fn begin(
     sandbox: &Sandbox,
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
-) -> Result<(Pid, Option<Gate>), Errno> {
-    set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0)?;
+) -> Result<Begun, Errno> {
+    match set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0) {
+        // A kernel without subreapers (gVisor before 2023) gives orphans to the agent: they end with the sandbox, and a backend
+        // on such a kernel says so.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(errno),
+    }
+    // Not the agent's, which tells its readers on some kernels (gVisor's) of the agent's children only.
+    let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))?;
     let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
@@ -96,7 +114,11 @@ fn begin(
     // SAFETY: the supervisor has one thread.
     match unsafe { fork() }? {
         None => child::run(sandbox, request, ends, notify),
-        Some(main) => Ok((main, listening.map(Gate::new))),
+        Some(main) => Ok(Begun {
+            main,
+            gate: listening.map(Gate::new),
+            child_ended,
+        }),
     }
 }
 
@@ -109,7 +131,7 @@ enum Source {
 
 struct Supervisor<'a> {
     control: Fd,
-    child_ended: &'a Fd,
+    child_ended: Fd,
     files: Option<&'a ProcessFiles>,
     gate: Option<Gate>,
     main: Pid,
@@ -136,7 +158,7 @@ impl Supervisor<'_> {
             let mut kill = false;
             for (source, _) in set.happened() {
                 match source {
-                    Source::Children => drain(self.child_ended),
+                    Source::Children => drain(&self.child_ended),
                     Source::Control => kill |= self.obey(),
                     Source::Gate => {
                         if let Some(gate) = &mut self.gate
@@ -311,7 +333,7 @@ impl Supervisor<'_> {
         set.add(self.child_ended.raw(), POLLIN, ());
         // An error only shortens the wait.
         let _ = set.wait(Some(until));
-        drain(self.child_ended);
+        drain(&self.child_ended);
     }
 }
 
