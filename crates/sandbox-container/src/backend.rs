@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{
-    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
-    Plan, PullPolicy, Result,
+    BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
+    ImageReference, ImageRetention, Plan, PullPolicy, Result,
 };
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
@@ -20,7 +20,7 @@ use crate::adopt::{Adoption, Found};
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
+use crate::image::{self, Brought, Build, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::ContainerIsolator;
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
@@ -444,6 +444,22 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
         let (image, brought) = self.noticing(provided).await?;
         Ok(image::info(&image, brought))
+    }
+
+    async fn build_image(
+        &self,
+        request: &BuildRequest,
+        allowed: Option<&[ImagePattern]>,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let build = Build {
+            puller: self.puller(&engine),
+            request,
+            allowed,
+        };
+        let built = build.run(progress).await;
+        self.noticing(built).await
     }
 
     async fn images(&self) -> Result<Vec<ImageInfo>> {
