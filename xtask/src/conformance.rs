@@ -11,8 +11,8 @@ use crate::failure::{Context, Failure, Result};
 const PACKAGE: &str = "sandbox-conformance";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
-/// The requirement in [`REQUIRE_VARIABLE`] that names no tier.
-const ROOT: &str = "root";
+/// The requirements in [`REQUIRE_VARIABLE`] that name no tier of root's.
+const OTHERS: [&str; 2] = ["root", "podman-rootless"];
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -22,9 +22,21 @@ pub struct Arguments {
     /// Only probes whose names hold this text
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
+    /// Compare what was measured with the committed profiles, too
+    #[arg(long)]
+    check: bool,
     /// Leave out the checks by which the suite proves itself
     #[arg(long)]
     skip_self_checks: bool,
+    /// Run the mutants alone whose names hold this text
+    #[arg(long, value_name = "TEXT")]
+    mutant: Option<String>,
+    /// Run every probe on every mutant, not only its own and a sample
+    #[arg(long)]
+    every_probe: bool,
+    /// An earlier report.json, with which what is measured is compared
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// List the probes and run none
     #[arg(long)]
     list: bool,
@@ -58,22 +70,42 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for filter in &arguments.filter {
         command.args(["--filter", filter]);
     }
+    if arguments.check {
+        command.arg("--check");
+    }
     if arguments.skip_self_checks {
         command.arg("--skip-self-checks");
     }
     if arguments.list {
         command.arg("--list");
     }
+    if let Some(mutant) = &arguments.mutant {
+        command.args(["--mutant", mutant]);
+    }
+    if arguments.every_probe {
+        command.arg("--every-probe");
+    }
+    if let Some(earlier) = &arguments.compare {
+        // The suite runs in the workspace's folder.
+        let earlier = std::path::absolute(earlier)
+            .context(|| format!("cannot find {}", earlier.display()))?;
+        command.arg("--compare").arg(earlier);
+    }
     suite.run(&mut command)
 }
 
 impl Selection {
+    /// Whether the tier is measured.
+    pub fn includes(&self, tier: &str) -> bool {
+        self.tier.is_empty() || self.tier.iter().any(|named| named == tier)
+    }
+
     /// Tells the suite.
     pub fn tell(&self, command: &mut Command) {
         let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
         let inherited = required
             .split(',')
-            .filter(|name| !name.is_empty() && *name != ROOT);
+            .filter(|name| !name.is_empty() && !OTHERS.contains(name));
         for tier in &self.tier {
             command.args(["--tier", tier]);
         }

@@ -14,6 +14,7 @@ mod cargo;
 mod conformance;
 mod engines;
 mod failure;
+mod guest;
 mod http;
 mod images;
 mod lock;
@@ -40,6 +41,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Attack the backends and say which attacks fail
     Conformance(conformance::Arguments),
+    /// Run the local tier in an emulated machine with systemd and control groups of version 2
+    Guest(guest::Arguments),
     /// Compare the committed matrix with what is measured, or write it
     Matrix(matrix::Arguments),
     /// Check and test everything: formatting, lints, documentation, tests, conformance, matrix
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Images(arguments) => images::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
+        Task::Guest(arguments) => guest::run(&arguments),
         Task::Matrix(arguments) => matrix::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };

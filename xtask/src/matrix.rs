@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::conformance::{Selection, Suite};
+use crate::engines::{self, Owner};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
@@ -48,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.write {
         let code = measured("--write-profile")?;
         if programs::is_root() {
-            write_as_ordinary_user(&suite)?;
+            write_as_others(&suite, &arguments.selection)?;
         }
         let rendered = committed("--render")?;
         return Ok(worse(code, rendered));
@@ -65,31 +66,52 @@ fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
     }
 }
 
-/// Measures the local tier as a user without rights, and takes over the profile.
-fn write_as_ordinary_user(suite: &Suite) -> Result<()> {
-    let folder = Folder::create()?;
+/// Measures what is something else for others than for root.
+fn write_as_others(suite: &Suite, selection: &Selection) -> Result<()> {
+    if selection.includes("local") {
+        let nobody = Owner {
+            user: ORDINARY_USER,
+            group: ORDINARY_USER,
+            environment: Vec::new(),
+        };
+        write_as(suite, "local", &nobody)?;
+    }
+    if selection.includes("podman") {
+        match engines::rootless_owner() {
+            Ok(owner) => write_as(suite, "podman", &owner)?,
+            Err(failure) => eprintln!("NOT RUN: {failure}"),
+        }
+    }
+    Ok(())
+}
+
+/// Measures a tier as another user, and takes over the profile.
+fn write_as(suite: &Suite, tier: &str, owner: &Owner) -> Result<()> {
+    let folder = Folder::create(owner)?;
     let program = folder.path.join("suite");
     fs::copy(suite.program(), &program).context(|| "cannot copy the suite".to_owned())?;
     let profiles = folder.path.join("matrix");
     let status = Command::new(&program)
-        .args(["--tier", "local", "--skip-self-checks", "--write-profile"])
+        .args(["--tier", tier, "--skip-self-checks", "--write-profile"])
         .arg("--matrix")
         .arg(&profiles)
         .arg("--reports")
         .arg(folder.path.join("reports"))
         .current_dir(&folder.path)
         .env_clear()
+        .envs(owner.environment.iter().map(|(name, value)| (name, value)))
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HOME", &folder.path)
-        .uid(ORDINARY_USER)
-        .gid(ORDINARY_USER)
+        .env("TMPDIR", &folder.path)
+        .uid(owner.user)
+        .gid(owner.group)
         .status()
-        .context(|| "cannot start the suite as an ordinary user".to_owned())?;
+        .context(|| format!("cannot start the suite as user {}", owner.user))?;
     if !status.success() {
-        eprintln!("as an ordinary user the suite ended with {status}");
+        eprintln!("as user {} the suite ended with {status}", owner.user);
     }
     let entries =
-        fs::read_dir(&profiles).context(|| "no profile as an ordinary user".to_owned())?;
+        fs::read_dir(&profiles).context(|| format!("no profile as user {}", owner.user))?;
     for entry in entries {
         let entry = entry.context(|| "cannot read the profiles".to_owned())?;
         let target = suite.matrix().join(entry.file_name());
@@ -106,12 +128,12 @@ struct Folder {
 }
 
 impl Folder {
-    fn create() -> Result<Self> {
+    fn create(owner: &Owner) -> Result<Self> {
         let path =
             Path::new("/var/tmp").join(format!("sandbox-xtask-matrix-{}", std::process::id()));
         fs::create_dir(&path).context(|| format!("cannot make {}", path.display()))?;
         let folder = Self { path };
-        chown(&folder.path, Some(ORDINARY_USER), Some(ORDINARY_USER))
+        chown(&folder.path, Some(owner.user), Some(owner.group))
             .map_err(|error| Failure::new(format!("{}: {error}", folder.path.display())))?;
         Ok(folder)
     }

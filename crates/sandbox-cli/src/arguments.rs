@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::check::CheckArguments;
+use crate::commands::conformance::ConformanceArguments;
 use crate::commands::cp::CpArguments;
 use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
@@ -55,6 +56,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Show what every linked tier enforces
     Matrix(MatrixArguments),
+    /// Attack the linked tiers and tell which attacks fail: starts sandbox-conformance
+    Conformance(ConformanceArguments),
     /// Show a policy file's schema, or what a policy file means
     Policy(PolicyArguments),
 }
@@ -76,7 +79,7 @@ impl Command {
             Self::Check(arguments) => arguments.format,
             Self::Doctor(arguments) => arguments.format,
             Self::Matrix(arguments) => arguments.format,
-            Self::Policy(_) => Format::Text,
+            Self::Conformance(_) | Self::Policy(_) => Format::Text,
         }
     }
 }

@@ -51,6 +51,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Matrix(arguments) => commands::matrix::run(&arguments),
+        Command::Conformance(arguments) => commands::conformance::run(&arguments),
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
 }

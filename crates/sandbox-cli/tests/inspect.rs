@@ -28,6 +28,45 @@ fn check_tells_what_would_be_enforced() {
 
 #[test]
 #[cfg(feature = "local")]
+fn check_asks_every_tier() {
+    let (code, stdout, stderr) = run_text(["check", "--all"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let line = |tier: &str| {
+        let mut lines = stdout.lines().map(|line| line.split_whitespace());
+        lines.find_map(|mut words| (words.next() == Some(tier)).then(|| words.collect::<Vec<_>>()))
+    };
+    assert!(
+        line("local").is_some_and(|words| words.starts_with(&["would", "run"])),
+        "{stdout}"
+    );
+    assert!(
+        line("local_unsafe").is_some_and(|words| words.contains(&"nothing")),
+        "{stdout}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("p.toml");
+    std::fs::write(&policy, "version = 1\negress = ['example.org']").unwrap();
+    let (code, document) = run_json(&["check", "--all", "--policy", policy.to_str().unwrap()]);
+    assert_eq!(
+        (code, &document["accepted"]),
+        (Some(3), &serde_json::json!(false))
+    );
+    let tiers = document["tiers"].as_array().unwrap();
+    let local = tiers.iter().find(|tier| tier["tier"] == "local").unwrap();
+    assert_eq!(local["answer"], "refused");
+    // What a program would add to the policy, once or for ever.
+    assert_eq!(
+        local["waiver"]["allow_unenforced"],
+        serde_json::json!(["network_access", "egress"]),
+        "{local}"
+    );
+    let (code, _, stderr) = run_text(["check", "--all", "--backend", "local"]);
+    assert_eq!(code, Some(125), "{stderr}");
+}
+
+#[test]
+#[cfg(feature = "local")]
 fn check_tells_what_would_be_refused() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("p.toml");

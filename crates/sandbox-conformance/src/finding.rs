@@ -29,6 +29,9 @@ pub struct Finding {
     pub explanation: Vec<&'static str>,
     /// The verdicts of every run, where it was repeated.
     pub repetitions: Vec<Verdict>,
+    /// The excuse of a leak that is known, and its last day; see [`crate::known`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<String>,
     /// Everything that was seen.
     pub evidence: Evidence,
     /// How long it took.
@@ -84,6 +87,7 @@ impl Finding {
             verdict,
             explanation: explanation(probe, &evidence),
             repetitions: Vec::new(),
+            known: None,
             evidence,
             milliseconds,
         }
@@ -95,6 +99,18 @@ impl Finding {
         let declared = self.evidence.declared.as_ref();
         if let Some(accepted) = self.accepted_in_silence() {
             return Standing::Failed(format!("declared {accepted}, and made all the same"));
+        }
+        if let Some(known) = &self.known {
+            match self.verdict {
+                Verdict::Leaked => return Standing::Admitted(format!("known leak: {known}")),
+                Verdict::Enforced => {
+                    return Standing::Failed(format!(
+                        "it does not leak any more: remove it from {}",
+                        crate::known::FILE
+                    ));
+                }
+                _ => {}
+            }
         }
         match self.verdict {
             Verdict::Enforced => match declared {
@@ -189,6 +205,18 @@ fn explanation(probe: &'static Probe, evidence: &Evidence) -> Vec<&'static str> 
 }
 
 impl Report {
+    /// A report of a tier without any finding.
+    #[must_use]
+    pub fn new(tier: &str, key: ProfileKey) -> Self {
+        Self {
+            tier: tier.to_owned(),
+            suite: crate::suite::id(),
+            key,
+            unavailable: None,
+            findings: Vec::new(),
+        }
+    }
+
     /// What is committed of it.
     #[must_use]
     pub fn profile(&self) -> Profile {

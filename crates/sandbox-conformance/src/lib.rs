@@ -21,6 +21,7 @@ mod evidence;
 mod finding;
 pub mod grounds;
 pub mod host;
+pub mod known;
 pub mod listeners;
 pub mod pool;
 mod probe;
@@ -29,10 +30,13 @@ pub mod profiles;
 pub mod program;
 pub mod report;
 mod runner;
+pub mod secret;
 pub mod selfcheck;
 mod stage;
 pub mod suite;
 mod target;
+#[cfg(feature = "trials")]
+pub mod trials;
 mod verdict;
 mod wheel;
 

@@ -5,19 +5,18 @@
 
 mod command;
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
-use sandbox_conformance::grounds::{SECRET_VARIABLE, package_variables, random_name};
+use sandbox_conformance::secret;
 
 /// The exit code of a program that was interrupted, as shells give it.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let arguments = command::Arguments::parse();
-    if std::env::var_os(SECRET_VARIABLE).is_none() {
-        return again_with_a_secret();
+    if let Err(trouble) = secret::start_with_one() {
+        return failed(&trouble.to_string());
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -33,16 +32,6 @@ fn main() -> ExitCode {
             () = interrupted() => ExitCode::from(INTERRUPTED),
         }
     })
-}
-
-/// Becomes this program once more, with a secret in its environment that no sandbox may see, and the way to the suite's package.
-fn again_with_a_secret() -> ExitCode {
-    let error = Command::new("/proc/self/exe")
-        .args(std::env::args_os().skip(1))
-        .env(SECRET_VARIABLE, format!("secret-{}", random_name()))
-        .envs(package_variables())
-        .exec();
-    failed(&format!("start again with {SECRET_VARIABLE}: {error}"))
 }
 
 async fn interrupted() {

@@ -72,14 +72,32 @@ impl Default for Options {
 ///
 /// When the suite's own grounds cannot be made, or a sandbox could not be ended.
 pub async fn run(target: &Target, options: &Options) -> Result<Report, Trouble> {
-    let probes = suite::selected(&options.filters);
+    run_probes(target, options, &suite::selected(&options.filters)).await
+}
+
+/// As [`run`], with the probes of exactly these names.
+pub(crate) async fn run_exactly(
+    target: &Target,
+    options: &Options,
+    names: &[&str],
+) -> Result<Report, Trouble> {
+    let mut probes = suite::selected(&[]);
+    probes.retain(|probe| names.contains(&probe.id));
+    run_probes(target, options, &probes).await
+}
+
+async fn run_probes(
+    target: &Target,
+    options: &Options,
+    probes: &[&'static Probe],
+) -> Result<Report, Trouble> {
     let (key, unavailable) = match target.key().await {
         Ok(key) => (key, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let findings = match &unavailable {
         Some(reason) => probes.iter().map(|probe| not_run(probe, reason)).collect(),
-        None => run_all(target, options, &probes).await?,
+        None => run_all(target, options, probes).await?,
     };
     Ok(Report {
         tier: target.name().to_owned(),

@@ -292,6 +292,14 @@ impl Stage {
         Ok(self.pool.client(&self.attacked)?)
     }
 
+    /// Whether the backend had to be let off the demand of a rule, `memory = 64MiB`, before it made the sandbox that is attacked.
+    #[must_use]
+    pub fn is_waived(&self, rule: &str) -> bool {
+        let capability = rule.split_whitespace().next();
+        let mut waived = self.evidence.waived.iter();
+        waived.any(|unmet| Some(unmet.demand.capability.as_str()) == capability)
+    }
+
     /// The backend does not offer what the probe is about, and so earns nothing: why.
     pub fn not_offered(&mut self, reason: impl Into<String>) {
         self.evidence.refused.get_or_insert(reason.into());

@@ -21,10 +21,12 @@ pub fn judge(subject: Subject, evidence: &Evidence, denials: &[Denial]) -> Verdi
         .iter()
         .any(|oracle| matches!(oracle, Oracle::Dirty { .. }));
     if dirty || succeeded(&evidence.attack) {
-        let declined = evidence
-            .waived
-            .iter()
-            .any(|u| Some(u.demand.capability) == subject.capability());
+        // A behaviour leans on whatever its policy demands.
+        let declined = evidence.waived.iter().any(|u| {
+            subject
+                .capability()
+                .is_none_or(|c| c == u.demand.capability)
+        });
         return if declined {
             Verdict::Refused
         } else {

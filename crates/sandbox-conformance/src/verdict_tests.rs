@@ -181,3 +181,25 @@ fn without_known_signs_nothing_is_enforced() {
             .all(|e| judge(SUBJECT, e, &[]) != Verdict::Enforced)
     );
 }
+
+#[test]
+fn a_behaviour_that_needed_any_waiver_was_refused_and_has_not_leaked() {
+    let leaked = |waived| Evidence {
+        host_control: step(&Attempt::succeeded()),
+        allow_control: step(&Attempt::succeeded()),
+        attack: step(&Attempt::succeeded()),
+        waived,
+        ..Evidence::default()
+    };
+    let behaviour = Subject::Feature(sandbox_core::matrix::Feature::Denials);
+    let verdicts = waivers().into_iter().map(|waived| {
+        let waivers = waived.len();
+        (waivers, judge(behaviour, &leaked(waived), DENIALS))
+    });
+    let expected = [
+        (0, Verdict::Leaked),
+        (1, Verdict::Refused),
+        (1, Verdict::Refused),
+    ];
+    assert_eq!(verdicts.collect::<Vec<_>>(), expected);
+}

@@ -1,36 +1,35 @@
 //! The backend: from a plan to a sandbox whose agent answers.
 
 use std::marker::PhantomData;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Finding, Instance};
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
     BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
-    ImageReference, ImageRetention, Plan, PullPolicy, Result,
+    ImageReference, ImageRetention, Plan, PullPolicy, Result, SandboxInfo,
 };
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER};
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use tokio::sync::Mutex;
 
-use crate::adopt::{Adoption, Found};
+use crate::adopt::{Adoption, Found as Foreign};
+use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
+use crate::identity::Identity;
 use crate::image::{self, Brought, Build, ImageFacts, Puller, Source, Wanted};
-use crate::isolator::ContainerIsolator;
+use crate::isolator::{Container, ContainerIsolator};
+use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
-
-/// As whom code runs, unless the specification says otherwise or a folder that it may write to belongs to somebody.
-const USER: (u32, u32) = (1000, 1000);
 
 /// What files of code without a policy get: the usual mask.
 pub(crate) const UMASK: u32 = 0o022;
@@ -89,7 +88,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         let engine = Engine::find(self.tier, &self.config).await?;
         self.usable(&engine.facts)?;
         let (tier, swept) = (self.tier, engine.clone());
-        tokio::spawn(async move { sweep::sweep(tier, &swept).await });
+        tokio::spawn(async move {
+            if let Some(error) = sweep::sweep(tier, &swept).await.failed {
+                tracing::warn!(%tier, %error, "what killed owners left is not wholly removed");
+            }
+        });
         Ok(found.insert(engine).clone())
     }
 
@@ -161,8 +164,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             });
         }
         let kernel = kernel(self.tier, facts)?;
-        let mode = mode(plan);
-        check_writable(self.tier, plan, mode)?;
+        let identity = Identity::of(self.tier, plan, facts)?;
+        let mode = identity.mode();
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
         let exports = confinement::export_folders(&plan.export_paths);
@@ -177,7 +180,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(Draft {
             confinement,
             report,
-            confined: Some((storage, mode)),
+            confined: Some((storage, identity)),
         })
     }
 
@@ -206,7 +209,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             tier: self.tier,
             engine,
             plan,
-            found: Found::look(self.tier, engine, container, plan).await?,
+            found: Foreign::look(self.tier, engine, container, plan).await?,
             kernel: match self.applies_policy {
                 true => Some(kernel(self.tier, &engine.facts)?),
                 false => None,
@@ -241,6 +244,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         let source = Source::new(&image);
         let image = ImageFacts::new(&image);
         let volume = &self.volume;
+        let hidden = self.hidden(plan)?;
+        let store = match plan.detached {
+            true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
+            false => None,
+        };
         let profile = match draft.confined {
             Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
             _ => None,
@@ -251,19 +259,23 @@ impl<F: OfFamily> ContainerBackend<F> {
             image: &image,
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
+            hidden: &hidden,
             profile: profile.as_deref(),
             options: &self.config.options,
         };
         let mut sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        if let Some(lifetime) = plan.lifetime {
+            sandbox = sandbox.ending_after(lifetime);
+        }
         let folders = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
-            Some((storage, mode)) => {
+            Some((storage, identity)) => {
                 // What is mounted exists, and the rest of the root is read-only.
                 folders.retain(|folder| storage.covers(folder));
                 if storage.writable_root && plan.workspace.is_none() {
                     folders.push(WORK_FOLDER.into());
                 }
-                let lowered = lower::confined(plan, &parts, storage, *mode)?;
+                let lowered = lower::confined(plan, &parts, storage, *identity)?;
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
             }
@@ -272,31 +284,83 @@ impl<F: OfFamily> ContainerBackend<F> {
                 lower::unconfined(plan, &parts)?
             }
         };
+        let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
             engine: &engine,
             volume,
-            name: lower::container_name(plan),
+            name: lower::container_name(&plan.name),
             body,
         };
         let (guard, stream) = launch.run().await?;
         let goes = plan.image_retention == ImageRetention::Remove;
         let goes = goes && self.brought.contains(&source.id);
         let guard = guard.with_image(goes.then(|| source.id.clone()));
-        let words = stream.last_words();
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
-        let lifetime = plan.lifetime;
-        let isolator = ContainerIsolator::new(
+        let isolator = ContainerIsolator::new(Container {
             tier,
-            engine.clone(),
-            guard,
-            words,
+            engine: engine.clone(),
+            id: guard.container().to_owned(),
+            guard: Some(guard),
+            last_words: stream.last_words(),
             no_network,
-            lifetime,
-            source,
-        );
-        isolator.look_up().await;
-        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+            lifetime: plan.lifetime,
+            store: store.clone(),
+            source: Some(source),
+        });
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
+        let Some(store) = &store else {
+            return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
+        };
+        let hand_over = HandOver {
+            tier,
+            engine: &engine,
+            store,
+            plan,
+            user,
+            no_network,
+            isolator,
+        };
+        hand_over.finish(stream, sandbox).await
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        state::folder(self.config.state_folder.as_deref(), state::user())
+    }
+
+    /// The paths in a sandbox at which this user's keys would be seen.
+    fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
+        if !kept::shows_the_host(plan) {
+            return Ok(Vec::new());
+        }
+        let hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
+        if !hidden.is_empty() {
+            // What is not there cannot be covered, and may be there later.
+            Store::prepare(self.tier, self.config.state_folder.as_deref())?;
+        }
+        Ok(hidden)
+    }
+
+    /// What of its engine a tier's sandboxes are found on.
+    async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let engine = self.engine().await?;
+        let store = Store::found(self.tier, self.config.state_folder.as_deref())?;
+        let registry = Registry {
+            tier: self.tier,
+            engine: &engine,
+            store,
+        };
+        let done = act(registry).await;
+        self.noticing(done).await
     }
 }
 
@@ -305,61 +369,7 @@ struct Draft {
     confinement: Confinement,
     report: EnforcementReport,
     /// `None` where no policy applies.
-    confined: Option<(Storage, Mode)>,
-}
-
-/// As whom code runs: a root user of the container is the agent's own.
-fn mode(plan: &Plan) -> Mode {
-    match plan.user.or_else(|| folders_owner(plan)).unwrap_or(USER) {
-        (0, _) => Mode::Shared,
-        (uid, gid) => Mode::Split { uid, gid },
-    }
-}
-
-/// The host's folders that code may write to.
-fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
-    let workspace = plan
-        .workspace
-        .iter()
-        .filter(|workspace| !workspace.read_only);
-    let workspace = workspace.map(|workspace| workspace.path.as_path());
-    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
-}
-
-/// Who owns the first of the writable folders that is not root's.
-fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
-    writable_folders(plan)
-        .filter_map(|folder| std::fs::metadata(folder).ok())
-        .find(|folder| folder.uid() != 0)
-        .map(|folder| (folder.uid(), folder.gid()))
-}
-
-/// Whether the code's user can write to every folder that the plan lets it write to: an engine mounts them as they are.
-fn check_writable(tier: Tier, plan: &Plan, mode: Mode) -> Result<()> {
-    let Mode::Split { uid, gid } = mode else {
-        return Ok(());
-    };
-    for path in writable_folders(plan) {
-        // A missing folder has its own error.
-        let Ok(folder) = std::fs::metadata(path) else {
-            continue;
-        };
-        let bits = folder.mode();
-        let writable = (folder.uid() == uid && bits & 0o200 != 0)
-            || (folder.gid() == gid && bits & 0o020 != 0)
-            || bits & 0o002 != 0;
-        if !writable {
-            let context = format!(
-                "{} belongs to user {}, and the code, which runs as user {uid}, could not write to it",
-                path.display(),
-                folder.uid()
-            );
-            return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
-                .on(tier)
-                .with_fix("give the folder to an ordinary user, or name its owner as the specification's user"));
-        }
-    }
-    Ok(())
+    confined: Option<(Storage, Identity)>,
 }
 
 /// What the engine's kernel can do for the confinement of executions.
@@ -376,7 +386,8 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
         // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5),
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }
 
@@ -396,6 +407,30 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let engine = self.engine().await?;
         let built = self.build(plan, engine).await;
         Ok(Box::new(self.noticing(built).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        self.with_registry(async |registry| registry.get(name).await)
+            .await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.with_registry(async |registry| registry.list().await)
+            .await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        self.with_registry(async |registry| registry.remove(name).await)
+            .await
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        self.with_registry(async |registry| registry.prune(&self.volume).await)
+            .await
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {

@@ -7,68 +7,97 @@ use sandbox_host::{Counters, refused_processes, unreachable_destinations};
 
 use crate::Family;
 
-/// Where the counts of a container are.
+/// The control groups of a container and its first process.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    /// The file that counts kills for memory.
-    memory_events: Option<PathBuf>,
-    /// The cgroup that limits processes.
-    pids: Option<PathBuf>,
-    /// A process of the container, where its network namespace is the one that a policy asks for.
-    process: Option<i32>,
+    memory: Option<Place>,
+    pids: Option<Place>,
+    cpu: Option<Place>,
+    first_process: Option<i32>,
+    /// Whether the network namespace is the one that a policy asks for.
+    no_network: bool,
 }
 
 impl Counts {
-    /// The counts of a container, at the places where engines usually put them; the container's id makes a mistake impossible.
+    /// The groups of a container at the places where engines usually put them; the container's id makes a mistake impossible.
     /// `None` where they are elsewhere.
     pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let tables = family.cgroups.iter().flat_map(|place| {
             let path = place.replace("{id}", container);
             [
-                format!("1:memory:{path}\n2:pids:{path}"),
+                format!("1:memory:{path}\n2:pids:{path}\n3:cpu:{path}"),
                 format!("0::{path}"),
             ]
         });
         tables
             .map(|cgroups| Self::find(&mounts, &cgroups, container, no_network))
-            .find(|counts| counts.memory_events.is_some())
+            .find(|counts| counts.memory.is_some() && counts.first_process.is_some())
     }
 
-    /// The counts of the container whose first process is `pid`.
+    /// The groups of the container whose first process is `pid`. An engine without the rights for groups leaves the container in one
+    /// that is not its own, of which nothing is said.
     ///
-    /// `None` where that process is not the container's: the engine then counts processes in another namespace than this one.
+    /// `None` where that process is not there: the engine then counts processes in another namespace than this one.
     pub(crate) fn of_process(container: &str, pid: i64, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let counts = Self::find(&mounts, &cgroups, container, no_network);
-        counts.memory_events.is_some().then_some(counts)
+        let mut counts = Self::find(&mounts, &cgroups, container, no_network);
+        // The number may be another process's here: only a group with the container's id proves that it is not.
+        counts.memory.as_ref()?;
+        counts.first_process = i32::try_from(pid).ok();
+        Some(counts)
     }
 
     fn find(mounts: &str, cgroups: &str, container: &str, no_network: bool) -> Self {
-        let memory = locate(mounts, cgroups, container, "memory");
-        let memory = memory.filter(|place| place.folder.exists());
-        let pids = locate(mounts, cgroups, container, "pids");
-        let process = memory.as_ref().filter(|_| no_network);
+        let group = |controller| {
+            let place = locate(mounts, cgroups, container, controller);
+            place.filter(|place| place.folder.exists())
+        };
+        let memory = group("memory");
         Self {
-            process: process.and_then(|place| first_process(&place.folder)),
-            memory_events: memory.map(|place| place.memory_events()),
-            pids: pids
-                .map(|place| place.folder)
-                .filter(|folder| folder.exists()),
+            first_process: memory
+                .as_ref()
+                .and_then(|place| first_process(&place.folder)),
+            memory,
+            pids: group("pids"),
+            cpu: group("cpu"),
+            no_network,
         }
+    }
+
+    /// The group that limits memory.
+    pub(crate) fn memory_folder(&self) -> Option<&Place> {
+        self.memory.as_ref()
+    }
+
+    /// The group that limits processes.
+    pub(crate) fn pids_folder(&self) -> Option<&Place> {
+        self.pids.as_ref()
+    }
+
+    /// The group that limits processors.
+    pub(crate) fn cpu_folder(&self) -> Option<&Place> {
+        self.cpu.as_ref()
+    }
+
+    /// The container's first process, as this host counts.
+    pub(crate) fn first_process(&self) -> Option<i32> {
+        self.first_process
     }
 
     /// How many processes were killed for memory.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
-        count(&std::fs::read_to_string(self.memory_events.as_ref()?).ok()?)
+        count(&std::fs::read_to_string(self.memory.as_ref()?.memory_events()).ok()?)
     }
 
     /// What else the kernel refused.
     pub(crate) fn counters(&self) -> Counters {
+        let process = self.first_process.filter(|_| self.no_network);
+        let pids = self.pids.as_ref();
         Counters::new(
-            self.pids.as_deref().and_then(refused_processes),
-            self.process.and_then(unreachable_destinations),
+            pids.and_then(|place| refused_processes(&place.folder)),
+            process.and_then(unreachable_destinations),
         )
     }
 }
@@ -83,12 +112,29 @@ fn first_process(folder: &Path) -> Option<i32> {
 
 /// A cgroup of a container.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     folder: PathBuf,
-    version_2: bool,
+    /// Whether it is of version 2.
+    pub(crate) version_2: bool,
+    container: String,
 }
 
 impl Place {
+    /// A group of a container with this id.
+    pub(crate) fn new(folder: PathBuf, version_2: bool, container: &str) -> Self {
+        Self {
+            folder,
+            version_2,
+            container: container.to_owned(),
+        }
+    }
+
+    /// The folder, and those above it that are the container's too: some runtimes put processes into a group within its own.
+    pub(crate) fn own_folders(&self) -> impl Iterator<Item = &Path> {
+        let own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
+        self.folder.ancestors().take_while(own)
+    }
+
     fn memory_events(&self) -> PathBuf {
         self.folder.join(if self.version_2 {
             "memory.events"
@@ -115,7 +161,7 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
     let place = |mount: Mount<'_>, path: &str, version_2| {
         let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
         let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
-        Some(Place { folder, version_2 })
+        Some(Place::new(folder, version_2, container))
     };
     // Where both are mounted, the controller sits in v1.
     match (v1, v2) {

@@ -1,6 +1,7 @@
 //! What a user may set of the backend.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ pub struct ContainerConfig {
     pub registry_credentials: bool,
     /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Folder for the keys of detached sandboxes. Unset: `/run/sandbox` for root, else `$XDG_RUNTIME_DIR/sandbox`, else
+    /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
+    /// No sandbox sees it.
+    pub state_folder: Option<PathBuf>,
     /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
     pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
@@ -61,6 +66,7 @@ impl fmt::Debug for ContainerConfig {
             .field("image_timeout", &self.image_timeout)
             .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
+            .field("state_folder", &self.state_folder)
             .field("options", &self.options)
             .field("agent", &agent)
             .finish()
@@ -77,6 +83,7 @@ impl Default for ContainerConfig {
             image_timeout: IMAGE_TIMEOUT,
             registry_credentials: true,
             runtime: None,
+            state_folder: None,
             options: EngineOptions::default(),
             agent: None,
         }
@@ -147,6 +154,13 @@ impl ContainerConfig {
     #[must_use]
     pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
         self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Keeps the keys of detached sandboxes in this folder.
+    #[must_use]
+    pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state_folder = Some(folder.into());
         self
     }
 

@@ -123,6 +123,14 @@ fn about(engine: &Engine) -> Vec<Finding> {
     ]
 }
 
+fn security_module(facts: &EngineFacts) -> &'static str {
+    match (facts.apparmor, facts.selinux) {
+        (true, _) => "AppArmor",
+        (_, true) => "SELinux",
+        (false, false) => "none",
+    }
+}
+
 /// What of the engine changes enforcement.
 pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -137,7 +145,7 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
             limits.push(name);
         }
     }
-    [
+    let mut pairs = vec![
         ("backend", tier.into()),
         ("engine", facts.short_version()),
         ("runtime", facts.runtime.clone()),
@@ -146,7 +154,14 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
         ("cgroup", format!("v{}", facts.cgroup)),
         ("limits", limits.join(",")),
         ("seccomp", yes_no(facts.seccomp)),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+        ("security_module", security_module(facts).to_owned()),
+    ];
+    // Code then is the agent's own user. Elsewhere this says nothing.
+    if facts.ids == 1 {
+        pairs.push(("users", "one".to_owned()));
+    }
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

@@ -16,6 +16,8 @@ pub(crate) enum Operation {
     Start,
     Volume,
     Remove,
+    List,
+    Exec,
     Pull,
     Build,
     ListImages,
@@ -25,7 +27,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    fn phrase(self) -> &'static str {
+    pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Inspect => "inspect image",
             Self::Create => "create container",
@@ -33,6 +35,8 @@ impl Operation {
             Self::Start => "start container",
             Self::Volume => "provide the agent's volume",
             Self::Remove => "remove container",
+            Self::List => "list containers",
+            Self::Exec => "attach to sandbox",
             Self::Pull => "pull image",
             Self::Build => "build image",
             Self::ListImages => "list images",
@@ -70,6 +74,10 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::ImageNotFound
         }
         (Operation::Create, 409) => ErrorKind::AlreadyExists,
+        // Podman, when two ask for a name at once.
+        (Operation::Create, 500) if message.contains("name is already in use") => {
+            ErrorKind::AlreadyExists
+        }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
         _ => ErrorKind::Io,
     };
@@ -136,6 +144,14 @@ mod tests {
         );
         assert_eq!(
             kind(Operation::Create, 409, "name in use"),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!(
+            kind(
+                Operation::Create,
+                500,
+                "creating container storage: that name is already in use"
+            ),
             ErrorKind::AlreadyExists
         );
         assert_eq!(

@@ -37,6 +37,8 @@ pub struct Family {
     /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
     /// something else is mounted there.
     pub writable_folders: &'static [&'static str],
+    /// Whether an engine without root can let its user have its own number in a container (`keep-id`).
+    pub keeps_ids: bool,
     /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
     /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
     pub full_tmpfs: bool,
@@ -151,6 +153,7 @@ pub(crate) mod samples {
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
+        keeps_ids: false,
         full_tmpfs: true,
         profile_form: ProfileForm::Text,
         path_options: PathOptions::Lists,
@@ -166,6 +169,7 @@ pub(crate) mod samples {
         engine: "Podman",
         command: "podman",
         writable_folders: &["/run", "/tmp", "/var/tmp"],
+        keeps_ids: true,
         full_tmpfs: false,
         profile_form: ProfileForm::File,
         path_options: PathOptions::Masks,

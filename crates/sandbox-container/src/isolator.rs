@@ -1,12 +1,12 @@
 //! The container around an agent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
-use sandbox_core::{ImageInfo, ImageReference, Result};
+use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 use sandbox_host::{Counters, Isolator};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -14,84 +14,138 @@ use tokio::task::JoinHandle;
 use crate::Tier;
 use crate::cgroup::Counts;
 use crate::engine::Engine;
-use crate::image::{Commit, Source};
+use crate::error::{Operation, engine_error};
+use crate::image::{self, Commit, Source};
+use crate::kept::Store;
 use crate::removal::{self, Guard};
+use crate::remover::remove_soon;
 use crate::stream::LastWords;
 
 /// The container around an agent.
+#[derive(Debug, Clone)]
+pub(crate) struct ContainerIsolator(Arc<Inner>);
+
+/// A container that runs, and how it is held.
 #[derive(Debug)]
-pub(crate) struct ContainerIsolator {
+pub(crate) struct Container {
+    pub tier: Tier,
+    pub engine: Engine,
+    /// Its id.
+    pub id: String,
+    /// Removes it with the isolator. A sandbox that somebody else has made has none.
+    pub guard: Option<Guard>,
+    pub last_words: LastWords,
+    /// Whether code has no network but its loopback.
+    pub no_network: bool,
+    /// How long it may still live.
+    pub lifetime: Option<Duration>,
+    /// Where its key is, of a detached one.
+    pub store: Option<Store>,
+    /// The image that it was made of, where that is known.
+    pub source: Option<Source>,
+}
+
+#[derive(Debug)]
+struct Inner {
     tier: Tier,
     engine: Engine,
     container: String,
     /// Whether the container is known to be gone.
     gone: AtomicBool,
-    /// Removes the container with the isolator.
     guard: Mutex<Option<Guard>>,
-    last_words: LastWords,
-    /// Whether code has no network but its loopback.
+    last_words: Mutex<LastWords>,
     no_network: bool,
+    store: Option<Store>,
     /// Where the kernel counts what it refused, looked up once.
     counts: OnceCell<Option<Counts>>,
-    /// The image that the container was made of.
-    source: Source,
-    /// Ends the sandbox at its time to live.
+    /// The image that the container was made of, once that is asked for.
+    source: OnceCell<Source>,
+    /// Ends the sandbox at its time to live, should its agent not.
     reaper: Option<JoinHandle<()>>,
+}
+
+/// How long the agent may take to end a sandbox whose time is over.
+const OVERTIME: Duration = Duration::from_secs(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ContainerIsolator {
     /// Takes over a container that runs.
-    pub(crate) fn new(
-        tier: Tier,
-        engine: Engine,
-        guard: Guard,
-        last_words: LastWords,
-        no_network: bool,
-        lifetime: Option<Duration>,
-        source: Source,
-    ) -> Self {
-        let container = guard.container().to_owned();
-        let reaper = lifetime.map(|lifetime| {
-            let (endpoint, container) = (engine.endpoint.clone(), container.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(lifetime).await;
-                removal::remove_soon(tier, &endpoint, &container, None);
-            })
-        });
-        Self {
+    pub(crate) fn new(container: Container) -> Self {
+        let Container {
             tier,
             engine,
-            container,
-            gone: AtomicBool::new(false),
-            guard: Mutex::new(Some(guard)),
+            id,
+            guard,
             last_words,
             no_network,
-            counts: OnceCell::new(),
+            lifetime,
+            store,
             source,
+        } = container;
+        let reaper = lifetime.map(|lifetime| {
+            let (endpoint, container) = (engine.endpoint.clone(), id.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(lifetime.saturating_add(OVERTIME)).await;
+                remove_soon(tier, &endpoint, &container, None, None);
+            })
+        });
+        Self(Arc::new(Inner {
+            tier,
+            engine,
+            container: id,
+            gone: AtomicBool::new(false),
+            guard: Mutex::new(guard),
+            last_words: Mutex::new(last_words),
+            no_network,
+            store,
+            counts: OnceCell::new(),
+            source: OnceCell::new_with(source),
             reaper,
+        }))
+    }
+
+    /// The container's id.
+    pub(crate) fn container(&self) -> &str {
+        &self.0.container
+    }
+
+    /// From now on the agent's last words come this way.
+    pub(crate) fn listen_to(&self, words: LastWords) {
+        *lock(&self.0.last_words) = words;
+    }
+
+    /// The container is not this process' any more: it outlives the isolator.
+    pub(crate) fn keep(&self) {
+        if let Some(guard) = lock(&self.0.guard).take() {
+            // What it was made of stays with it.
+            drop(guard.release());
         }
     }
 
-    fn guard(&self) -> MutexGuard<'_, Option<Guard>> {
-        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Removes the container of a sandbox whose creation failed; gives the error, with what could not be removed.
+    pub(crate) async fn after(&self, failed: Error) -> Error {
+        match self.destroy().await {
+            Ok(()) => failed,
+            Err(left) => failed.with_source(left),
+        }
     }
 
-    /// Looks up what later questions need, while the sandbox is still being made.
-    pub(crate) async fn look_up(&self) {
-        self.counts().await;
-    }
-
-    async fn counts(&self) -> Option<&Counts> {
-        let look = self.counts.get_or_init(|| async {
-            if !self.engine.facts.local {
+    /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
+    pub(crate) async fn counts(&self) -> Option<&Counts> {
+        let inner = &*self.0;
+        let look = inner.counts.get_or_init(|| async {
+            if !inner.engine.facts.local {
                 return None;
             }
-            if let Some(counts) = Counts::usual(self.tier.family, &self.container, self.no_network)
-            {
+            let family = inner.tier.family;
+            if let Some(counts) = Counts::usual(family, &inner.container, inner.no_network) {
                 return Some(counts);
             }
-            let pid = process(&self.engine.client, &self.container).await?;
-            Counts::of_process(&self.container, pid, self.no_network)
+            let pid = process(&inner.engine.client, &inner.container).await?;
+            Counts::of_process(&inner.container, pid, inner.no_network)
         });
         look.await.as_ref()
     }
@@ -105,38 +159,50 @@ async fn process(client: &Docker, container: &str) -> Option<i64> {
 #[async_trait]
 impl Isolator for ContainerIsolator {
     fn tier(&self) -> &str {
-        self.tier.name
+        self.0.tier.name
     }
 
     async fn destroy(&self) -> Result<()> {
-        if self.gone.load(Ordering::Relaxed) {
+        let inner = &*self.0;
+        if inner.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
         // The agent's end, which this brings about, would otherwise take it. Where this is cut short, its drop goes on.
-        let guard = self.guard().take();
-        if let Err(error) = removal::remove(self.tier, &self.engine.client, &self.container).await {
-            *self.guard() = guard;
+        let guard = lock(&inner.guard).take();
+        if let Err(error) =
+            removal::remove(inner.tier, &inner.engine.client, &inner.container).await
+        {
+            *lock(&inner.guard) = guard;
             return Err(error);
         }
-        self.gone.store(true, Ordering::Relaxed);
+        inner.gone.store(true, Ordering::Relaxed);
         let image = guard.and_then(Guard::release);
+        if let Some(store) = &inner.store {
+            store.remove(&inner.container)?;
+        }
         match image {
-            Some(image) => removal::remove_image(self.tier, &self.engine.client, &image).await,
+            Some(image) => removal::remove_image(inner.tier, &inner.engine.client, &image).await,
             None => Ok(()),
         }
     }
 
     fn destroy_soon(&self) {
-        // Dropping the guard removes the container in the background.
-        drop(self.guard().take());
+        let inner = &*self.0;
+        // Dropping a guard removes the container in the background.
+        if lock(&inner.guard).take().is_none() && !inner.gone.load(Ordering::Relaxed) {
+            let endpoint = &inner.engine.endpoint;
+            remove_soon(inner.tier, endpoint, &inner.container, None, None);
+        }
     }
 
     async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let inner = &*self.0;
+        let look = || image::of_container(inner.tier, &inner.engine, &inner.container);
         let commit = Commit {
-            tier: self.tier,
-            engine: &self.engine,
-            container: &self.container,
-            source: &self.source,
+            tier: inner.tier,
+            engine: &inner.engine,
+            container: &inner.container,
+            source: inner.source.get_or_try_init(look).await?,
             tag,
         };
         commit.run().await
@@ -146,18 +212,32 @@ impl Isolator for ContainerIsolator {
         self.counts().await?.oom_kills()
     }
 
+    fn kill_counts_inside(&self) -> &'static [&'static str] {
+        // The container's own group, in both versions: a namespace of groups makes it the root.
+        &[
+            "/sys/fs/cgroup/memory.events",
+            "/sys/fs/cgroup/memory/memory.oom_control",
+        ]
+    }
+
     async fn counters(&self) -> Counters {
         let counts = self.counts().await;
         counts.map(Counts::counters).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {
-        let container = self
-            .engine
-            .client
-            .inspect_container(&self.container, None)
-            .await
-            .ok();
+        let inner = &*self.0;
+        let client = &inner.engine.client;
+        let container = match client.inspect_container(&inner.container, None).await {
+            Ok(container) => Some(container),
+            Err(error) => {
+                let error = engine_error(inner.tier, Operation::Inspect, error);
+                if error.kind() == ErrorKind::SandboxUnavailable {
+                    return Some(error.context().to_owned());
+                }
+                None
+            }
+        };
         let state = container.and_then(|container| container.state);
         if state
             .as_ref()
@@ -165,10 +245,8 @@ impl Isolator for ContainerIsolator {
         {
             return Some("the container was killed for memory".into());
         }
-        let words = self
-            .last_words
-            .text()
-            .map(|words| format!("the agent's last words: {words}"));
+        let words = lock(&inner.last_words).text();
+        let words = words.map(|words| format!("the agent's last words: {words}"));
         let error = state
             .and_then(|state| state.error)
             .filter(|error| !error.is_empty());
@@ -176,7 +254,7 @@ impl Isolator for ContainerIsolator {
     }
 }
 
-impl Drop for ContainerIsolator {
+impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(reaper) = &self.reaper {
             reaper.abort();

@@ -18,6 +18,17 @@ pub(crate) const NAME: &str = "sandbox.name";
 /// The version of this crate that made it.
 pub(crate) const VERSION: &str = "sandbox.version";
 
+/// The process that made it: [`crate::owner::Owner`].
+pub(crate) const OWNER: &str = "sandbox.owner";
+
+/// What that process knows it by: [`crate::owner::Claim`].
+pub(crate) const TOKEN: &str = "sandbox.token";
+
+/// Whether it outlives that process: there or not.
+pub(crate) const DETACHED: &str = "sandbox.detached";
+
+/// Its time to live, in seconds from its creation on.
+pub(crate) const LIFETIME: &str = "sandbox.lifetime";
 /// What an image has that was built by us. Containers inherit the labels of their image, so this one says nothing of a container,
 /// and no image gets the ones that do.
 pub(crate) const BUILT: &str = "sandbox.built";
@@ -38,6 +49,14 @@ pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
     let mut labels = ours(tier);
     labels.extend(plan.labels.clone());
     labels.insert(NAME.to_owned(), plan.name.clone());
+    if plan.detached {
+        labels.insert(DETACHED.to_owned(), "true".to_owned());
+    }
+    if let Some(lifetime) = plan.lifetime {
+        // Not before its end.
+        let seconds = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
+        labels.insert(LIFETIME.to_owned(), seconds.to_string());
+    }
     Ok(labels)
 }
 

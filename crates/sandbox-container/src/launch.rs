@@ -1,10 +1,11 @@
 //! From a lowered plan to a running container with an attached agent.
 
 use bollard::models::ContainerCreateBody;
-use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
-use sandbox_core::{Error, ErrorKind, Result};
+use bollard::query_parameters::AttachContainerOptions;
+use sandbox_core::Result;
 
 use crate::Tier;
+use crate::create::create;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::removal::Guard;
@@ -89,36 +90,6 @@ impl Launch<'_> {
             }
         }
     }
-}
-
-/// Creates the container in a task of its own: when this future is dropped in the middle, the task still learns the id, and
-/// its guard removes what was made.
-async fn create(
-    tier: Tier,
-    engine: &Engine,
-    name: Option<String>,
-    body: ContainerCreateBody,
-) -> Result<Guard> {
-    let engine = engine.clone();
-    let creation = tokio::spawn(async move {
-        let options = CreateContainerOptions {
-            name,
-            ..Default::default()
-        };
-        match engine.client.create_container(Some(options), body).await {
-            Ok(created) => {
-                for warning in &created.warnings {
-                    tracing::warn!(%tier, warning, "the engine warns");
-                }
-                Ok(Guard::new(tier, &engine.endpoint, created.id))
-            }
-            Err(error) => Err(engine_error(tier, Operation::Create, error)),
-        }
-    });
-    creation.await.unwrap_or_else(|stopped| {
-        let context = format!("the task that asks the engine was stopped: {stopped}");
-        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
-    })
 }
 
 async fn attach(tier: Tier, engine: &Engine, container: &str) -> Result<AttachStream> {

@@ -8,20 +8,27 @@
 //! its family, and where its engine is found.
 
 mod adopt;
+mod applied;
 mod backend;
 mod cgroup;
 mod config;
+mod create;
 mod doctor;
 mod engine;
 mod error;
 mod family;
+mod identity;
 mod image;
 mod isolator;
+mod kept;
 mod labels;
 mod launch;
 mod lower;
 mod options;
+mod owner;
+mod reconnect;
 mod removal;
+mod remover;
 mod report;
 mod stream;
 mod sweep;

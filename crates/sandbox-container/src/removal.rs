@@ -1,16 +1,16 @@
-//! The end of containers: awaited, or in the background where nobody can wait.
+//! The end of containers.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use bollard::Docker;
 use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
 use sandbox_core::{Error, ErrorKind, Result};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::Tier;
-use crate::engine::{self, Endpoint};
+use crate::engine::Endpoint;
 use crate::error::{Operation, engine_error, has_status};
+use crate::owner::Claim;
+use crate::remover::remove_soon;
 
 /// How long the engine may take to kill and remove a container. Alone it takes 50 to 100 ms.
 const BOUND: Duration = Duration::from_secs(20);
@@ -70,15 +70,6 @@ async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard
     }
 }
 
-/// A container to remove in the background.
-#[derive(Debug)]
-struct Removal {
-    tier: Tier,
-    endpoint: Endpoint,
-    container: String,
-    image: Option<String>,
-}
-
 /// Removes an image that came for a container which is gone. One that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
     let removed = client
@@ -95,91 +86,24 @@ pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Re
     }
 }
 
-/// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
-/// its runtime has ended.
-pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, image: Option<&str>) {
-    static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
-    let removal = Removal {
-        tier,
-        endpoint: endpoint.clone(),
-        container: container.to_owned(),
-        image: image.map(ToOwned::to_owned),
-    };
-    let sent = REMOVER
-        .get_or_init(start_remover)
-        .as_ref()
-        .map(|queue| queue.send(removal).is_ok());
-    if sent != Some(true) {
-        // The end of the attached stream ends the agent, and the engine removes what has ended.
-        tracing::error!(
-            %tier,
-            container,
-            "no thread to remove a container; its agent ends by itself"
-        );
-    }
-}
-
-fn start_remover() -> Option<UnboundedSender<Removal>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime
-        .inspect_err(|error| tracing::error!(%error, "no runtime to remove containers with"))
-        .ok()?;
-    let (queue, mut removals) = unbounded_channel::<Removal>();
-    std::thread::Builder::new()
-        .name("sandbox-remover".into())
-        .spawn(move || {
-            runtime.block_on(async {
-                while let Some(removal) = removals.recv().await {
-                    tokio::spawn(run(removal));
-                }
-            });
-        })
-        .inspect_err(|error| tracing::error!(%error, "no thread to remove containers with"))
-        .ok()?;
-    Some(queue)
-}
-
-async fn run(
-    Removal {
-        tier,
-        endpoint,
-        container,
-        image,
-    }: Removal,
-) {
-    let removed = match engine::client(&endpoint) {
-        Ok(client) => {
-            let removed = remove(tier, &client, &container).await;
-            match (&removed, image) {
-                (Ok(()), Some(image)) => remove_image(tier, &client, &image).await,
-                _ => removed,
-            }
-        }
-        Err(error) => Err(engine_error(tier, Operation::Remove, error)),
-    };
-    if let Err(error) = removed {
-        tracing::error!(%tier, container, %error, "a container, or its image, may be left");
-    }
-}
-
 /// Owns a container: removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
+    claim: Option<Claim>,
     /// What is removed after the container.
     image: Option<String>,
 }
 
 impl Guard {
-    pub(crate) fn new(tier: Tier, endpoint: &Endpoint, container: String) -> Self {
+    pub(crate) fn new(tier: Tier, endpoint: &Endpoint, container: String, claim: Claim) -> Self {
         Self {
             tier,
             endpoint: endpoint.clone(),
             container: Some(container),
+            claim: Some(claim),
             image: None,
         }
     }
@@ -195,7 +119,7 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is gone; gives the image that is to go as well.
+    /// The container is gone, or not this process' any more; gives the image that was to go as well.
     pub(crate) fn release(mut self) -> Option<String> {
         self.container = None;
         self.image.take()
@@ -214,7 +138,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            remove_soon(self.tier, &self.endpoint, container, self.image.as_deref());
+            let (image, claim) = (self.image.take(), self.claim.take());
+            remove_soon(self.tier, &self.endpoint, container, image, claim);
         }
     }
 }

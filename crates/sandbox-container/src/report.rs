@@ -59,7 +59,7 @@ fn entry(
         Capability::Processes => {
             Enforcement::enforced("pid and ipc namespaces, ended with the owner's stream")
         }
-        Capability::Privileges => confinement::privileges(kernel, mode),
+        Capability::Privileges => privileges(facts, kernel, mode),
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => by_agent("agent, host clock", kernel, mode),
         // The host counts by itself what it takes from the stream.
@@ -67,8 +67,12 @@ fn entry(
             Enforcement::enforced("bounded capture")
         }
         Capability::Memory => memory(&cgroup, facts),
-        Capability::Cpus => limit(facts.cpu_quota, format!("{cgroup} quota"), "processors"),
-        Capability::Pids => limit(facts.pids_limit, format!("{cgroup} pids"), "processes"),
+        Capability::Cpus => limit(
+            facts.cpu_quota,
+            format!("{cgroup} quota{}", of_the_whole(facts)),
+            "processors",
+        ),
+        Capability::Pids => pids(&cgroup, facts),
         Capability::Disk => disk(mode, storage),
         Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
         Capability::ArtifactExportPaths => Enforcement::enforced(
@@ -79,6 +83,58 @@ fn entry(
             Enforcement::unenforced(NOT_BUILT)
         }
         _ => Enforcement::unenforced("this backend does not know the capability"),
+    }
+}
+
+/// What the agent gives each execution, and what stands behind that: the container's own profile, the host's other layers, a kernel
+/// between code and host.
+fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
+    let mut layers = Vec::new();
+    if facts.shell.shares_kernel() {
+        // A kernel of its own does not ask the host's filters about the code's calls.
+        if facts.seccomp {
+            layers.push("seccomp profile of the container".to_owned());
+        }
+        if facts.apparmor {
+            layers.push("AppArmor".to_owned());
+        }
+        if facts.selinux {
+            layers.push("SELinux".to_owned());
+        }
+    } else {
+        layers.push(format!("{} ({})", facts.shell, facts.runtime));
+    }
+    if facts.user_namespace || facts.rootless {
+        layers.push("user namespace".to_owned());
+    }
+    let and = |mechanism: String| {
+        let all = std::iter::once(mechanism).chain(layers.iter().cloned());
+        all.collect::<Vec<_>>().join(", ")
+    };
+    match confinement::privileges(kernel, mode) {
+        Enforcement::Enforced { mechanism } => Enforcement::enforced(and(mechanism)),
+        Enforcement::Partial { mechanism, gap } => Enforcement::partial(and(mechanism), gap),
+        Enforcement::Unenforced { reason } => Enforcement::unenforced(reason),
+    }
+}
+
+/// Whose limit it is, where code does not run on the host's kernel: the host's counts what carries the code.
+fn of_the_whole(facts: &EngineFacts) -> String {
+    match facts.shell.shares_kernel() {
+        true => String::new(),
+        false => format!(" of {} and the code together", facts.runtime),
+    }
+}
+
+fn pids(cgroup: &str, facts: &EngineFacts) -> Enforcement {
+    let limit = limit(facts.pids_limit, format!("{cgroup} pids"), "processes");
+    match limit {
+        Enforcement::Enforced { mechanism } if !facts.shell.shares_kernel() => {
+            let runtime = &facts.runtime;
+            let gap = format!("the host counts threads of {runtime}, not the code's processes");
+            Enforcement::partial(mechanism, gap)
+        }
+        limit => limit,
     }
 }
 
@@ -102,10 +158,16 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
 }
 
 fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
+    let whole = match facts.shell.shares_kernel() {
+        // The agent reads the container's own counts there: its word, not the host's.
+        true if !facts.local => ", kills counted inside".to_owned(),
+        true => String::new(),
+        false => format!("{}: beyond it the sandbox ends", of_the_whole(facts)),
+    };
     match (facts.memory_limit, facts.swap_limit) {
-        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included")),
+        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included{whole}")),
         (true, false) => Enforcement::partial(
-            format!("{cgroup} memory"),
+            format!("{cgroup} memory{whole}"),
             "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
         ),
         (false, _) => limit(false, String::new(), "memory"),
@@ -143,6 +205,7 @@ fn disk(mode: Mode, storage: &Storage) -> Enforcement {
 mod tests {
     use super::*;
     use crate::backend::kernel;
+    use crate::engine::Shell;
     use crate::family::samples::TIER;
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
@@ -176,6 +239,54 @@ mod tests {
         let report = report_of(&spec(), &EngineFacts::sample(), SPLIT);
         assert_eq!(report.unenforced_capabilities(), []);
         insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn layers_behind_the_agents_are_named() {
+        let facts = EngineFacts {
+            apparmor: true,
+            user_namespace: true,
+            ..EngineFacts::sample()
+        };
+        let report = report_of(&spec(), &facts, SPLIT);
+        let privileges = report
+            .get(Capability::Privileges)
+            .expect("an entry")
+            .to_string();
+        for layer in [
+            "seccomp profile of the container",
+            "AppArmor",
+            "user namespace",
+        ] {
+            assert!(privileges.contains(layer), "{privileges}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_its_own_is_named_and_no_more_is_claimed_than_holds() {
+        let facts = EngineFacts {
+            runtime: "runsc".into(),
+            shell: Shell::UserKernel,
+            ..EngineFacts::sample()
+        };
+        let mut policy = CapabilityPolicy::new();
+        policy.subprocess_execution = Some(false);
+        let plan = plan(&spec(), &policy);
+        let kernel = kernel(TIER, &facts).expect("kernel");
+        let storage = Storage::new(&plan, &[]);
+        let report = report(&plan, &facts, &kernel, SPLIT, &storage);
+        let entry = |capability| report.get(capability).expect("an entry");
+        assert!(
+            !kernel.seccomp_notify,
+            "the host's kernel cannot be asked about its calls"
+        );
+        assert_eq!(entry(Capability::SubprocessExecution).status(), "partial");
+        assert_eq!(entry(Capability::Pids).status(), "partial");
+        for capability in [Capability::Privileges, Capability::Memory, Capability::Cpus] {
+            let text = entry(capability).to_string();
+            assert!(text.contains("runsc"), "{text}");
+            assert!(!text.contains("profile of the container"), "{text}");
+        }
     }
 
     #[test]

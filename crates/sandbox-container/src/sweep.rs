@@ -1,55 +1,99 @@
-//! What an owner left behind that was killed between creating a container and starting it.
+//! What owners left behind that were killed, and sandboxes whose time is over.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bollard::models::ContainerSummary;
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum as State};
 use bollard::query_parameters::ListContainersOptions;
+use sandbox_core::Error;
 
 use crate::Tier;
 use crate::engine::Engine;
+use crate::error::{Operation, engine_error};
 use crate::labels;
+use crate::owner::{Claim, Owner, Standing};
 use crate::removal;
 
-/// A container that is this old and has not been started never will be: its owner starts it within a second.
-const AGE_SECONDS: i64 = 120;
+/// A container of an owner of whom nothing is known, that is this many seconds old and does not run, will not: its owner starts it
+/// within a second.
+const AGE: i64 = 120;
 
-/// Removes our containers that were created long ago and never started. Those that ran are removed by the engine itself.
-///
-/// Does what it can: what it cannot remove now is left to the next client.
-pub(crate) async fn sweep(tier: Tier, engine: &Engine) {
-    let filters = HashMap::from([
-        ("label".to_owned(), vec![labels::TIER.to_owned()]),
-        ("status".to_owned(), vec!["created".to_owned()]),
-    ]);
+/// How many seconds beyond its time to live a sandbox may be found: its agent ends it, and an engine may take its time to start one.
+const OVERTIME: i64 = 10;
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// The names of the tier's sandboxes that were removed.
+    pub(crate) names: Vec<String>,
+    /// The first thing that could not be done.
+    pub(crate) failed: Option<Error>,
+}
+
+/// Removes our containers whose owner was killed or whose time is over, of whichever tier.
+pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
+    let filters = HashMap::from([("label".to_owned(), vec![labels::TIER.to_owned()])]);
     let options = ListContainersOptions {
         all: true,
         filters: Some(filters),
         ..Default::default()
     };
+    let mut swept = Swept::default();
     let containers = match engine.client.list_containers(Some(options)).await {
         Ok(containers) => containers,
         Err(error) => {
-            tracing::debug!(%tier, %error, "containers that were never started are not looked for");
-            return;
+            swept.failed = Some(engine_error(tier, Operation::List, error));
+            return swept;
         }
     };
-    for container in stale(&containers, now()) {
-        if let Err(error) = removal::remove(tier, &engine.client, container).await {
-            tracing::warn!(%tier, container, %error, "a container that was never started is left");
+    let now = now();
+    for container in containers {
+        let label = |name| container.labels.as_ref()?.get(name);
+        let standing = label(labels::OWNER)
+            .and_then(|owner| Owner::decode(owner))
+            .map_or(Standing::Unknown, |owner| owner.standing());
+        let claimed = label(labels::TOKEN).is_some_and(|token| Claim::is_held(token));
+        let Some(id) = &container.id else { continue };
+        if !is_left(&container, standing, claimed, now) {
+            continue;
+        }
+        match removal::remove(tier, &engine.client, id).await {
+            Ok(()) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
+                swept.names.extend(label(labels::NAME).cloned());
+            }
+            Ok(()) => {}
+            Err(error) => swept.failed = swept.failed.or(Some(error)),
         }
     }
+    swept
 }
 
-fn stale(containers: &[ContainerSummary], now: i64) -> impl Iterator<Item = &str> {
-    containers
-        .iter()
-        .filter(move |container| {
-            container
-                .created
-                .is_some_and(|made| now.saturating_sub(made) > AGE_SECONDS)
-        })
-        .filter_map(|container| container.id.as_deref())
+/// Whether a container runs, or is held.
+pub(crate) fn is_running(container: &ContainerSummary) -> bool {
+    matches!(
+        container.state,
+        Some(State::RUNNING | State::PAUSED | State::RESTARTING | State::STOPPING)
+    )
+}
+
+/// Whether nobody wants a container any more.
+fn is_left(container: &ContainerSummary, standing: Standing, claimed: bool, now: i64) -> bool {
+    let label = |name| container.labels.as_ref()?.get(name);
+    // Without a time it is as old as nothing is.
+    let age = container.created.map_or(0, |made| now.saturating_sub(made));
+    let lifetime = label(labels::LIFETIME).and_then(|seconds| seconds.parse::<i64>().ok());
+    if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(OVERTIME)) {
+        return true;
+    }
+    let runs = is_running(container);
+    if runs && label(labels::DETACHED).is_some() {
+        return false;
+    }
+    match standing {
+        Standing::Gone => true,
+        Standing::Ourselves => !claimed,
+        Standing::Alive | Standing::Unknown => !runs && age > AGE,
+    }
 }
 
 /// Seconds since 1970, as the engine counts them. A clock before that makes nothing stale.
@@ -65,19 +109,59 @@ fn now() -> i64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_what_is_old_is_stale() {
-        let made = |id: &str, created| ContainerSummary {
-            id: Some(id.into()),
-            created,
+    const NOW: i64 = 100_000;
+
+    fn container(state: State, age: i64, labels: &[(&str, &str)]) -> ContainerSummary {
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
+        ContainerSummary {
+            state: Some(state),
+            created: Some(NOW - age),
+            labels: Some(labels.collect()),
             ..ContainerSummary::default()
+        }
+    }
+
+    #[test]
+    fn what_was_never_started_goes_with_its_owner_or_with_time() {
+        let left = |age, standing, claimed| {
+            is_left(&container(State::CREATED, age, &[]), standing, claimed, NOW)
         };
-        let all = [
-            made("old", Some(1000)),
-            made("new", Some(1990)),
-            made("unknown", None),
-        ];
-        assert_eq!(stale(&all, 2000).collect::<Vec<_>>(), ["old"]);
-        assert_eq!(stale(&all, 900).count(), 0, "a clock behind the engine's");
+        assert!(left(0, Standing::Gone, false));
+        assert!(left(0, Standing::Ourselves, false));
+        assert!(!left(500, Standing::Ourselves, true));
+        for standing in [Standing::Alive, Standing::Unknown] {
+            assert!(left(500, standing, false));
+            assert!(!left(60, standing, false));
+        }
+        // A clock behind the engine's.
+        assert!(!left(-500, Standing::Unknown, false));
+    }
+
+    #[test]
+    fn what_runs_goes_with_its_owner_alone() {
+        let running = container(State::RUNNING, 50_000, &[]);
+        let left = |standing, claimed| is_left(&running, standing, claimed, NOW);
+        assert!(left(Standing::Gone, false));
+        assert!(left(Standing::Ourselves, false));
+        assert!(!left(Standing::Ourselves, true));
+        assert!(!left(Standing::Alive, false));
+        assert!(!left(Standing::Unknown, false));
+    }
+
+    #[test]
+    fn what_is_detached_goes_at_the_end_of_its_time() {
+        let labels = [(labels::DETACHED, "true"), (labels::LIFETIME, "60")];
+        let left = |state, age| {
+            let container = container(state, age, &labels);
+            is_left(&container, Standing::Gone, false, NOW)
+        };
+        assert!(!left(State::RUNNING, 60));
+        assert!(!left(State::PAUSED, 60));
+        assert!(left(State::RUNNING, 71));
+        assert!(left(State::PAUSED, 71));
+        assert!(left(State::EXITED, 1));
+        assert!(left(State::CREATED, 1));
     }
 }

@@ -120,6 +120,16 @@ impl SandboxClient {
         &self.policy
     }
 
+    /// Whether the tier applies the policy; an `*_unsafe` one does not.
+    pub(crate) fn applies_policy(&self) -> bool {
+        self.applies_policy
+    }
+
+    /// What of this host changes enforcement.
+    pub(crate) async fn profile(&self) -> Result<crate::matrix::ProfileKey> {
+        self.backend.profile().await
+    }
+
     /// What would be enforced of this specification, and what is required and would not be.
     ///
     /// # Errors

@@ -31,6 +31,7 @@ mod running;
 mod spec;
 pub mod spi;
 mod stdin;
+pub mod support;
 mod units;
 
 pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};

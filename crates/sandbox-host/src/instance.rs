@@ -22,7 +22,7 @@ use crate::failure::failure_error;
 use crate::greeting::Greeting;
 use crate::open_stream::OpenStream;
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::{Counters, Isolator, copy, export};
+use crate::{Counters, Isolator, copy, export, kills};
 
 /// How long a file operation may take in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -140,13 +140,10 @@ impl AgentInstance {
         let (connection, _welcome) =
             Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
         // What was killed or refused before is not this client's to report.
-        let before = (
-            isolator.oom_kills().await.unwrap_or(0),
-            isolator.counters().await,
-        );
+        let before = isolator.counters().await;
         let instance = Self::over(connection, sandbox, false, isolator);
-        instance.oom_kills.store(before.0, Ordering::Relaxed);
-        *instance.known_counters() = before.1;
+        instance.new_oom_kills(true).await;
+        *instance.known_counters() = before;
         Ok(instance)
     }
 
@@ -215,9 +212,14 @@ impl AgentInstance {
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
-    /// How often the kernel has killed for memory since this was last asked.
-    async fn new_oom_kills(&self) -> u64 {
-        let Some(now) = self.isolator.oom_kills().await else {
+    /// How often the kernel has killed for memory since this was last asked. `likely` says whether to look inside where the host does
+    /// not know.
+    async fn new_oom_kills(&self, likely: bool) -> u64 {
+        let now = match self.isolator.oom_kills().await {
+            None if likely => kills::inside(self, self.isolator.kill_counts_inside()).await,
+            known => known,
+        };
+        let Some(now) = now else {
             return 0;
         };
         now.saturating_sub(self.oom_kills.fetch_max(now, Ordering::Relaxed))
@@ -249,7 +251,7 @@ impl AgentInstance {
         timeout: Option<Duration>,
         before: Counters,
     ) -> ExecEnd {
-        let oom_kills = self.new_oom_kills().await;
+        let oom_kills = self.new_oom_kills(kills::likely(report.kind)).await;
         let oom = oom_kills > 0;
         let unknown = |reason: &str| Outcome::Unknown {
             reason: reason.to_owned(),
@@ -287,7 +289,8 @@ impl AgentInstance {
     }
 
     async fn lost(&self, reason: String, stopped: bool) -> ExecEnd {
-        if self.new_oom_kills().await > 0 {
+        // There is no agent left to look inside.
+        if self.new_oom_kills(false).await > 0 {
             return ExecEnd::new(Outcome::OutOfMemory);
         }
         let known = self.isolator.post_mortem().await;

@@ -30,6 +30,13 @@ pub trait Isolator: Send + Sync + 'static {
     /// How many processes of the sandbox the kernel has killed for memory so far; `None` where that is not known.
     async fn oom_kills(&self) -> Option<u64>;
 
+    /// Files inside of the sandbox in which its own kernel counts such kills (`oom_kill`), for where [`Isolator::oom_kills`] does
+    /// not know: they are read through the agent, and only where an execution may have ended so. Whoever owns the agent can answer
+    /// what he likes, and misleads about nothing but the end of his own code.
+    fn kill_counts_inside(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What the kernel has refused the sandbox's code so far.
     async fn counters(&self) -> Counters {
         Counters::default()

@@ -18,6 +18,7 @@ mod greeting;
 mod inbox;
 mod instance;
 mod isolator;
+mod kills;
 mod open_stream;
 mod output_folder;
 mod output_path;

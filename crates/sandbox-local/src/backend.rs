@@ -90,7 +90,7 @@ impl LocalBackend {
         let mut material = Material::of(TIER, plan)?;
         material.cache = self.packages_in_reach(plan);
         let state = self.state_folder(host);
-        lower(
+        let lowered = lower(
             plan,
             &Site {
                 tier: TIER,
@@ -102,7 +102,13 @@ impl LocalBackend {
                 agent: 1,
                 user_tasks: 0,
             },
-        )
+        )?;
+        #[cfg(feature = "mutants")]
+        let lowered = match self.config.mutation {
+            Some(mutation) => mutation.of(lowered),
+            None => lowered,
+        };
+        Ok(lowered)
     }
 
     /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might

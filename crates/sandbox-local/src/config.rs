@@ -20,6 +20,10 @@ pub struct LocalConfig {
     /// Behave as on a host whose control groups cannot be used. For tests.
     #[doc(hidden)]
     pub without_cgroups: bool,
+    /// Leave a mechanism out, and claim it all the same. For suites that prove themselves.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub mutation: Option<crate::Mutation>,
 }
 
 impl LocalConfig {
@@ -56,6 +60,15 @@ impl LocalConfig {
     #[must_use]
     pub fn without_cgroups(mut self) -> Self {
         self.without_cgroups = true;
+        self
+    }
+
+    /// Leaves a mechanism out, and claims it all the same.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+        self.mutation = Some(mutation);
         self
     }
 }

@@ -22,6 +22,8 @@ mod etc_folder;
 mod host;
 mod isolator;
 mod lower;
+#[cfg(feature = "mutants")]
+mod mutation;
 mod owned_folder;
 mod owned_name;
 mod packages;
@@ -44,6 +46,9 @@ use sandbox_core::spi::Backend;
 
 pub use backend::LocalBackend;
 pub use config::LocalConfig;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use mutation::Mutation;
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 pub use unsafe_tier::UnsafeLocalBackend;
 

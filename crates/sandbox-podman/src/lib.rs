@@ -33,6 +33,7 @@ const FAMILY: &Family = &Family {
         "/machine.slice/libpod-{id}.scope/container",
     ],
     writable_folders: &["/run", "/tmp", "/var/tmp"],
+    keeps_ids: true,
     full_tmpfs: false,
     profile_form: ProfileForm::File,
     path_options: PathOptions::Masks,

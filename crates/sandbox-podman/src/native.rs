@@ -1,7 +1,7 @@
 //! What is asked of Podman over its own API.
 
 use async_trait::async_trait;
-use podman_api::models::HostInfo;
+use podman_api::models::{HostInfo, IdMap};
 use podman_api::{ApiVersion, Error};
 use sandbox_container::{Correction, Endpoint, EngineFacts, Native};
 
@@ -52,10 +52,33 @@ fn correct(facts: &mut EngineFacts, host: HostInfo) {
     facts.swap_limit &= has("memory");
     facts.cpu_quota &= has("cpu");
     facts.pids_limit &= has("pids");
+    if let Some(maps) = host.id_mappings {
+        let (users, groups) = (
+            maps.uidmap.unwrap_or_default(),
+            maps.gidmap.unwrap_or_default(),
+        );
+        facts.engine_user = root_of(&users).zip(root_of(&groups));
+        if let Some(ids) = count(&users).zip(count(&groups)) {
+            facts.ids = ids.0.min(ids.1);
+        }
+    }
     if let Some(security) = host.security {
         facts.rootless = security.rootless == Some(true);
         facts.seccomp = security.seccomp_enabled == Some(true);
     }
+}
+
+/// Who on the host is user (or group) 0 of containers. With root there are no maps.
+fn root_of(map: &[IdMap]) -> Option<u32> {
+    let first = map.iter().find(|range| range.container_id == Some(0))?;
+    u32::try_from(first.host_id?).ok()
+}
+
+/// How many ids from 0 on containers have; `None` without maps.
+fn count(map: &[IdMap]) -> Option<u32> {
+    let end = |range: &IdMap| Some(range.container_id? + range.size?);
+    let end = map.iter().filter_map(end).max()?;
+    u32::try_from(end).ok()
 }
 
 /// The full name of an image that was built on this engine under a short name, which Docker's API takes for one of Docker's registry.

@@ -20,6 +20,9 @@ mod record;
 mod service;
 mod sockets;
 
+pub use daemon::Owner;
+pub use podman::rootless::owner as rootless_owner;
+
 /// What to do with which engines.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

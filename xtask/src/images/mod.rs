@@ -5,6 +5,7 @@
 //! name and the image's label hold a hash of the recipe, so a second run finds both and does
 //! nothing, and a changed recipe rebuilds by itself.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,14 @@ fn engines(named: &[engines::Name]) -> Result<Vec<Engine>> {
         return Err(Failure::new(reasons.join("; ")));
     }
     found.into_iter().collect()
+}
+
+/// Makes an archive of a Debian system at `archive`, with these arguments for mmdebstrap.
+///
+/// # Errors
+/// When mmdebstrap cannot be installed or fails, or no mirror is known.
+pub fn debian(arguments: &[String], mirror: Option<&str>, archive: &Path) -> Result<()> {
+    python::build(arguments, mirror, archive)
 }
 
 fn bring_up_to_date(

@@ -16,9 +16,11 @@ mod checks;
 mod descendants;
 mod ordinary_user;
 mod requirements;
+mod rootless;
+mod staged;
 mod suite;
 mod summary;
-mod supervise;
+pub mod supervise;
 mod tally;
 mod user_folder;
 mod user_stage;
@@ -60,9 +62,11 @@ pub enum Step {
     Tests,
     /// Where that is root: the tests that need no rights, as an ordinary user
     User,
-    /// The conformance suite against every backend that is here
+    /// Podman without root: its tests and the conformance suite, as its user
+    Rootless,
+    /// The conformance suite against every backend that is here, beside the committed profiles
     Conformance,
-    /// The committed matrix against what the suite found
+    /// The committed profiles and the README against this suite
     Matrix,
 }
 
@@ -75,6 +79,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Tests => "tests",
             Self::User => "user",
+            Self::Rootless => "rootless",
             Self::Conformance => "conformance",
             Self::Matrix => "matrix",
         }
@@ -82,7 +87,7 @@ impl Step {
 
     /// Whether the step uses engines where there are any.
     fn uses_engines(self) -> bool {
-        matches!(self, Self::Tests | Self::Conformance | Self::Matrix)
+        matches!(self, Self::Tests | Self::Rootless | Self::Conformance)
     }
 
     fn run(self, run: &Run<'_>) -> Result<Outcome> {
@@ -92,6 +97,7 @@ impl Step {
             Self::Docs => checks::docs(run).map(|()| Outcome::Passed),
             Self::Tests => suite::run(run).map(Outcome::Counted),
             Self::User => ordinary_user::run(run),
+            Self::Rootless => rootless::run(run),
             Self::Conformance => checks::conformance(run).map(|()| Outcome::Passed),
             Self::Matrix => checks::matrix(run).map(|()| Outcome::Passed),
         }

@@ -24,6 +24,10 @@ pub enum Requirement {
     Local,
     /// The Docker engine, with the test images
     Docker,
+    /// The Podman engine, with the test images
+    Podman,
+    /// Podman without root, with the test images
+    PodmanRootless,
     /// Being root, so that tests run as root and as an ordinary user
     Root,
 }
@@ -33,6 +37,8 @@ impl Requirement {
         match self {
             Self::Local => "local",
             Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::PodmanRootless => "podman-rootless",
             Self::Root => "root",
         }
     }
@@ -42,10 +48,9 @@ impl Requirement {
         match self {
             // Whether it can be measured, and what is committed, shows when it is measured.
             Self::Local => Ok(()),
-            Self::Docker => {
-                engines::Name::Docker.connect(TIMEOUT)?;
-                images()
-            }
+            Self::Docker => engine(engines::Name::Docker),
+            Self::Podman => engine(engines::Name::Podman),
+            Self::PodmanRootless => engine(engines::Name::PodmanRootless),
             Self::Root if programs::is_root() => Ok(()),
             Self::Root => Err(
                 Failure::new("this user is not root: nothing is tested as root")
@@ -106,6 +111,13 @@ impl Requirements {
         self.tell_those(command, |requirement| requirement == Requirement::Local);
     }
 
+    /// Tells a program of the user of rootless Podman, for whom that is what `podman` names.
+    pub fn tell_rootless(&self, command: &mut Command) {
+        let required = self.requires(Requirement::PodmanRootless);
+        let name = Requirement::Podman.name();
+        command.env(VARIABLE, if required { name } else { "" });
+    }
+
     fn tell_those(&self, command: &mut Command, applies: impl Fn(Requirement) -> bool) {
         let required = self
             .required
@@ -117,11 +129,13 @@ impl Requirements {
     }
 }
 
-fn images() -> Result<()> {
-    programs::run_with_progress(
-        Command::new(THIS_PROGRAM)
-            .arg("images")
-            .stdin(Stdio::null()),
-    )
-    .map_err(|failure| Failure::new(format!("no test images: {failure}")))
+/// Makes sure that the engine answers, and of its test images.
+fn engine(name: engines::Name) -> Result<()> {
+    name.connect(TIMEOUT)?;
+    let mut images = Command::new(THIS_PROGRAM);
+    images
+        .args(["images", "--engine", name.text()])
+        .stdin(Stdio::null());
+    programs::run_with_progress(&mut images)
+        .map_err(|failure| Failure::new(format!("no test images: {failure}")))
 }

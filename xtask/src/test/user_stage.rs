@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::user_folder::UserFolder;
 use super::{Run, descendants, supervise};
 use crate::cargo::Executable;
+use crate::engines::Owner;
 use crate::failure::{Failure, Result};
 
 /// The first user number to try; one that nobody has.
@@ -24,22 +25,48 @@ const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
 /// Most time for killed processes to disappear.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A user that nobody is, with a copy of the workspace and of its programs.
+/// A user, with a copy of the workspace and of its programs.
 #[derive(Debug)]
 pub struct UserStage {
     folder: UserFolder,
     user: u32,
+    group: u32,
+    /// What the user finds in the environment besides what every user does.
+    environment: Vec<(String, String)>,
+    /// Whether nobody but this stage is this user.
+    alone: bool,
     checkout: PathBuf,
     programs: BTreeMap<String, PathBuf>,
 }
 
 impl UserStage {
-    /// Copies the workspace and those of `built` that are no tests.
+    /// Copies the workspace and those of `built` that are no tests, for a user that nobody is.
     ///
     /// # Errors
     /// When no user is free, or something cannot be copied.
     pub fn set(run: &Run<'_>, built: &[Executable]) -> Result<Self> {
         let user = free_user()?;
+        let nobody = Owner {
+            user,
+            group: user,
+            environment: Vec::new(),
+        };
+        Ok(Self {
+            alone: true,
+            ..Self::set_for(run, built, nobody)?
+        })
+    }
+
+    /// The same for a user who has other programs, too, which are left alone.
+    ///
+    /// # Errors
+    /// When something cannot be copied.
+    pub fn set_for(run: &Run<'_>, built: &[Executable], owner: Owner) -> Result<Self> {
+        let Owner {
+            user,
+            group,
+            environment,
+        } = owner;
         let folder = UserFolder::create(user)?;
         let checkout = folder.copy_workspace(run.workspace)?;
         let mut programs = BTreeMap::new();
@@ -50,6 +77,9 @@ impl UserStage {
         Ok(Self {
             folder,
             user,
+            group,
+            environment,
+            alone: false,
             checkout,
             programs,
         })
@@ -95,15 +125,16 @@ impl UserStage {
             .current_dir(&manifest)
             // As root, the standard library drops the supplementary groups with the user.
             .uid(self.user)
-            .gid(self.user)
+            .gid(self.group)
             .env_clear()
             .envs(
                 PASSED_ON
                     .iter()
                     .filter_map(|name| Some((name, env::var_os(name)?))),
             )
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("USER", "sandbox-test")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.folder.path.join("home"))
             .env("TMPDIR", self.temporary())
             .env("CARGO_MANIFEST_DIR", &manifest)
@@ -119,11 +150,14 @@ impl UserStage {
         command
     }
 
-    /// Ends whatever still runs and says what it was. Nobody but this stage has this user.
+    /// Ends whatever still runs and says what it was, where nobody but this stage is this user.
     ///
     /// # Errors
     /// When something cannot be ended.
     pub fn end_processes(&self, name: &str) -> Result<Option<String>> {
+        if !self.alone {
+            return Ok(None);
+        }
         let begin = Instant::now();
         let mut list = Vec::new();
         loop {

@@ -25,6 +25,10 @@ pub struct CheckArguments {
     )]
     pub format: Format,
 
+    /// Ask every linked tier: which would enforce the policy here, and why the others cannot
+    #[arg(long, conflicts_with = "backend")]
+    all: bool,
+
     #[command(flatten)]
     policy: PolicyOptions,
 }
@@ -49,6 +53,9 @@ struct Row<'a> {
 
 /// Runs the subcommand.
 pub fn run(arguments: &CheckArguments) -> Outcome {
+    if arguments.all {
+        return super::check_all::run(&arguments.policy.resolve()?, arguments.format);
+    }
     let tier = registry::tier(&arguments.policy.backend)?;
     let request = arguments.policy.resolve()?;
     let client = SandboxClient::open(tier.tier, request.policy)?;

@@ -1,6 +1,8 @@
 //! The subcommands.
 
 pub mod check;
+mod check_all;
+pub mod conformance;
 pub mod cp;
 pub mod create;
 pub mod doctor;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+#[cfg(feature = "mutants")]
+use sandbox_conformance::selfcheck::Extent;
 
 /// Attacks the linked sandbox tiers and reports which attacks fail, and why that can be believed.
 #[derive(Debug, Parser)]
@@ -26,7 +28,10 @@ pub struct Arguments {
     /// Folder of the reports.
     #[arg(long, default_value = "target/conformance")]
     pub reports: PathBuf,
-    /// Folder of the committed profiles.
+    /// An earlier report.json, with which what is measured is compared.
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+    /// Folder of the committed profiles, and of the known leaks.
     #[arg(long, default_value = "matrix")]
     pub matrix: PathBuf,
     /// Document that holds the rendered matrix.
@@ -50,6 +55,14 @@ pub struct Arguments {
     /// Leave the self-checks out.
     #[arg(long)]
     pub skip_self_checks: bool,
+    /// Run the mutants alone whose names hold this text; without one all of them run, where the self-checks do.
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "tier")]
+    pub mutant: Option<String>,
+    /// Run every probe on every mutant, not only its own and a sample.
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    pub every_probe: bool,
     /// List the probes and run none.
     #[arg(long)]
     pub list: bool,
@@ -59,6 +72,36 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Whether only the suite itself is tested.
+    pub fn measures_nothing(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.mutant.is_some() {
+            return true;
+        }
+        self.self_checks_only
+    }
+
+    /// Whether the suite proves itself in this run.
+    pub fn proves_itself(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        if self.mutant.is_some() {
+            return false;
+        }
+        self.filter.is_empty() && !self.skip_self_checks
+    }
+
+    /// The mutants to run, by a part of their names, and the probes to run on them.
+    #[cfg(feature = "mutants")]
+    pub fn mutants(&self) -> Option<(Option<&str>, Extent)> {
+        let extent = if self.every_probe {
+            Extent::Everything
+        } else {
+            Extent::Sample
+        };
+        let named = self.mutant.as_deref();
+        (named.is_some() || self.proves_itself()).then_some((named, extent))
+    }
+
     /// The image that was named for a tier.
     pub fn image_of(&self, tier: &str) -> Option<String> {
         self.image

@@ -2,12 +2,16 @@
 
 mod arguments;
 mod matrix;
+mod progress;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use sandbox_conformance::selfcheck::{self, SelfCheck};
+use sandbox_conformance::known::KnownLeaks;
+use sandbox_conformance::report::Whole;
+use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
     Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
 };
@@ -30,7 +34,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     if arguments.render || arguments.check_committed {
         return matrix::offline(arguments);
     }
-    let tiers = if arguments.self_checks_only {
+    let tiers = if arguments.measures_nothing() {
         Vec::new()
     } else {
         tiers(arguments)?
@@ -40,43 +44,59 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .map(|tier| Target::tier(tier))
         .collect::<Result<Vec<_>, _>>()?;
     let options = options(arguments, "");
-    let self_checks = match arguments.filter.is_empty() && !arguments.skip_self_checks {
-        true => selfcheck::run_all(&options).await?,
-        false => Vec::new(),
-    };
-    let mut reports = Vec::new();
-    for target in &targets {
-        reports.push(measure(arguments, target).await?);
-    }
-    report::write(&arguments.reports, &reports, &self_checks)?;
+    let known = KnownLeaks::load(&arguments.matrix)?;
     let mut failures = Vec::new();
+    let mut whole = Whole::default();
+    if arguments.proves_itself() {
+        whole.self_checks = selfcheck::run_all(&options).await?;
+    }
+    #[cfg(feature = "mutants")]
+    if let Some((named, extent)) = arguments.mutants() {
+        whole.mutants = selfcheck::run_mutants(&options, extent, named).await?;
+    }
+    for target in &targets {
+        let mut measured = measure(arguments, target).await?;
+        failures.extend(known.mark(&mut measured, SystemTime::now()));
+        whole.tiers.push(measured);
+    }
+    let changes = match &arguments.compare {
+        Some(earlier) => Some(report::changes(earlier, &whole)?),
+        None => None,
+    };
+    report::write(&arguments.reports, &whole, changes.as_deref())?;
+    for change in changes.iter().flatten() {
+        let [before, now] = [&change.before, &change.now].map(|one| {
+            one.as_deref()
+                .map_or_else(|| "not there".into(), report::printable)
+        });
+        println!(
+            "changed [{}] {}: {before}, now {now}",
+            change.tier, change.probe
+        );
+    }
     if arguments.write_profile {
+        let reports = &whole.tiers;
         for measured in reports.iter().filter(|report| report.unavailable.is_none()) {
             let name = profiles::store(&arguments.matrix, measured)?;
             eprintln!("wrote {name}.json");
         }
     }
     if arguments.check {
-        failures.extend(matrix::compare(arguments, &mut reports).await?);
-        failures.extend(vacuous(arguments, &reports, &self_checks));
+        failures.extend(matrix::compare(arguments, &mut whole.tiers).await?);
+        failures.extend(vacuous(arguments, &whole));
     }
     for failure in &failures {
         println!("FAILED {}", report::printable(failure));
     }
-    print!(
-        "{}",
-        report::summary(&reports, &self_checks, failures.len())
-    );
-    let missing = missing(arguments, &reports);
+    print!("{}", report::summary(&whole, failures.len()));
+    let missing = missing(arguments, &whole.tiers);
     for (tier, reason) in &missing {
         eprintln!(
             "error: {tier} is required and was not measured: {}",
             report::printable(reason)
         );
     }
-    let bad = reports.iter().any(|report| report.counts().1 > 0)
-        || self_checks.iter().any(|check| !check.wrong.is_empty())
-        || !failures.is_empty();
+    let bad = !whole.is_fine() || !failures.is_empty();
     Ok(match (bad, missing.is_empty()) {
         (true, _) => ExitCode::FAILURE,
         (false, false) => ExitCode::from(NOT_MEASURED),
@@ -124,14 +144,20 @@ fn options(arguments: &Arguments, tier: &str) -> Options {
 async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Trouble> {
     let tier = target.name();
     let mut options = options(arguments, tier);
-    if arguments.verbose || std::io::stderr().is_terminal() {
+    if arguments.verbose {
         let tier = tier.to_owned();
         options.progress = Some(Arc::new(move |finding| {
             eprintln!("{}", report::line(&tier, finding))
         }));
+    } else if std::io::stderr().is_terminal() {
+        let all = suite::selected(&arguments.filter).len();
+        options.progress = Some(progress::bar(tier, all));
     }
-    let mut measured = sandbox_conformance::run(target, &options).await?;
-    options.progress = None;
+    let measured = sandbox_conformance::run(target, &options).await;
+    if options.progress.take().is_some() && !arguments.verbose {
+        progress::clear();
+    }
+    let mut measured = measured?;
     for finding in &mut measured.findings {
         if matches!(finding.standing(), Standing::Failed(_)) {
             *finding = repeat(target, &options, finding).await?;
@@ -141,9 +167,10 @@ async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Troub
 }
 
 /// What makes a run say nothing although nothing failed.
-fn vacuous(arguments: &Arguments, reports: &[Report], self_checks: &[SelfCheck]) -> Vec<String> {
+fn vacuous(arguments: &Arguments, whole: &Whole) -> Vec<String> {
     let mut vacuous = Vec::new();
-    if self_checks.is_empty() {
+    let reports = &whole.tiers;
+    if whole.self_checks.is_empty() {
         vacuous.push("the self-checks did not run".to_owned());
     }
     if reports.iter().all(|report| report.unavailable.is_some()) {

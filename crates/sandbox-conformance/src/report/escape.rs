@@ -42,6 +42,12 @@ pub fn xml(text: &str) -> String {
     safe
 }
 
+/// For the text of HTML, where lines may stay lines: each as [`xml`].
+#[must_use]
+pub fn html(text: &str) -> String {
+    text.split('\n').map(xml).collect::<Vec<_>>().join("\n")
+}
+
 /// For a table cell of Markdown.
 #[must_use]
 pub fn markdown(text: &str) -> String {
@@ -73,6 +79,7 @@ mod tests {
         );
         assert_eq!(xml("<a b='c'>&\u{0}"), "&lt;a b=&#39;c&#39;&gt;&amp;\\u{0}");
         assert_eq!(markdown("|[x](y)<img>`"), "\\|\\[x\\](y)&lt;img&gt;\\`");
+        assert_eq!(html("<b>\nc\r"), "&lt;b&gt;\nc");
         assert_eq!(printable(&"x".repeat(600)).chars().count(), 501);
     }
 }

@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
+use super::Whole;
 use super::escape::xml;
-use crate::finding::{Report, Standing};
-use crate::selfcheck::SelfCheck;
+use crate::finding::Standing;
 
-/// The reports and self-checks as JUnit XML.
+/// A run as JUnit XML.
 #[must_use]
-pub fn junit(reports: &[Report], self_checks: &[SelfCheck]) -> String {
+pub fn junit(whole: &Whole) -> String {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"sandbox-conformance\">\n",
     );
-    for report in reports {
+    for report in &whole.tiers {
         let (_, failed, skipped) = report.counts();
         let _ = writeln!(
             text,
@@ -47,25 +47,23 @@ pub fn junit(reports: &[Report], self_checks: &[SelfCheck]) -> String {
         }
         text.push_str("  </testsuite>\n");
     }
-    let failed = self_checks
-        .iter()
-        .filter(|check| !check.wrong.is_empty())
-        .count();
+    let proofs = whole.proofs();
+    let failed = proofs.iter().filter(|(_, wrong)| !wrong.is_empty()).count();
     let _ = writeln!(
         text,
         "  <testsuite name=\"self-check\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\">",
-        self_checks.len()
+        proofs.len()
     );
-    for check in self_checks {
+    for (name, wrong) in proofs {
         let _ = write!(
             text,
             "    <testcase classname=\"self-check\" name=\"{}\"",
-            xml(check.name)
+            xml(&name)
         );
-        if check.wrong.is_empty() {
+        if wrong.is_empty() {
             text.push_str("/>\n");
         } else {
-            let wrong = check.wrong.join("; ");
+            let wrong = wrong.join("; ");
             let _ = writeln!(text, "><failure message=\"{}\"/></testcase>", xml(&wrong));
         }
     }

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use super::Whole;
 use super::escape::markdown as safe;
-use crate::finding::{Report, Standing};
-use crate::selfcheck::SelfCheck;
+use crate::finding::Standing;
 
-/// The reports and self-checks as Markdown.
+/// A run as Markdown.
 #[must_use]
-pub fn markdown(reports: &[Report], self_checks: &[SelfCheck]) -> String {
+pub fn markdown(whole: &Whole) -> String {
     let mut text = String::from("# Conformance\n");
-    for report in reports {
+    for report in &whole.tiers {
         let (passed, failed, skipped) = report.counts();
         let _ = writeln!(text, "\n## {}\n", safe(&report.tier));
         let key: Vec<_> = report
@@ -45,7 +45,7 @@ pub fn markdown(reports: &[Report], self_checks: &[SelfCheck]) -> String {
         }
     }
     text.push_str("\n## Self-checks\n\n");
-    for check in self_checks {
+    for check in &whole.self_checks {
         let found = if check.wrong.is_empty() {
             "as expected"
         } else {
@@ -62,6 +62,19 @@ pub fn markdown(reports: &[Report], self_checks: &[SelfCheck]) -> String {
         );
         for wrong in &check.wrong {
             let _ = writeln!(text, "  - {}", safe(wrong));
+        }
+    }
+    let (caught, possible) = whole.score();
+    let _ = writeln!(text, "\n## Mutants\n\n{caught} of {possible} caught\n");
+    for mutant in &whole.mutants {
+        let found = match (&mutant.impossible, mutant.is_caught()) {
+            (Some(why), _) => safe(why),
+            (None, true) => "caught".to_owned(),
+            (None, false) => "**NOT CAUGHT**".to_owned(),
+        };
+        let _ = writeln!(text, "- {}: {found}", safe(mutant.name));
+        for noticed in mutant.noticed.iter().chain(&mutant.wrong()) {
+            let _ = writeln!(text, "  - {}", safe(noticed));
         }
     }
     text

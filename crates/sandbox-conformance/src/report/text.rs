@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::Whole;
 use super::escape::printable;
-use crate::finding::{Finding, Report, Standing};
-use crate::selfcheck::SelfCheck;
+use crate::finding::{Finding, Standing};
 
 /// One finding on one line.
 #[must_use]
@@ -28,10 +28,10 @@ pub fn line(tier: &str, finding: &Finding) -> String {
 
 /// What failed, what the self-checks found, and the counts; `more` failures stand elsewhere.
 #[must_use]
-pub fn summary(reports: &[Report], self_checks: &[SelfCheck], more: usize) -> String {
+pub fn summary(whole: &Whole, more: usize) -> String {
     let mut text = String::new();
     let mut total = (0, 0, 0);
-    for report in reports {
+    for report in &whole.tiers {
         let _ = writeln!(text, "{}", report.tier);
         let mut areas: Vec<(&str, Vec<&Finding>)> = Vec::new();
         for finding in &report.findings {
@@ -67,7 +67,7 @@ pub fn summary(reports: &[Report], self_checks: &[SelfCheck], more: usize) -> St
         let counts = report.counts();
         total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
     }
-    for check in self_checks {
+    for check in &whole.self_checks {
         let found = if check.wrong.is_empty() {
             "ok"
         } else {
@@ -83,16 +83,34 @@ pub fn summary(reports: &[Report], self_checks: &[SelfCheck], more: usize) -> St
             let _ = writeln!(text, "  {}", printable(wrong));
         }
     }
-    let wrong = self_checks
-        .iter()
-        .filter(|check| !check.wrong.is_empty())
-        .count();
+    if !whole.mutants.is_empty() {
+        text += &mutants(whole);
+    }
+    let proofs = whole.proofs();
+    let wrong = proofs.iter().filter(|(_, wrong)| !wrong.is_empty()).count();
+    let impossible = whole.mutants.iter().filter(|m| m.impossible.is_some());
+    let impossible = impossible.count();
     let _ = writeln!(
         text,
         "{} passed, {} failed, {} skipped",
-        total.0 + self_checks.len() - wrong,
+        total.0 + proofs.len() - wrong - impossible,
         total.1 + wrong + more,
-        total.2
+        total.2 + impossible
     );
+    text
+}
+
+fn mutants(whole: &Whole) -> String {
+    let mut text = String::new();
+    for mutant in &whole.mutants {
+        if let Some(why) = &mutant.impossible {
+            let _ = writeln!(text, "mutant {:<38} not here: {why}", mutant.name);
+        }
+        for wrong in mutant.wrong() {
+            let _ = writeln!(text, "mutant {:<38} {}", mutant.name, printable(&wrong));
+        }
+    }
+    let (caught, possible) = whole.score();
+    let _ = writeln!(text, "mutants: {caught} of {possible} caught");
     text
 }

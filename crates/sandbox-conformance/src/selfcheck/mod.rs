@@ -3,6 +3,9 @@
 //! One without any isolation must leak every attack, or the attack is none. One that always fails, and one that does
 //! nothing and calls it success, must earn nothing. One that refuses must be found to refuse.
 
+mod mutant_check;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod open;
 mod scripted;
 
@@ -18,6 +21,9 @@ use crate::probe::{Kind, Trouble};
 use crate::runner::{Options, run};
 use crate::target::Target;
 
+pub use mutant_check::MutantCheck;
+#[cfg(feature = "mutants")]
+pub use mutants::{Extent, run_mutants};
 pub use open::OpenBackend;
 pub use scripted::{Script, ScriptedBackend};
 

@@ -43,6 +43,10 @@ pub struct EngineFacts {
     pub selinux: bool,
     /// Whether the engine runs without root.
     pub rootless: bool,
+    /// Who runs an engine without root, user and group: the root of its containers. `None` where that is not known.
+    pub engine_user: Option<(u32, u32)>,
+    /// How many user ids its containers have; an engine with root has them all.
+    pub ids: u32,
     /// Whether containers get a user namespace of their own (`userns-remap`).
     pub user_namespace: bool,
     /// Storage driver ("overlay2").
@@ -105,6 +109,8 @@ impl EngineFacts {
             apparmor: has("apparmor"),
             selinux: has("selinux"),
             rootless: has("rootless"),
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: has("userns"),
             storage: text(&info.driver),
             runtime_known: known.is_some(),
@@ -160,6 +166,8 @@ impl EngineFacts {
             apparmor: false,
             selinux: false,
             rootless: false,
+            engine_user: None,
+            ids: u32::MAX,
             user_namespace: false,
             storage: "overlay2".into(),
             default_runtime: "runc".into(),

@@ -40,6 +40,15 @@ impl Source {
     }
 }
 
+/// The image that a container of somebody else was made of.
+pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
+    let failed = |error| engine_error(tier, Operation::Inspect, error);
+    let found = engine.client.inspect_container(container, None).await;
+    let image = found.map_err(failed)?.image.unwrap_or_default();
+    let image = engine.client.inspect_image(&image).await;
+    image.map(|image| Source::new(&image)).map_err(failed)
+}
+
 /// A sandbox that becomes an image.
 #[derive(Debug)]
 pub(crate) struct Commit<'a> {

@@ -13,7 +13,7 @@ mod stock;
 
 pub(crate) use brought::Brought;
 pub(crate) use build::Build;
-pub(crate) use commit::{Commit, Source};
+pub(crate) use commit::{Commit, Source, of_container};
 pub(crate) use find::{ImageFacts, Wanted, find};
 pub(crate) use pull::Puller;
 pub(crate) use stock::{images, info, remove};

@@ -94,7 +94,7 @@ fn bind(
     }
     let own = OWN
         .iter()
-        .chain([&volume::FOLDER])
+        .chain([&volume::FOLDER, &volume::SOCKET_FOLDER])
         .find(|own| is_below(target, own));
     if let Some(own) = own {
         return Err(bad(&format!(

@@ -14,12 +14,13 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::Mode;
 
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Storage, is_below};
 
 use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;
 
 use crate::engine::EngineFacts;
+use crate::identity::Identity;
 use crate::image::ImageFacts;
 use crate::labels;
 use crate::options::EngineOptions;
@@ -36,8 +37,8 @@ const OWN_PROCESSES: i64 = 2;
 const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
 
 /// The name of a sandbox's container.
-pub(crate) fn container_name(plan: &Plan) -> String {
-    format!("sandbox-{}", plan.name)
+pub(crate) fn container_name(sandbox: &str) -> String {
+    format!("sandbox-{sandbox}")
 }
 
 /// What a container is made of, beside the plan.
@@ -50,6 +51,8 @@ pub(crate) struct Parts<'a> {
     pub volume: &'a str,
     /// The OCI runtime, where the user chose one.
     pub runtime: Option<&'a str>,
+    /// Folders to hide, which folders of the host would show.
+    pub hidden: &'a [String],
     /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
     pub profile: Option<&'a str>,
     /// The user's own engine options.
@@ -73,23 +76,26 @@ pub(crate) fn confined(
     plan: &Plan,
     parts: &Parts<'_>,
     storage: &Storage,
-    mode: Mode,
+    identity: Identity,
 ) -> Result<Lowered> {
     let tier = parts.tier;
     let memory = memory(tier, plan)?;
-    let (identity, capabilities) = match mode {
-        Mode::Split { uid, gid } => ((uid, gid), AGENT_CAPABILITIES.as_slice()),
-        Mode::Shared => (plan.user.unwrap_or_default(), [].as_slice()),
+    let (code, mode) = (identity.code, identity.mode());
+    let capabilities = match mode {
+        Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
+        Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(tier, plan, parts.facts)?);
     let family = parts.tier.family;
-    let mut tmpfs = storage.mounts(identity);
+    let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
         close_folders(family, &mut tmpfs);
     }
+    hide_socket(plan, &mut tmpfs);
+    hide_state(parts, &mut tmpfs);
     hide_volumes(parts.image, &mut tmpfs, &mounts);
-    open_way(&mut tmpfs, &mounts, identity);
+    open_way(&mut tmpfs, &mounts, code);
     let give = match mode {
         Mode::Split { .. } => tmpfs.to_give(family),
         // The code is root of the container, to whom they belong.
@@ -113,6 +119,7 @@ pub(crate) fn confined(
         // Namespaces.
         network_mode: Some(network_mode(plan).to_owned()),
         ipc_mode: Some("private".into()),
+        userns_mode: identity.keep_id.then(|| "keep-id".into()),
         cgroupns_mode: parts
             .facts
             .api_at_least(1, 41)
@@ -141,7 +148,7 @@ pub(crate) fn confined(
     };
     let user = match mode {
         Mode::Split { .. } => (0, 0),
-        Mode::Shared => identity,
+        Mode::Shared => code,
     };
     let mut body = ContainerCreateBody {
         host_config: Some(host),
@@ -159,6 +166,9 @@ pub(crate) fn confined(
 pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
     let mut mounts = vec![agent_mount(parts.volume)];
     mounts.extend(binds::binds(parts.tier, plan, parts.facts)?);
+    let mut tmpfs = TmpfsMounts::default();
+    hide_socket(plan, &mut tmpfs);
+    hide_state(parts, &mut tmpfs);
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -167,6 +177,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
         }),
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
+        tmpfs: (!tmpfs.is_empty()).then(|| tmpfs.options(parts.tier.family)),
         init: Some(false),
         ..HostConfig::default()
     };
@@ -182,7 +193,7 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
     Ok(ContainerCreateBody {
         image: Some(parts.image.id.clone()),
         entrypoint: Some(vec![volume::AGENT.to_owned()]),
-        cmd: Some(vec!["serve".into(), "--stdio".into()]),
+        cmd: Some(serve(plan)),
         user: Some(format!("{}:{}", user.0, user.1)),
         working_dir: Some("/".into()),
         hostname: Some("sandbox".into()),
@@ -201,6 +212,46 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
         attach_stderr: Some(true),
         ..ContainerCreateBody::default()
     })
+}
+
+/// How the agent is called: one of a detached sandbox listens for later clients as well.
+fn serve(plan: &Plan) -> Vec<String> {
+    let listen = ["--listen", volume::SOCKET];
+    let listen = plan.detached.then_some(listen).into_iter().flatten();
+    ["serve", "--stdio"]
+        .into_iter()
+        .chain(listen)
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+/// A folder for the socket of a detached sandbox's agent, which is the root of its container, and which no other user may enter.
+fn hide_socket(plan: &Plan, tmpfs: &mut TmpfsMounts) {
+    if plan.detached {
+        let closed = Tmpfs {
+            size: 4096,
+            // The folder and the socket.
+            inodes: 2,
+            mode: 0o700,
+            ..WAY
+        };
+        tmpfs.cover(volume::SOCKET_FOLDER, closed);
+    }
+}
+
+/// Covers what no sandbox may see of the host by empty folders that nobody may enter.
+fn hide_state(parts: &Parts<'_>, tmpfs: &mut TmpfsMounts) {
+    for folder in parts.hidden {
+        let closed = Tmpfs {
+            writable: false,
+            executable: false,
+            size: 4096,
+            inodes: 1,
+            mode: 0o000,
+            owner: None,
+        };
+        tmpfs.cover(folder.as_str(), closed);
+    }
 }
 
 fn security_options(profile: Option<&str>) -> Vec<String> {

@@ -7,10 +7,7 @@ use super::*;
 use crate::ProfileForm;
 use crate::family::samples::{FAMILY, OTHER, TIER};
 
-const SPLIT: Mode = Mode::Split {
-    uid: 1000,
-    gid: 1000,
-};
+const CODE: (u32, u32) = (1000, 1000);
 
 fn image(volumes: &[&str]) -> ImageFacts {
     let volumes = volumes.iter().map(|volume| (*volume).to_owned()).collect();
@@ -31,9 +28,9 @@ fn lowered(
     policy: &CapabilityPolicy,
     facts: &EngineFacts,
     image: &ImageFacts,
-    mode: Mode,
+    code: (u32, u32),
 ) -> Result<ContainerCreateBody> {
-    lowered_for(TIER, spec, policy, facts, image, mode)
+    lowered_for(TIER, spec, policy, facts, image, code)
 }
 
 fn lowered_for(
@@ -42,7 +39,7 @@ fn lowered_for(
     policy: &CapabilityPolicy,
     facts: &EngineFacts,
     image: &ImageFacts,
-    mode: Mode,
+    code: (u32, u32),
 ) -> Result<ContainerCreateBody> {
     let plan = plan(spec, policy);
     let exports = plan
@@ -58,6 +55,7 @@ fn lowered_for(
         image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
         profile: Some(match tier.family.profile_form {
             ProfileForm::Text => PROFILE,
             ProfileForm::File => PROFILE_FILE,
@@ -65,11 +63,12 @@ fn lowered_for(
         options: &EngineOptions::default(),
     };
     let storage = Storage::new(&plan, &exports);
-    confined(&plan, &parts, &storage, mode).map(|lowered| lowered.body)
+    let identity = Identity::plain(code);
+    confined(&plan, &parts, &storage, identity).map(|lowered| lowered.body)
 }
 
 fn with_defaults(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<ContainerCreateBody> {
-    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), SPLIT)
+    lowered(spec, policy, &EngineFacts::sample(), &image(&[]), CODE)
 }
 
 fn host(body: ContainerCreateBody) -> HostConfig {
@@ -104,7 +103,7 @@ fn a_sandbox_of_another_family_with_every_default() {
         &CapabilityPolicy::new(),
         &EngineFacts::sample(),
         &image(&[]),
-        SPLIT,
+        CODE,
     ));
 }
 
@@ -125,7 +124,7 @@ fn a_sandbox_of_another_family_with_the_agents_user() {
         &policy,
         &facts,
         &image(&["/data"]),
-        Mode::Shared
+        (0, 7)
     ));
 }
 
@@ -158,7 +157,7 @@ fn a_sandbox_on_a_new_engine_with_volumes_and_the_agents_user() {
     };
     let volumes = image(&["/data/", "/tmp", "/srv/data"]);
     let spec = SandboxSpec::new("rootful").user("0:7");
-    snapshot!(lowered(&spec, &policy, &facts, &volumes, Mode::Shared));
+    snapshot!(lowered(&spec, &policy, &facts, &volumes, (0, 7)));
 }
 
 #[test]
@@ -171,6 +170,7 @@ fn a_sandbox_without_a_policy() {
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
+        hidden: &[],
         profile: None,
         options: &EngineOptions::default(),
     };
@@ -202,4 +202,12 @@ fn less_memory_than_the_engine_takes_is_refused_with_the_least() {
     let error = with_defaults(&spec, &CapabilityPolicy::new()).expect_err("too little");
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert!(error.to_string().contains("6MiB"), "{error}");
+}
+
+#[test]
+fn a_detached_sandbox() {
+    let spec = SandboxSpec::new("kept")
+        .detached(true)
+        .lifetime(std::time::Duration::from_millis(90_500));
+    snapshot!(with_defaults(&spec, &CapabilityPolicy::new()));
 }

@@ -1,4 +1,4 @@
-use insta::assert_json_snapshot;
+use insta::{Settings, assert_json_snapshot};
 use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
 use super::samples::plan;
@@ -21,14 +21,12 @@ fn tightened(
         image: &image,
         volume: "sandbox-agent-0123",
         runtime: None,
+        hidden: &[],
         profile: None,
         options: &options,
     };
-    let mode = Mode::Split {
-        uid: 1000,
-        gid: 1000,
-    };
-    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), mode)?;
+    let identity = Identity::plain((1000, 1000));
+    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), identity)?;
     Ok(lowered.body)
 }
 
@@ -67,13 +65,16 @@ fn every_option_on_both_families() {
         ..EngineFacts::sample()
     };
     let spec = SandboxSpec::new("sb");
+    let mut settings = Settings::clone_current();
+    settings.set_sort_maps(true);
+    let _sorted = settings.bind_to_scope();
     let options = everything().read_only_path("/proc/tty");
     let body = tightened(TIER, &facts, &spec, options).expect("lowered");
     assert_eq!(body.hostname.as_deref(), Some("grader"));
-    assert_json_snapshot!("every_option_as_lists", body.host_config);
+    settings.bind(|| assert_json_snapshot!("every_option_as_lists", body.host_config));
     let options = everything().private_users();
     let body = tightened(OTHER.confined(), &facts, &spec, options).expect("lowered");
-    assert_json_snapshot!("every_option_as_masks", body.host_config);
+    settings.bind(|| assert_json_snapshot!("every_option_as_masks", body.host_config));
 }
 
 #[test]

@@ -54,6 +54,11 @@ impl TmpfsMounts {
         self.0.entry(folder.into()).or_insert(tmpfs);
     }
 
+    /// Whether nothing is covered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The engine's `Tmpfs` field.
     pub(crate) fn options(&self, family: &Family) -> HashMap<String, String> {
         let options = |(folder, tmpfs): (&String, &Tmpfs)| (folder.clone(), tmpfs.options(family));

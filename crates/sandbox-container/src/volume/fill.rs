@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use bollard::body_full;
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
-use bollard::query_parameters::{CreateContainerOptions, UploadToContainerOptions};
+use bollard::query_parameters::UploadToContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use super::{AGENT, AgentVolume, Content, FOLDER, archive, spoiled};
 use crate::Tier;
+use crate::create::create;
 use crate::engine::Engine;
-use crate::error::{Operation, engine_error, has_status};
+use crate::error::{Operation, engine_error};
 use crate::labels;
 use crate::removal::{self, Guard};
 
@@ -79,22 +80,14 @@ async fn fill_locked(
 
 async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str) -> Result<Guard> {
     let name = volume.name.replacen("agent", "fill", 1);
-    let options = CreateContainerOptions {
-        name: Some(name.clone()),
-        ..Default::default()
-    };
     let mut holder: Option<(String, Instant)> = None;
     let deadline = Instant::now() + 3 * PATIENCE;
     while Instant::now() < deadline {
         let body = carrier(tier, volume, image, false);
-        let created = engine
-            .client
-            .create_container(Some(options.clone()), body)
-            .await;
-        match created {
-            Ok(created) => return Ok(Guard::new(tier, &engine.endpoint, created.id)),
-            Err(error) if has_status(&error, 409) => {}
-            Err(error) => return Err(engine_error(tier, Operation::Create, error)),
+        match create(tier, engine, Some(name.clone()), body).await {
+            Ok(guard) => return Ok(guard),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
         let found = engine.client.inspect_container(&name, None).await.ok();
         let current = found.and_then(|container| container.id);

@@ -5,6 +5,7 @@
 mod archive;
 mod fill;
 mod profile;
+mod unused;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,6 +17,7 @@ use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
 pub(crate) use fill::{fill, reader};
+pub(crate) use unused::remove_unused;
 
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
@@ -28,6 +30,15 @@ pub(crate) const FOLDER: &str = "/.sandbox-agent";
 
 /// The agent's program in every container.
 pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
+
+/// Where the socket of a detached sandbox's agent is: a folder that only the agent's user may enter.
+pub(crate) const SOCKET_FOLDER: &str = "/.sandbox-socket";
+
+/// The socket in it.
+pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
+
+/// What the names of agents' volumes begin with.
+const PREFIX: &str = "sandbox-agent-";
 
 /// What an engine says when a container needs a file of the volume that is not in it.
 const FILES: [&str; 2] = [AGENT, profile::FILE];
@@ -61,7 +72,7 @@ impl AgentVolume {
         for file in volume.files() {
             hash.update(file.content);
         }
-        volume.name = format!("sandbox-agent-{}", &hash.finalize().to_hex()[..16]);
+        volume.name = format!("{PREFIX}{}", &hash.finalize().to_hex()[..16]);
         volume
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cell, Observation, Profile, Subject};
+use super::{Cell, Observation, Profile, ProfileKey, Subject};
 use crate::{Result, registry};
 
 /// Which tier enforces which capability, on each kind of host that was measured.
@@ -39,6 +39,15 @@ impl CompatibilityMatrix {
     #[must_use]
     pub fn profiles(&self) -> &[(String, Profile)] {
         &self.profiles
+    }
+
+    /// The profile of a tier on hosts of this key, with its name; `None` where none was measured.
+    #[must_use]
+    pub fn of_host(&self, tier: &str, key: &ProfileKey) -> Option<(&str, &Profile)> {
+        let mut profiles = self.profiles.iter();
+        let (name, profile) =
+            profiles.find(|(_, profile)| profile.tier == tier && profile.key == *key)?;
+        Some((name, profile))
     }
 
     /// The cell of a profile and a subject; `None` where there is no such profile.

@@ -4,15 +4,18 @@
 
 mod adopt;
 mod build;
+mod detached;
 mod engine;
 mod exec;
 mod failures;
+mod hardening;
 mod images;
 mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
 mod registry;
+mod runtime;
 mod speed;
 mod volume;
 
@@ -51,14 +54,17 @@ fn main() -> ExitCode {
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
+        hardening::TESTS,
         limits::TESTS,
         lifetime::TESTS,
+        detached::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
         adopt::TESTS,
         build::TESTS,
         speed::TESTS,
+        runtime::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)
@@ -73,6 +79,20 @@ fn main() -> ExitCode {
     let without = failures::WITHOUT_ENGINE
         .iter()
         .map(|(name, test)| Trial::test(*name, *test));
-    let trials = with_engine.chain(with_registry).chain(without).collect();
+    // What the engine itself lacks is said above.
+    let no_runsc = missing.is_none().then(runtime::missing).flatten();
+    if let Some(reason) = &no_runsc {
+        println!("NOT RUN: tests of another runtime: {reason}");
+    }
+    let with_runsc = runtime::WITH_RUNSC.iter().map(|(name, test)| {
+        Trial::test(*name, *test)
+            .with_kind("docker")
+            .with_ignored_flag(missing.is_some() || no_runsc.is_some())
+    });
+    let trials = with_engine
+        .chain(with_runsc)
+        .chain(with_registry)
+        .chain(without)
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -10,6 +10,7 @@ use crate::engine;
 
 const NAME: &str = "SANDBOX_DOCKER_TEST_OWNER";
 const AGENT: &str = "SANDBOX_DOCKER_TEST_AGENT";
+const STATE: &str = "SANDBOX_DOCKER_TEST_STATE";
 
 /// What an owner does: make the sandbox, say so, and hold it until it is killed.
 pub fn run_if_asked() -> Option<ExitCode> {
@@ -19,9 +20,14 @@ pub fn run_if_asked() -> Option<ExitCode> {
         if let Ok(path) = std::env::var(AGENT) {
             config = config.agent(std::fs::read(path).expect("the agent's program"));
         }
+        let mut spec = SandboxSpec::new(name);
+        if let Some(state) = std::env::var_os(STATE) {
+            config = config.state_folder(state);
+            spec = spec.detached(true).lifetime(Duration::from_secs(60));
+        }
         let backend = sandbox_docker::DockerBackend::new(config);
         let client = engine::client_of(backend, CapabilityPolicy::new());
-        let sandbox = client.create(&SandboxSpec::new(name)).await?;
+        let sandbox = client.create(&spec).await?;
         println!("ready");
         tokio::time::sleep(Duration::from_secs(60)).await;
         sandbox.kill().await
@@ -52,19 +58,33 @@ impl Owner {
 
     /// Starts an owner, with another agent where one is given.
     pub fn spawn(name: &str, agent: Option<&std::path::Path>) -> Self {
+        let mut command = Self::command(name);
+        if let Some(agent) = agent {
+            command.env(AGENT, agent);
+        }
+        Self::started(&mut command)
+    }
+
+    fn command(name: &str) -> Command {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
         command
             .env(NAME, name)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        if let Some(agent) = agent {
-            command.env(AGENT, agent);
-        }
+        command
+    }
+
+    fn started(command: &mut Command) -> Self {
         Self {
             child: command.spawn().expect("an owner"),
             line: String::new(),
         }
+    }
+
+    /// Starts the creator of a detached sandbox.
+    pub fn detached(name: &str, state: &std::path::Path) -> Self {
+        Self::started(Self::command(name).env(STATE, state))
     }
 
     /// Waits until the sandbox is there.

@@ -3,7 +3,7 @@
 mod record;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -115,6 +115,38 @@ pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(limit).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Writes a file that nobody else may read; there must be none of its name.
+///
+/// # Errors
+///
+/// What making and writing report.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(content)
+}
+
+/// The error for a name that no detached sandbox has.
+#[must_use]
+pub fn not_found(tier: &str, name: &str) -> Error {
+    let context = format!("no sandbox {name:?}");
+    Error::new(ErrorKind::SandboxNotFound, "find sandbox", context)
+        .on(tier)
+        .with_fix("`sandbox ls` lists those that there are")
+}
+
+/// The error for a detached sandbox that has ended and left something.
+#[must_use]
+pub fn ended(tier: &str, name: &str) -> Error {
+    let context = format!("the sandbox {name:?} has ended");
+    Error::new(ErrorKind::SandboxEnded, "find sandbox", context)
+        .on(tier)
+        .with_fix(format!("remove what it left with `sandbox rm {name}`"))
 }
 
 #[cfg(test)]

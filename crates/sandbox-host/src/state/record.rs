@@ -113,6 +113,13 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         info
     }
 
+    /// What is left of its time to live, as far as the clock tells.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(self.expires);
+        end.duration_since(SystemTime::now()).unwrap_or_default()
+    }
+
     /// Whether its time to live is over, as far as the clock tells.
     #[must_use]
     pub fn is_over(&self) -> bool {

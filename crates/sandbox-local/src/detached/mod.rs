@@ -21,7 +21,7 @@ use std::time::Duration;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::spi::{Found, Instance};
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
-use sandbox_host::state::read_private;
+use sandbox_host::state::{ended, read_private};
 use sandbox_host::{AgentInstance, AttachedSandbox, Key};
 use tokio::net::UnixStream;
 
@@ -113,13 +113,6 @@ fn of_tier(sandboxes: &Sandboxes, record: Record) -> Result<Record> {
     let name = &record.plan.name;
     let fix = format!("`-b {}` finds it", record.tier);
     Err(sandboxes.not_found(name).with_fix(fix))
-}
-
-fn ended(tier: &str, name: &str) -> Error {
-    let context = format!("the sandbox {name:?} has ended");
-    Error::new(ErrorKind::SandboxEnded, "find sandbox", context)
-        .on(tier)
-        .with_fix(format!("remove what it left with `sandbox rm {name}`"))
 }
 
 fn elsewhere(tier: &str, name: &str) -> Error {

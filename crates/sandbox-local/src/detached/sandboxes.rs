@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
-use sandbox_host::state::read_private;
+use sandbox_host::state::{not_found, read_private};
 
 use super::record::Record;
 use crate::error;
@@ -164,10 +164,7 @@ impl Sandboxes {
 
     /// The error for a name that nothing has.
     pub(crate) fn not_found(&self, name: &str) -> Error {
-        let context = format!("no sandbox {name:?}");
-        Error::new(ErrorKind::SandboxNotFound, "find sandbox", context)
-            .on(&self.tier)
-            .with_fix("`sandbox ls` lists those that there are")
+        not_found(&self.tier, name)
     }
 
     /// The error for a name that something has.

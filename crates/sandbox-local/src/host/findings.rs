@@ -109,14 +109,19 @@ fn cgroups(cgroups: &Cgroups) -> Vec<Finding> {
     if let Cgroups::None { reason, fix } = cgroups {
         return vec![finding("control groups", false, reason.clone(), fix)];
     }
-    let fix = "have the administrator hand the controller down to this process' cgroup";
-    let detail = |there| {
-        if there {
-            cgroups.summary()
-        } else {
-            "not writable here".to_owned()
-        }
+    let (there, missing, fix) = match cgroups.scope() {
+        Some(scope) => (
+            format!("in a scope of {}", scope.manager()),
+            format!("{} has no such controller to give", scope.manager()),
+            scope.fix(),
+        ),
+        None => (
+            cgroups.summary(),
+            "not writable here".to_owned(),
+            "have the administrator hand the controller down to this process' cgroup",
+        ),
     };
+    let detail = |has: bool| if has { there.clone() } else { missing.clone() };
     let controllers = [
         ("control group: memory", cgroups.has_memory()),
         ("control group: cpu", cgroups.has_cpu()),

@@ -9,7 +9,7 @@ use sandbox_lang::packages;
 use super::Site;
 use super::confinement::kernel;
 use super::roots::Roots;
-use crate::host::cgroup::Swap;
+use crate::host::cgroup::{Swap, V2};
 use crate::host::{Cgroups, Isolation};
 
 const NOT_BUILT: &str = "not built yet on this backend";
@@ -170,6 +170,9 @@ fn cgroup(site: &Site<'_>, controller: &str) -> String {
 fn no_cgroup(site: &Site<'_>, controller: &str) -> String {
     match &site.host.cgroups {
         Cgroups::None { reason, fix } => format!("{reason}; fix: {fix}"),
+        Cgroups::V2(V2 {
+            scope: Some(scope), ..
+        }) => format!("{} has no {controller} controller to give", scope.manager()),
         _ => format!("the {controller} controller is not handed down to this process"),
     }
 }

@@ -43,7 +43,7 @@ impl Begun {
     pub(crate) fn begin(user: u32) -> Result<Self, Refusal> {
         let socket = socket(user);
         if let Err(cause) = std::fs::metadata(&socket) {
-            return Err(no_manager(user, &socket, &cause));
+            return Err(no_manager(user, &cause));
         }
         let anchor = spawn::on_thread(Anchor::start);
         let anchor = move || {
@@ -68,7 +68,7 @@ impl Begun {
             anchor,
         } = self;
         let asked = Manager::connect(&socket, user);
-        let mut manager = asked.map_err(|cause| no_manager(user, &socket, &cause))?;
+        let mut manager = asked.map_err(|cause| no_manager(user, &cause))?;
         let refused = |cause: io::Error| Refusal {
             reason: format!("{} gives no scope: {cause}", manager_of(user == 0)),
             fix: match user {
@@ -140,6 +140,15 @@ impl Scope {
         self.anchor.has_ended()
     }
 
+    /// What would give it more controllers.
+    pub(crate) fn fix(&self) -> &'static str {
+        if self.of_machine {
+            "use a kernel with the controllers cpu, memory and pids (and without cgroup_disable=)"
+        } else {
+            "sudo systemctl edit user@.service, with the lines [Service] and Delegate=cpu memory pids; then log in anew"
+        }
+    }
+
     /// Whose it is, for people.
     pub(crate) fn manager(&self) -> &'static str {
         manager_of(self.of_machine)
@@ -176,19 +185,18 @@ fn socket(user: u32) -> PathBuf {
     runtime.join(below)
 }
 
-fn no_manager(user: u32, socket: &Path, cause: &io::Error) -> Refusal {
-    let reason = format!(
-        "{} does not answer at {}: {cause}",
-        manager_of(user == 0),
-        socket.display()
-    );
+fn no_manager(user: u32, cause: &io::Error) -> Refusal {
     let fix = match user {
-        0 => "have the administrator delegate a cgroup with the controllers cpu, memory and pids"
-            .into(),
-        _ => format!(
-            "where systemd runs: sudo loginctl enable-linger {user}; elsewhere have the administrator delegate a cgroup with the \
-             controllers cpu, memory and pids"
-        ),
+        0 => NO_SYSTEMD.into(),
+        _ => {
+            format!("where systemd runs: sudo loginctl enable-linger $USER; elsewhere {NO_SYSTEMD}")
+        }
     };
-    Refusal { reason, fix }
+    Refusal {
+        reason: format!("{} does not answer ({cause})", manager_of(user == 0)),
+        fix,
+    }
 }
+
+const NO_SYSTEMD: &str =
+    "have the administrator delegate a cgroup with the controllers cpu, memory and pids";

@@ -64,7 +64,7 @@ fn children() -> usize {
     children_of(std::process::id()).len()
 }
 
-/// The children of a process.
+/// The children of a process, but for the one that shares its memory and stands in its scope of systemd as long as it lives.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
@@ -73,6 +73,10 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         .flat_map(|list| {
             let pids = list.split_whitespace().map(|pid| pid.parse());
             pids.collect::<Result<Vec<u32>, _>>().expect("numbers")
+        })
+        .filter(|pid| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+            !name.is_ok_and(|name| name == "sandbox-anchor\n")
         })
         .collect()
 }

@@ -106,8 +106,7 @@ fn fifty_at_once_work_and_leave_nothing() {
             }
         });
         eventually(Duration::from_secs(10), "no child is left", || {
-            std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
-                .is_ok_and(|children| children.is_empty())
+            crate::residue::children().is_empty()
         });
         eventually(Duration::from_secs(10), "no group is left", || {
             own_groups().is_empty()

@@ -143,7 +143,7 @@ fn mounts(folder: &Path) -> Vec<String> {
     below.map(str::to_owned).collect()
 }
 
-/// The children of every thread of this process.
+/// The children of every thread of this process, but for the one that stands in its scope of systemd as long as it lives.
 pub fn children() -> Vec<i32> {
     let lists = entries(Path::new("/proc/self/task")).into_iter();
     let lists = lists.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
@@ -151,7 +151,13 @@ pub fn children() -> Vec<i32> {
     children
         .split_ascii_whitespace()
         .filter_map(|pid| pid.parse().ok())
+        .filter(|pid| !is_anchor(*pid))
         .collect()
+}
+
+fn is_anchor(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name == "sandbox-anchor\n")
 }
 
 /// The open descriptors by what they are, without the numbers in their names.

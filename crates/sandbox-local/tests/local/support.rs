@@ -125,27 +125,19 @@ pub fn eventually(bound: Duration, what: &str, condition: impl Fn() -> bool) {
 /// Every control group that this process has made and not removed.
 pub fn own_groups() -> Vec<PathBuf> {
     let own = format!("-{}-", std::process::id());
-    let table = std::fs::read_to_string("/proc/self/cgroup").expect("procfs");
     let mut groups = Vec::new();
-    for line in table.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (
-            fields.next().expect("controllers"),
-            fields.next().expect("path"),
-        );
-        let name = if controllers.is_empty() {
-            "unified"
-        } else {
-            controllers
-        };
-        let parent = PathBuf::from("/sys/fs/cgroup")
-            .join(name)
-            .join(path.trim_start_matches('/'));
-        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("sandbox-") && name.contains(&own) {
+            // The scope is there as long as the process.
+            if name.starts_with("sandbox-") && name.contains(&own) && !name.ends_with(".scope") {
                 groups.push(entry.path());
             }
+            folders.push(entry.path());
         }
     }
     groups

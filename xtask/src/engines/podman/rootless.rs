@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::account::Account;
 use super::{PACKAGES, candidates, configuration, describe, program};
 use crate::apt;
-use crate::engines::daemon::Daemon;
+use crate::engines::daemon::{Daemon, Owner};
 use crate::engines::{Engine, Status, service, sockets};
 use crate::failure::{Failure, Result};
 use crate::http::Client;
@@ -33,6 +33,18 @@ pub fn connect(timeout: Duration) -> Result<Client> {
         Ok(client) => Ok(Client::new(client.socket(), timeout)),
         Err(failure) => Err(Failure::new(format!("{ENGINE}: {failure}"))),
     }
+}
+
+/// As whom the service runs that answers, with the environment in which its socket is found.
+///
+/// # Errors
+/// When none answers, with the reason and the command that starts one.
+pub fn owner() -> Result<Owner> {
+    find().map_err(|failure| Failure::new(format!("{ENGINE}: {failure}")))?;
+    let account = Account::find()?;
+    account
+        .map(|account| account.owner())
+        .ok_or_else(|| Failure::new(format!("{ENGINE}: there is no account for it")))
 }
 
 impl Engine for Rootless {

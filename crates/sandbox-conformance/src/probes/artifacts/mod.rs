@@ -2,6 +2,7 @@
 
 use crate::probe::Probe;
 
+mod exported_again;
 mod fifo;
 mod file;
 mod link;
@@ -10,6 +11,7 @@ mod unlisted;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    exported_again::PROBE,
     fifo::PROBE,
     file::PROBE,
     link::PROBE,

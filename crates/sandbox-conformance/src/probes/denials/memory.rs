@@ -8,7 +8,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "denials::memory",
-    version: 1,
+    version: 2,
     subject: Subject::Feature(Feature::Denials),
     kind: Kind::Behavior,
     summary: "takes twice the memory, and wants to be told",

@@ -8,7 +8,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "denials::network",
-    version: 1,
+    version: 2,
     subject: Subject::Feature(Feature::Denials),
     kind: Kind::Behavior,
     summary: "connects to the host where there is no network, and wants to be told",

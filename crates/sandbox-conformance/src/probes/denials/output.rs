@@ -8,7 +8,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "denials::output",
-    version: 1,
+    version: 2,
     subject: Subject::Feature(Feature::Denials),
     kind: Kind::Behavior,
     summary: "writes more than is kept, and wants to be told",

@@ -8,7 +8,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "denials::process_limit",
-    version: 1,
+    version: 2,
     subject: Subject::Feature(Feature::Denials),
     kind: Kind::Behavior,
     summary: "starts more processes than it may, and wants to be told",

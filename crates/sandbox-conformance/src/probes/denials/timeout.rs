@@ -10,7 +10,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "denials::timeout",
-    version: 1,
+    version: 2,
     subject: Subject::Feature(Feature::Denials),
     kind: Kind::Behavior,
     summary: "runs into its time limit, and wants to be told",

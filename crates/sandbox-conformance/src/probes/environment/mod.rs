@@ -1,4 +1,4 @@
-//! Variables and descriptors.
+//! Variables, descriptors, and the folder to start in.
 
 use crate::probe::Probe;
 
@@ -6,6 +6,7 @@ mod descriptors;
 mod exact_set;
 mod host_variable;
 mod others_variables;
+mod working_folder;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -13,4 +14,5 @@ pub static PROBES: &[Probe] = &[
     exact_set::PROBE,
     host_variable::PROBE,
     others_variables::PROBE,
+    working_folder::PROBE,
 ];

@@ -30,8 +30,8 @@ use context::Context;
 /// How many lines of a failed step are told.
 const TOLD_LINES: usize = 20;
 
-/// How many bytes of each of them.
-const TOLD_BYTES: usize = 400;
+/// How many characters of each of them.
+const TOLD_LENGTH: usize = 400;
 
 /// The largest Dockerfile.
 const LARGEST: u64 = 1 << 20;
@@ -290,7 +290,7 @@ impl Told {
             self.line(line.trim_end());
         }
         // Output without an end of line is kept as far as it is told.
-        if self.rest.len() > 16 * TOLD_BYTES {
+        if self.rest.len() > 16 * TOLD_LENGTH {
             let line = std::mem::take(&mut self.rest);
             self.line(&line);
         }
@@ -303,8 +303,8 @@ impl Told {
         if step.is_some_and(|step| step.starts_with(|c: char| c.is_ascii_digit())) {
             self.lines.clear();
         }
-        let end = line.floor_char_boundary(TOLD_BYTES);
-        self.lines.push_back(line[..end].to_owned());
+        self.lines
+            .push_back(line.chars().take(TOLD_LENGTH).collect());
         if self.lines.len() > TOLD_LINES {
             self.lines.pop_front();
         }
@@ -349,6 +349,6 @@ mod tests {
         assert!(!text.contains("old") && !text.contains('\x1b'), "{text}");
         let many = "line\n".repeat(1000) + &"x".repeat(1 << 20);
         told.take(&many);
-        assert!(told.to_string().len() < TOLD_LINES * (TOLD_BYTES + 10) + 16 * TOLD_BYTES + 100);
+        assert!(told.to_string().len() < TOLD_LINES * (TOLD_LENGTH + 10) + 16 * TOLD_LENGTH + 100);
     }
 }

@@ -16,15 +16,12 @@ pub(super) fn of_scope(scope: Scope, has_swap: bool) -> Result<V2, Refusal> {
     if groups.count() == 0 {
         return Err(Refusal {
             reason: format!("{} has none of memory, cpu and pids", scope.manager()),
-            fix: DELEGATE.into(),
+            fix: scope.fix().into(),
         });
     }
     groups.scope = Some(Arc::new(scope));
     Ok(groups)
 }
-
-/// What gives the user's systemd more controllers.
-pub(crate) const DELEGATE: &str = "sudo systemctl edit user@.service, with the lines [Service] and Delegate=cpu memory pids; then log in anew";
 
 fn groups(folder: &Path, swap: Swap) -> V2 {
     let handed_down = handed_down(folder);
@@ -68,10 +65,9 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Refusal> {
         }
         // Moving a process takes write access to the process list of the group above both ends of the move.
         if !writable(group) || !writable(&group.join("cgroup.procs")) {
-            return Err(refused(&format!(
-                "the group {} is not writable for this user",
-                group.display()
-            )));
+            return Err(refused(
+                "no group above this process is writable for this user",
+            ));
         }
         return Ok(found);
     }

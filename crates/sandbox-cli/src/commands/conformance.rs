@@ -1,0 +1,49 @@
+//! `sandbox conformance`: hands over to the suite's own program.
+//!
+//! It is not in this one: attacks, and a secret that is put into the environment for them to look for, have no place in a command
+//! that runs other people's code.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+
+/// The suite's program, beside this one or in the search path.
+const PROGRAM: &str = "sandbox-conformance";
+
+/// The options of `conformance`.
+#[derive(Debug, Args)]
+pub struct ConformanceArguments {
+    /// Tier to measure (repeatable); without any, every linked tier that applies a policy
+    #[arg(short, long, value_name = "TIER")]
+    backend: Vec<String>,
+
+    /// Options of the suite itself, after --; sandbox-conformance --help shows them
+    #[arg(last = true, value_name = "OPTION")]
+    options: Vec<OsString>,
+}
+
+/// Runs the subcommand: becomes the suite.
+pub fn run(arguments: &ConformanceArguments) -> Outcome {
+    let mut command = Command::new(program());
+    for tier in &arguments.backend {
+        command.args(["--tier", tier]);
+    }
+    let error = command.args(&arguments.options).exec();
+    Err(Failure::io(format!("starting {PROGRAM}"), &error).with_fix(
+        "cargo install --path crates/sandbox-conformance, with the features of this command",
+    ))
+}
+
+fn program() -> PathBuf {
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|own| own.with_file_name(PROGRAM));
+    beside
+        .filter(|program| program.is_file())
+        .unwrap_or_else(|| PROGRAM.into())
+}

@@ -1,0 +1,49 @@
+//! A badge, as shields.io and its like read it.
+
+use serde::Serialize;
+
+use super::Whole;
+use crate::finding::Report;
+
+/// The format's own version.
+const SCHEMA: u8 = 1;
+
+/// A badge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Badge {
+    schema_version: u8,
+    label: String,
+    message: String,
+    color: &'static str,
+}
+
+/// The badge of a run, proof of the suite included.
+#[must_use]
+pub fn whole(whole: &Whole) -> Badge {
+    let counts = whole.tiers.iter().map(Report::counts);
+    let (passed, failed) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    badge("sandbox conformance", passed, failed, whole.is_fine())
+}
+
+/// The badge of a tier.
+#[must_use]
+pub fn tier(report: &Report) -> Badge {
+    let (passed, failed, _) = report.counts();
+    badge(&report.tier, passed, failed, failed == 0)
+}
+
+fn badge(label: &str, passed: usize, failed: usize, fine: bool) -> Badge {
+    let (message, color) = match (passed, failed, fine) {
+        (0, 0, true) => ("not measured".to_owned(), "lightgrey"),
+        (_, 0, true) => (format!("{passed} probes passed"), "brightgreen"),
+        (_, 0, false) => ("the suite is not proven".to_owned(), "red"),
+        _ => (format!("{failed} failed, {passed} passed"), "red"),
+    };
+    Badge {
+        schema_version: SCHEMA,
+        label: label.to_owned(),
+        message,
+        color,
+    }
+}

@@ -1,0 +1,164 @@
+//! Two reports beside each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::Whole;
+use crate::evidence::Attempt;
+use crate::finding::Finding;
+use crate::probe::Trouble;
+
+/// A probe that found something else than before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The tier.
+    pub tier: String,
+    /// The probe.
+    pub probe: String,
+    /// Verdict and signature before; `None` where it was not there.
+    pub before: Option<String>,
+    /// Verdict and signature now; `None` where it is not there any more.
+    pub now: Option<String>,
+}
+
+/// What is needed of an earlier `report.json`, of whichever version.
+#[derive(Debug, Deserialize)]
+struct Earlier {
+    tiers: Vec<EarlierTier>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EarlierTier {
+    tier: String,
+    findings: Vec<EarlierFinding>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EarlierFinding {
+    id: String,
+    verdict: String,
+    evidence: EarlierEvidence,
+}
+
+#[derive(Debug, Deserialize)]
+struct EarlierEvidence {
+    attack: Option<EarlierStep>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EarlierStep {
+    attempt: EarlierAttempt,
+}
+
+#[derive(Debug, Deserialize)]
+struct EarlierAttempt {
+    #[serde(default)]
+    signature: Vec<String>,
+}
+
+type Found = BTreeMap<(String, String), String>;
+
+/// What differs from an earlier report, of the tiers that both have. Sorted by tier and probe.
+///
+/// # Errors
+///
+/// When the file cannot be read or is no report.
+pub fn changes(earlier: &Path, whole: &Whole) -> Result<Vec<Change>, Trouble> {
+    let named = |error: &dyn std::fmt::Display| {
+        Trouble::new(format!(
+            "{}: {error}; name a report.json of this suite",
+            earlier.display()
+        ))
+    };
+    let text = std::fs::read_to_string(earlier).map_err(|error| named(&error))?;
+    let before = serde_json::from_str(&text).map_err(|error| named(&error))?;
+    Ok(differing(&of_earlier(before), &of_now(whole)))
+}
+
+fn of_earlier(earlier: Earlier) -> Found {
+    let mut found = Found::new();
+    for tier in earlier.tiers {
+        for finding in tier.findings {
+            let signature = finding
+                .evidence
+                .attack
+                .map(|step| step.attempt.signature)
+                .unwrap_or_default();
+            let key = (tier.tier.clone(), finding.id);
+            found.insert(key, told(&finding.verdict, &signature));
+        }
+    }
+    found
+}
+
+fn of_now(whole: &Whole) -> Found {
+    let of = |tier: &str, finding: &Finding| {
+        let attempt = finding.evidence.attack.as_ref().map(|step| &step.attempt);
+        let signature = match attempt {
+            Some(Attempt::Blocked { signature }) => signature.as_slice(),
+            _ => &[],
+        };
+        let key = (tier.to_owned(), finding.id.to_owned());
+        (key, told(finding.verdict.as_str(), signature))
+    };
+    let tiers = whole.tiers.iter();
+    tiers
+        .flat_map(|report| report.findings.iter().map(|f| of(&report.tier, f)))
+        .collect()
+}
+
+fn told(verdict: &str, signature: &[String]) -> String {
+    match signature {
+        [] => verdict.to_owned(),
+        signs => format!("{verdict} ({})", signs.join(", ")),
+    }
+}
+
+fn differing(before: &Found, now: &Found) -> Vec<Change> {
+    let has = |found: &Found, tier: &str| found.keys().any(|(name, _)| name == tier);
+    let keys: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    keys.into_iter()
+        .filter(|key| has(before, &key.0) && has(now, &key.0) && before.get(key) != now.get(key))
+        .map(|key| Change {
+            tier: key.0.clone(),
+            probe: key.1.clone(),
+            before: before.get(key).cloned(),
+            now: now.get(key).cloned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(entries: &[(&str, &str, &str)]) -> Found {
+        let entry = |(tier, probe, told): &(&str, &str, &str)| {
+            (
+                ((*tier).to_owned(), (*probe).to_owned()),
+                (*told).to_owned(),
+            )
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn only_what_differs_of_tiers_that_both_have() {
+        let before = found(&[
+            ("local", "a", "enforced (EPERM)"),
+            ("local", "b", "enforced"),
+            ("docker", "a", "leaked"),
+        ]);
+        let now = found(&[
+            ("local", "a", "enforced (EACCES)"),
+            ("local", "b", "enforced"),
+            ("local", "c", "leaked"),
+        ]);
+        let changes = differing(&before, &now);
+        let names: Vec<_> = changes.iter().map(|one| one.probe.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(changes[1].before, None);
+    }
+}

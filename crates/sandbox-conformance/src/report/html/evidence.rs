@@ -1,0 +1,98 @@
+//! What one probe saw.
+
+use std::fmt::Write as _;
+
+use super::class;
+use crate::evidence::{Attempt, Oracle, Step};
+use crate::finding::Finding;
+use crate::report::escape::html;
+use crate::report::standing_word;
+
+/// One finding, folded.
+pub(super) fn details(page: &mut String, finding: &Finding) {
+    let standing = finding.standing();
+    let (standing, why) = standing_word(&standing);
+    let _ = write!(
+        page,
+        "<details class=\"{}\">\n<summary><b>{}</b> {} <span>{}</span></summary>\n<dl>\n",
+        class(finding),
+        finding.verdict,
+        html(finding.id),
+        html(finding.summary),
+    );
+    entry(page, "standing", &format!("{standing} {why}"));
+    let evidence = &finding.evidence;
+    for (name, one) in [
+        ("host control", &evidence.host_control),
+        ("allow control", &evidence.allow_control),
+        ("attack", &evidence.attack),
+    ] {
+        match one {
+            Some(one) => step(page, name, one),
+            None => entry(page, name, "not tried"),
+        }
+    }
+    for oracle in &evidence.oracles {
+        let text = match oracle {
+            Oracle::Clean { watched } => format!("untouched: {watched}"),
+            Oracle::Dirty { watched } => format!("TOUCHED: {watched}"),
+            Oracle::Nothing { reason } => format!("nothing to watch: {reason}"),
+        };
+        entry(page, "host afterwards", &text);
+    }
+    if let Some(declared) = &evidence.declared {
+        entry(page, "declared", &declared.to_string());
+    }
+    for unmet in &evidence.waived {
+        entry(page, "waived", &unmet.to_string());
+    }
+    for (name, text) in [
+        ("refused", &evidence.refused),
+        ("not run", &evidence.not_run),
+        ("trouble", &evidence.trouble),
+    ] {
+        if let Some(text) = text {
+            entry(page, name, text);
+        }
+    }
+    for means in &finding.explanation {
+        entry(page, "stopped by", means);
+    }
+    if !finding.repetitions.is_empty() {
+        entry(page, "repeated", &format!("{:?}", finding.repetitions));
+    }
+    entry(page, "took", &format!("{} ms", finding.milliseconds));
+    page.push_str("</dl>\n</details>\n");
+}
+
+fn entry(page: &mut String, name: &str, text: &str) {
+    let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", html(text.trim_end()));
+}
+
+fn step(page: &mut String, name: &str, step: &Step) {
+    let said = match &step.attempt {
+        Attempt::Succeeded { value } if value.is_empty() => "succeeded".to_owned(),
+        Attempt::Succeeded { value } => format!("succeeded: {value}"),
+        Attempt::Blocked { signature } => format!("stopped: {}", signature.join(", ")),
+        Attempt::Unclear { detail } => format!("unclear: {detail}"),
+    };
+    let _ = write!(
+        page,
+        "<dt>{name}</dt><dd><code>{}</code><br>{}",
+        html(&step.action),
+        html(&said)
+    );
+    if let Some(outcome) = &step.outcome {
+        let _ = write!(page, "; {}, {} ms", html(outcome), step.milliseconds);
+    }
+    for (stream, text) in [("stdout", &step.stdout), ("stderr", &step.stderr)] {
+        if !text.is_empty() {
+            let _ = write!(
+                page,
+                "<pre aria-label=\"{stream}\" tabindex=\"0\">{}</pre>",
+                html(text)
+            );
+        }
+    }
+    page.push_str("</dd>\n");
+}

@@ -1,0 +1,331 @@
+//! The mutants: what each leaves out, and the probes that must notice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::spi::Backend;
+use sandbox_core::{ExecEnd, ExecRequest, Outcome};
+use sandbox_local::{LocalBackend, LocalConfig, Mutation};
+
+use super::altered::{Alteration, AlteredBackend, Course, Exports};
+use crate::grounds::SECRET_VARIABLE;
+
+/// A local backend with one thing wrong.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mutant {
+    pub(super) name: &'static str,
+    /// The probes that must find something else than on the backend as it is. A name that ends with `::` stands for its area, of
+    /// which at least one must.
+    pub(super) own: &'static [&'static str],
+    /// Probes that may, because other things hang on the same mechanism.
+    pub(super) may: &'static [&'static str],
+    change: Change,
+    /// A part of the profile's key without which there is nothing to leave out: name, and the value of its absence.
+    needs: Option<(&'static str, &'static str)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Mechanism(Mutation),
+    Alteration(Alteration),
+}
+
+impl Mutant {
+    /// The same with probes that may notice too.
+    const fn may(mut self, may: &'static [&'static str]) -> Self {
+        self.may = may;
+        self
+    }
+
+    /// The backend.
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+        match self.change {
+            Change::Mechanism(mutation) => {
+                Arc::new(LocalBackend::new(LocalConfig::new().mutated(mutation)))
+            }
+            Change::Alteration(alteration) => {
+                Arc::new(AlteredBackend::new(LocalBackend::default(), alteration))
+            }
+        }
+    }
+
+    /// Why this host has nothing that could be left out.
+    pub(super) fn impossible(&self, key: &[(String, String)]) -> Option<String> {
+        let namespaces = matches!(self.change, Change::Mechanism(_)).then_some(NAMESPACES);
+        let lacks = |(name, absent): &(&str, &str)| {
+            key.iter()
+                .any(|(key, value)| key == name && value == absent)
+        };
+        let lacking = namespaces.into_iter().chain(self.needs).find(lacks)?;
+        Some(format!("this host has no {}", lacking.0))
+    }
+}
+
+const NAMESPACES: (&str, &str) = ("user_namespaces", "no");
+const CONTROL_GROUPS: (&str, &str) = ("cgroup", "none");
+const SECCOMP: (&str, &str) = ("seccomp", "no");
+
+/// A mutant without its changes.
+const PLAIN: Mutant = Mutant {
+    name: "",
+    own: &[],
+    may: &[],
+    change: Change::Alteration(Alteration::NONE),
+    needs: None,
+};
+
+const fn mechanism(name: &'static str, mutation: Mutation, own: &'static [&'static str]) -> Mutant {
+    Mutant {
+        name,
+        own,
+        change: Change::Mechanism(mutation),
+        ..PLAIN
+    }
+}
+
+const fn altered(
+    name: &'static str,
+    alteration: Alteration,
+    own: &'static [&'static str],
+) -> Mutant {
+    Mutant {
+        name,
+        own,
+        change: Change::Alteration(alteration),
+        ..PLAIN
+    }
+}
+
+const fn course(name: &'static str, course: Course, own: &'static [&'static str]) -> Mutant {
+    let alteration = Alteration {
+        course,
+        ..Alteration::NONE
+    };
+    altered(name, alteration, own)
+}
+
+/// Every mutant.
+pub(super) const MUTANTS: &[Mutant] = &[
+    mechanism(
+        "no network namespace",
+        Mutation::NetworkNamespace,
+        &["network::tcp4_host_listener", "network::udp4_host_listener"],
+    )
+    .may(&[
+        "network::",
+        "neighbors::unix_abstract",
+        "denials::network",
+        "packages::no_registry",
+    ]),
+    mechanism(
+        "no ipc namespace",
+        Mutation::IpcNamespace,
+        &["neighbors::system_v_memory"],
+    )
+    .may(&["neighbors::message_queue"]),
+    Mutant {
+        needs: Some(SECCOMP),
+        ..mechanism(
+            "no seccomp",
+            Mutation::Seccomp,
+            &["kernel::io_uring", "kernel::keyring", "network::vsock"],
+        )
+        .may(&[
+            "kernel::",
+            "network::",
+            "subprocess::",
+            "filesystem::unmount",
+        ])
+    },
+    Mutant {
+        needs: Some(CONTROL_GROUPS),
+        ..mechanism(
+            "no cgroup",
+            Mutation::ControlGroups,
+            &["memory::many_processes", "cpus::spinners"],
+        )
+        .may(&["memory::", "denials::memory"])
+    },
+    mechanism(
+        "no resource limits",
+        Mutation::ResourceLimits,
+        &["open_files::many"],
+    ),
+    mechanism(
+        "unbounded storage",
+        Mutation::Storage,
+        &["disk::one_file", "disk::many_files"],
+    )
+    .may(&["disk::"]),
+    mechanism(
+        "writable root",
+        Mutation::ReadOnly,
+        &["filesystem::write_read_root"],
+    )
+    .may(&["filesystem::"]),
+    mechanism(
+        "host /proc",
+        Mutation::Processes,
+        &["processes::host_invisible"],
+    ),
+    mechanism("host /dev", Mutation::Devices, &["kernel::host_devices"])
+        .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
+    altered(
+        "inherited environment",
+        Alteration {
+            request: inherit_environment,
+            ..Alteration::NONE
+        },
+        &["environment::host_variable", "environment::exact_set"],
+    )
+    .may(&["environment::"]),
+    altered(
+        "open descriptors",
+        Alteration {
+            request: leave_open,
+            ..Alteration::NONE
+        },
+        &["environment::descriptors"],
+    )
+    .may(&["exec::missing_program", "subprocess::"]),
+    altered(
+        "children allowed",
+        Alteration {
+            plan: |plan| plan.subprocess = true,
+            ..Alteration::NONE
+        },
+        &[
+            "subprocess::fork",
+            "subprocess::vfork",
+            "subprocess::execute",
+        ],
+    )
+    .may(&["subprocess::", "denials::process", "denials::program"]),
+    altered(
+        "network allowed",
+        Alteration {
+            plan: |plan| plan.network = NetworkPolicy::Full,
+            ..Alteration::NONE
+        },
+        &["network::tcp4_host_listener"],
+    )
+    .may(&[
+        "network::",
+        "neighbors::unix_abstract",
+        "denials::network",
+        "packages::no_registry",
+    ]),
+    altered(
+        "timeouts ignored",
+        Alteration {
+            request: |request| request.timeout = Some(Duration::from_secs(30)),
+            ..Alteration::NONE
+        },
+        &["timeout::stubborn", "timeout::busy_tree"],
+    )
+    .may(&["timeout::", "denials::timeout"]),
+    course(
+        "killpg only",
+        Course::GroupKilled,
+        &["timeout::detached_tree"],
+    ),
+    course(
+        "dropped executions go on",
+        Course::GoesOn,
+        &["processes::dropped_execution"],
+    )
+    .may(&["output::flood", "timeout::"]),
+    altered(
+        "sandboxes never end",
+        Alteration {
+            immortal: true,
+            ..Alteration::NONE
+        },
+        &["processes::end_of_sandbox"],
+    ),
+    course("output uncapped", Course::Unstoppable, &["output::flood"]),
+    course(
+        "one stream for both",
+        Course::OneStream,
+        &["streams::separate"],
+    )
+    .may(&["streams::", "output::"]),
+    course(
+        "output cut short",
+        Course::CutShort,
+        &["streams::binary_integrity", "files::round_trip"],
+    )
+    .may(&["streams::", "output::", "denials::output", "files::"]),
+    course("no input", Course::NoInput, &["streams::binary_integrity"]).may(&["streams::"]),
+    altered(
+        "exit code defaulted to 0",
+        Alteration {
+            end: lose_exit_code,
+            ..Alteration::NONE
+        },
+        &["exec::exit_codes", "exec::signals"],
+    )
+    .may(&[
+        "exec::",
+        "kernel::compat_calls",
+        "subprocess::compat_fork",
+        "streams::many_writes",
+    ]),
+    altered(
+        "refusals untold",
+        Alteration {
+            end: |end| end.refused.clear(),
+            ..Alteration::NONE
+        },
+        &["denials::network"],
+    ),
+    altered(
+        "stale artifacts",
+        Alteration {
+            exports: Exports::Stale,
+            ..Alteration::NONE
+        },
+        &["artifacts::exported_again"],
+    ),
+    altered(
+        "time to live ignored",
+        Alteration {
+            plan: |plan| plan.lifetime = plan.lifetime.map(|_| Duration::from_secs(60)),
+            ..Alteration::NONE
+        },
+        &["detached::ends_in_time"],
+    ),
+];
+
+/// What `unwrap_or(0)` makes of an end.
+fn lose_exit_code(end: &mut ExecEnd) {
+    if matches!(
+        end.outcome,
+        Outcome::Exited { .. } | Outcome::Signaled { .. }
+    ) {
+        end.outcome = Outcome::Exited { code: 0 };
+    }
+}
+
+/// Hands the secret of the host down, as a backend does that spawns without clearing.
+fn inherit_environment(request: &mut ExecRequest) {
+    for (name, value) in std::env::vars() {
+        if name == SECRET_VARIABLE || !request.env.contains_key(&name) && name != "PATH" {
+            request.env.insert(name, value);
+        }
+    }
+}
+
+/// Leaves one more descriptor open in what is executed.
+fn leave_open(request: &mut ExecRequest) {
+    let mut argv: Vec<Vec<u8>> = [
+        "/bin/sh",
+        "-c",
+        "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\"",
+    ]
+    .map(Into::into)
+    .into();
+    argv.append(&mut request.argv);
+    request.argv = argv;
+}

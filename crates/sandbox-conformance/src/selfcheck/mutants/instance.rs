@@ -1,0 +1,207 @@
+//! The sandboxes of an [`super::altered::AlteredBackend`].
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sandbox_core::spi::{Input, Instance, OutputSink, Source};
+use sandbox_core::{
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Outcome, Result,
+};
+
+use super::altered::{Alteration, Course, Exports};
+use super::sinks::{AlteredSink, Forwarding, forward};
+
+/// How much longer an execution may take that is not to end at its limit.
+const LONGER: Duration = Duration::from_secs(8);
+
+/// The longest limit under which only the process group is killed: those of probes of limits.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// Runs a program, kills its process group at a limit, and holds the execution for as long as it may take.
+const GROUP_KILLER: &str =
+    "timeout -s KILL \"$0\" \"$@\"; code=$?; [ $code = 137 ] && exec sleep 8; exit $code";
+
+/// A file by its name, and its content.
+type File = (std::ffi::OsString, Vec<u8>);
+
+/// A sandbox whose results are changed on their way.
+pub(super) struct AlteredInstance {
+    instance: Arc<dyn Instance>,
+    alteration: Alteration,
+    claims: EnforcementReport,
+    first_export: Mutex<Option<Vec<File>>>,
+}
+
+impl AlteredInstance {
+    pub(super) fn new(
+        instance: Arc<dyn Instance>,
+        alteration: Alteration,
+        claims: EnforcementReport,
+    ) -> Self {
+        Self {
+            instance,
+            alteration,
+            claims,
+            first_export: Mutex::new(None),
+        }
+    }
+
+    /// Runs it in a task of its own, which nothing but the sandbox's end ends.
+    async fn exec_apart(
+        &self,
+        request: ExecRequest,
+        input: Input,
+        limit: Duration,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let (forwarding, pieces) = Forwarding::new();
+        let instance = Arc::clone(&self.instance);
+        let running = tokio::spawn(async move {
+            let mut forwarding = forwarding;
+            instance.exec(&request, input, &mut forwarding).await
+        });
+        let whole = async {
+            forward(pieces, sink).await;
+            running.await
+        };
+        match tokio::time::timeout(limit, whole).await {
+            Ok(Ok(end)) => end,
+            Ok(Err(panicked)) => Err(Error::new(ErrorKind::Io, "execute", panicked.to_string())),
+            Err(_) => Ok(ExecEnd::new(Outcome::TimedOut)),
+        }
+    }
+
+    /// Keeps what came out first, and puts it in the place of whatever comes later.
+    fn make_stale(&self, folder: &Path) -> std::io::Result<()> {
+        let mut first = self
+            .first_export
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match &*first {
+            None => {
+                let mut files = Vec::new();
+                for entry in std::fs::read_dir(folder)?.flatten() {
+                    if entry.path().is_file() {
+                        files.push((entry.file_name(), std::fs::read(entry.path())?));
+                    }
+                }
+                *first = Some(files);
+            }
+            Some(files) => {
+                for (name, content) in files {
+                    std::fs::write(folder.join(name), content)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Instance for AlteredInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.claims
+    }
+
+    fn temporary_folder(&self) -> &str {
+        self.instance.temporary_folder()
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        mut input: Input,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let mut request = request.clone();
+        (self.alteration.request)(&mut request);
+        let limit = request.timeout.unwrap_or(Duration::MAX);
+        let mut sink = AlteredSink::new(sink, self.alteration.course);
+        let mut end = match self.alteration.course {
+            Course::GoesOn => {
+                request.timeout = Some(limit.saturating_add(LONGER));
+                self.exec_apart(request, input, limit, &mut sink).await?
+            }
+            Course::GroupKilled if limit <= SHORT => {
+                let mut argv: Vec<Vec<u8>> = ["/bin/sh", "-c", GROUP_KILLER].map(Into::into).into();
+                argv.push(limit.as_secs_f64().to_string().into_bytes());
+                argv.append(&mut request.argv);
+                request.argv = argv;
+                request.timeout = Some(limit.saturating_add(LONGER));
+                self.exec_apart(request, input, limit, &mut sink).await?
+            }
+            course => {
+                if course == Course::NoInput {
+                    input.stdin = None;
+                }
+                self.instance.exec(&request, input, &mut sink).await?
+            }
+        };
+        (self.alteration.end)(&mut end);
+        Ok(end)
+    }
+
+    async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
+        self.instance.put(path, mode, content).await
+    }
+
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
+        let mut sink = AlteredSink::new(sink, self.alteration.course);
+        self.instance.fetch(path, &mut sink).await
+    }
+
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        self.instance.copy_in(source, target).await
+    }
+
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        self.instance.copy_out(source, target, limits).await
+    }
+
+    async fn export(
+        &self,
+        paths: &[String],
+        folder: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Export> {
+        let export = self.instance.export(paths, folder, limits).await?;
+        if self.alteration.exports == Exports::Stale {
+            self.make_stale(folder)
+                .map_err(|error| Error::new(ErrorKind::Io, "export", error.to_string()))?;
+        }
+        Ok(export)
+    }
+
+    async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
+        self.instance.logs(tail).await
+    }
+
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.instance.follow_logs(tail, sink).await
+    }
+
+    async fn stop(&self, grace: Duration) -> Result<()> {
+        self.instance.stop(grace).await
+    }
+
+    async fn kill(&self) -> Result<()> {
+        if self.alteration.immortal {
+            // Not for ever: nothing may outlive the suite.
+            let instance = Arc::clone(&self.instance);
+            tokio::spawn(async move {
+                tokio::time::sleep(LONGER).await;
+                instance.kill().await
+            });
+            return Ok(());
+        }
+        self.instance.kill().await
+    }
+}

@@ -1,0 +1,68 @@
+//! A report in which everything occurs, and in which a guest tries to be taken for more than text.
+
+use sandbox_conformance::report::Whole;
+use sandbox_conformance::{Attempt, Evidence, Finding, Oracle, Report, Step, probes};
+use sandbox_core::matrix::Verdict;
+use sandbox_core::{Capability, Demand, Enforcement, Level, Unmet};
+
+/// What a guest writes that would like to run in whatever shows it.
+pub const HOSTILE: &str = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u{1b}[2J\u{202e}]]>";
+
+fn step() -> Step {
+    let attempt = Attempt::Succeeded {
+        value: HOSTILE.into(),
+    };
+    let mut step = Step::new(HOSTILE, attempt);
+    step.outcome = Some("exited with code 0".into());
+    step.stdout = format!("{HOSTILE}\nsecond line {}", "x".repeat(400));
+    step.stderr = HOSTILE.into();
+    step
+}
+
+fn evidence() -> Evidence {
+    Evidence {
+        host_control: Some(step()),
+        allow_control: Some(step()),
+        attack: Some(Step::new("an attack", Attempt::blocked(["EPERM", HOSTILE]))),
+        oracles: vec![
+            Oracle::Clean {
+                watched: HOSTILE.into(),
+            },
+            Oracle::Dirty {
+                watched: HOSTILE.into(),
+            },
+            Oracle::Nothing {
+                reason: HOSTILE.into(),
+            },
+        ],
+        declared: Some(Enforcement::partial("a mechanism", HOSTILE)),
+        gated: true,
+        waived: vec![Unmet {
+            demand: Demand {
+                capability: Capability::Memory,
+                level: Level::Required,
+                value: HOSTILE.into(),
+            },
+            enforcement: Enforcement::unenforced(HOSTILE),
+        }],
+        refused: Some(HOSTILE.into()),
+        not_run: Some(HOSTILE.into()),
+        trouble: Some(HOSTILE.into()),
+    }
+}
+
+/// Two tiers, one of them unavailable, with every verdict.
+pub fn whole() -> Whole {
+    let tier = |name: &str, unavailable: Option<&str>| {
+        let verdicts = Verdict::ALL.iter().cycle();
+        let mut report = Report::new(name, vec![("user".into(), HOSTILE.into())]);
+        report.unavailable = unavailable.map(str::to_owned);
+        report.findings = probes::all()
+            .into_iter()
+            .zip(verdicts)
+            .map(|(probe, verdict)| Finding::new(probe, *verdict, evidence(), 7))
+            .collect();
+        report
+    };
+    Whole::of(vec![tier("local", None), tier("docker", Some(HOSTILE))])
+}

@@ -1,0 +1,329 @@
+//! A sandbox of the toy: a place where programs run.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use sandbox_core::spi::{
+    Flow, Input, Instance, Order, OutputSink, OutputStream, Source, unsupported,
+};
+use sandbox_core::{
+    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
+    Result,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// Where programs are looked for.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How long an output that somebody else holds open is read on after the program's end.
+const HELD: Duration = Duration::from_millis(200);
+
+pub struct ToyInstance {
+    report: EnforcementReport,
+    env: BTreeMap<String, String>,
+    /// Turns true when the sandbox ends.
+    ended: watch::Sender<bool>,
+}
+
+impl ToyInstance {
+    pub fn new(report: EnforcementReport, env: BTreeMap<String, String>) -> Self {
+        let ended = watch::Sender::new(false);
+        Self { report, env, ended }
+    }
+
+    fn spawn(&self, request: &ExecRequest, mark: &str) -> Result<Child> {
+        let mut command = Command::new(OsStr::from_bytes(&request.argv[0]));
+        command
+            .args(request.argv[1..].iter().map(|one| OsStr::from_bytes(one)))
+            .env_clear()
+            .env("PATH", PATH)
+            .env("HOME", "/tmp")
+            .envs(&self.env)
+            .envs(&request.env)
+            .env(MARK, mark)
+            .current_dir(request.workdir.as_deref().unwrap_or("/tmp"))
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+            .spawn()
+            .map_err(|error| start_failed(request, &error))
+    }
+}
+
+/// The variable by which the processes of an execution are found again, also those that have left its group.
+const MARK: &str = "TOY_EXECUTION";
+
+/// Kills what is left of an execution, whichever way it is left.
+struct Tree {
+    group: Pid,
+    mark: String,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // Gone already is what is wanted.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        // A process may start another one while it is looked for; who never stops is not for a toy to end.
+        for _ in 0..20 {
+            let marked = self.marked();
+            if marked.is_empty() {
+                return;
+            }
+            for pid in marked {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+impl Tree {
+    fn marked(&self) -> Vec<Pid> {
+        let mark = format!("{MARK}={}", self.mark).into_bytes();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let carries = |pid: &i32| {
+            std::fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|one| one == mark))
+        };
+        pids.filter(carries).filter_map(Pid::from_raw).collect()
+    }
+}
+
+fn failed(operation: &'static str, error: &std::io::Error) -> Error {
+    let failed = Error::new(ErrorKind::Path, operation, error.to_string()).on("toy");
+    // The core makes a denial of it, where it is one.
+    match error.raw_os_error() {
+        Some(number) => failed.with_os_error(number),
+        None => failed,
+    }
+}
+
+fn start_failed(request: &ExecRequest, error: &std::io::Error) -> Error {
+    let folder = request.workdir.as_deref().unwrap_or("/tmp");
+    let kind = match error.kind() {
+        _ if !Path::new(folder).is_dir() => ErrorKind::BadWorkdir,
+        std::io::ErrorKind::NotFound => ErrorKind::ProgramNotFound,
+        std::io::ErrorKind::PermissionDenied => ErrorKind::NotExecutable,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, "execute", error.to_string()).on("toy")
+}
+
+async fn end_of(ended: &mut watch::Receiver<bool>) {
+    // Where the sender is gone, so is the sandbox.
+    let _ = ended.wait_for(|ended| *ended).await;
+}
+
+fn outcome(status: ExitStatus) -> Outcome {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Outcome::Exited { code },
+        (None, Some(signal)) => Outcome::Signaled { signal },
+        // An exit code that is missing is never 0.
+        (None, None) => Outcome::Unknown {
+            reason: status.to_string(),
+        },
+    }
+}
+
+#[async_trait]
+impl Instance for ToyInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.report
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        mut input: Input,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let mark = sandbox_core::unique_name("toy");
+        let mut child = self.spawn(request, &mark)?;
+        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let pid = id.ok_or_else(|| unsupported("execute", "toy"))?;
+        let tree = Tree { group: pid, mark };
+        sink.started().await;
+        if let (Some(mut to), Some(mut from)) = (child.stdin.take(), input.stdin.take()) {
+            // The program may end without reading all of it.
+            tokio::spawn(async move { tokio::io::copy(&mut from, &mut to).await });
+        }
+        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(unsupported("execute", "toy"));
+        };
+        let mut outputs = Outputs::new(out, err);
+        let limit = tokio::time::sleep(request.timeout.unwrap_or(Duration::MAX));
+        tokio::pin!(limit);
+        let mut ended = self.ended.subscribe();
+        let mut forced = None;
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status.map_err(|error| failed("execute", &error))?,
+                read = outputs.read(), if outputs.open() => {
+                    let read = read.map_err(|error| failed("read output", &error))?;
+                    if outputs.pass(read, sink).await == Flow::Stop {
+                        forced = Some(Outcome::OutputLimit);
+                        let _ = kill_process_group(pid, Signal::KILL);
+                    }
+                }
+                order = input.orders.next() => match order {
+                    Order::Signal(number) => {
+                        if let Some(signal) = Signal::from_named_raw(number.into()) {
+                            // Ended by itself meanwhile.
+                            let _ = kill_process(pid, signal);
+                        }
+                    }
+                    _ => {
+                        let _ = kill_process_group(pid, Signal::KILL);
+                    }
+                },
+                () = &mut limit, if forced.is_none() => {
+                    forced = Some(Outcome::TimedOut);
+                    let _ = kill_process_group(pid, Signal::KILL);
+                }
+                () = end_of(&mut ended) => {
+                    return Err(Error::new(ErrorKind::SandboxEnded, "execute", "it was killed").on("toy"));
+                }
+            }
+        };
+        // Whoever is left goes with the program; what it wrote still comes.
+        drop(tree);
+        let rest = async {
+            while outputs.open() {
+                let read = outputs.read().await?;
+                outputs.pass(read, sink).await;
+            }
+            Ok::<(), std::io::Error>(())
+        };
+        // Where somebody else holds it open, the program's end is the end.
+        if let Ok(read) = tokio::time::timeout(HELD, rest).await {
+            read.map_err(|error| failed("read output", &error))?;
+        }
+        Ok(ExecEnd::new(forced.unwrap_or_else(|| outcome(status))))
+    }
+
+    async fn put(&self, path: &str, mode: u32, mut content: Source) -> Result<()> {
+        let failed = |error: std::io::Error| failed("write file", &error);
+        let mut bytes = Vec::new();
+        content.read_to_end(&mut bytes).await.map_err(failed)?;
+        let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        // Beside it, then in its place: whoever reads the old file has all of it, and no link is followed.
+        let beside = folder.join(sandbox_core::unique_name(".put"));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&beside).map_err(failed)?;
+        std::io::Write::write_all(&mut file, &bytes).map_err(failed)?;
+        let mode = std::fs::Permissions::from_mode(mode);
+        file.set_permissions(mode).map_err(failed)?;
+        drop(file);
+        std::fs::rename(&beside, path).map_err(failed)
+    }
+
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
+        let failed = |error: std::io::Error| failed("read file", &error);
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let file = options.open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(Error::new(ErrorKind::Path, "read file", "no regular file").on("toy"));
+        }
+        let mut file = tokio::fs::File::from_std(file);
+        let mut piece = vec![0; 65536];
+        loop {
+            let length = file.read(&mut piece).await.map_err(failed)?;
+            if length == 0 || sink.write(OutputStream::Stdout, &piece[..length]).await == Flow::Stop
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn export(&self, _: &[String], _: &Path, _: ArtifactLimits) -> Result<Export> {
+        Err(unsupported("export", "toy"))
+    }
+
+    async fn logs(&self, _: Option<u32>) -> Result<Vec<u8>> {
+        Err(unsupported("read the log", "toy"))
+    }
+
+    async fn stop(&self, _: Duration) -> Result<()> {
+        self.kill().await
+    }
+
+    async fn kill(&self) -> Result<()> {
+        // Each execution that runs ends, and takes its process group with it.
+        self.ended.send_replace(true);
+        Ok(())
+    }
+}
+
+/// Both outputs of a program, as far as they are open.
+struct Outputs<O, E> {
+    out: Option<O>,
+    err: Option<E>,
+    pieces: [Vec<u8>; 2],
+}
+
+impl<O: AsyncRead + Unpin, E: AsyncRead + Unpin> Outputs<O, E> {
+    fn new(out: O, err: E) -> Self {
+        let pieces = [vec![0; 65536], vec![0; 65536]];
+        Self {
+            out: Some(out),
+            err: Some(err),
+            pieces,
+        }
+    }
+
+    fn open(&self) -> bool {
+        self.out.is_some() || self.err.is_some()
+    }
+
+    /// Reads one piece. It may be given up without losing any; passing on may not, and is another step for that reason.
+    async fn read(&mut self) -> std::io::Result<(OutputStream, usize)> {
+        let [out, err] = &mut self.pieces;
+        Ok(tokio::select! {
+            read = read(&mut self.out, out) => (OutputStream::Stdout, read?),
+            read = read(&mut self.err, err) => (OutputStream::Stderr, read?),
+        })
+    }
+
+    /// Passes on what was read.
+    async fn pass(
+        &mut self,
+        (stream, length): (OutputStream, usize),
+        sink: &mut dyn OutputSink,
+    ) -> Flow {
+        let [out, err] = &self.pieces;
+        match (stream, length) {
+            (OutputStream::Stdout, 0) => self.out = None,
+            (OutputStream::Stderr, 0) => self.err = None,
+            (OutputStream::Stdout, _) => return sink.write(stream, &out[..length]).await,
+            (OutputStream::Stderr, _) => return sink.write(stream, &err[..length]).await,
+        }
+        Flow::Continue
+    }
+}
+
+/// Reads a piece; waits for ever where the stream is closed.
+async fn read(
+    stream: &mut Option<impl AsyncRead + Unpin>,
+    piece: &mut [u8],
+) -> std::io::Result<usize> {
+    match stream {
+        Some(stream) => stream.read(piece).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,3 @@
+//! Every probe on the local tier, a test each.
+
+sandbox_conformance::trials!(sandbox_conformance::Target::tier("local"));

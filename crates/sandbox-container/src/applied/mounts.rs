@@ -1,0 +1,110 @@
+//! What is mounted in a container.
+
+/// A mount of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// What of its file system is mounted: a path in it.
+    pub root: String,
+    /// Where.
+    pub target: String,
+    pub read_only: bool,
+}
+
+/// Trees that a runtime fills by itself: the kernel's own, and devices, some of them bound from the host's.
+const RUNTIMES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// Files that every engine puts over those of an image.
+const ENGINES: [&str; 5] = [
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/run/.containerenv",
+    "/run/.init",
+];
+
+/// The mounts of a table of the kernel's (`mountinfo`).
+pub(super) fn mounts(table: &str) -> Vec<Mount> {
+    table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(3);
+            let (root, target, options) = (fields.next()?, fields.next()?, fields.next()?);
+            Some(Mount {
+                root: root.to_owned(),
+                target: target.to_owned(),
+                read_only: options.split(',').any(|option| option == "ro"),
+            })
+        })
+        .collect()
+}
+
+/// Whether the root cannot be written; `None` where the table has none.
+pub(super) fn root_is_read_only(mounts: &[Mount]) -> Option<bool> {
+    // A later mount lies over an earlier one.
+    let root = mounts.iter().rev().find(|mount| mount.target == "/")?;
+    Some(root.read_only)
+}
+
+/// What is mounted although nobody here has asked for it: an engine's configuration can add folders of the host to every container.
+pub(super) fn strangers<'a>(mounts: &'a [Mount], asked: &[String]) -> Vec<&'a Mount> {
+    let known = |mount: &&Mount| {
+        let target = mount.target.as_str();
+        // The kernel writes a space and its kin as numbers.
+        let same = |asked: &String| escaped(asked.trim_end_matches('/')) == target;
+        let inside = |tree: &str| crate::lower::is_below(target, tree);
+        target == "/"
+            || ENGINES.contains(&target)
+            || RUNTIMES.iter().any(|tree| inside(tree))
+            || asked.iter().any(same)
+    };
+    mounts.iter().filter(|mount| !known(mount)).collect()
+}
+
+fn escaped(path: &str) -> String {
+    let mut escaped = String::new();
+    for character in path.chars() {
+        match character {
+            ' ' => escaped.push_str("\\040"),
+            '\t' => escaped.push_str("\\011"),
+            '\n' => escaped.push_str("\\012"),
+            '\\' => escaped.push_str("\\134"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+600 599 0:77 / / ro,relatime - overlay overlay rw,lowerdir=x
+601 600 0:78 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size=1024k
+602 600 0:79 / /proc rw,nosuid - proc proc rw
+603 602 0:79 /sys /proc/sys ro - proc proc rw
+604 600 254:1 /x/hosts /etc/hosts ro - ext4 /dev/vda rw
+605 600 254:1 /srv/a\\040b /srv/a\\040b ro - ext4 /dev/vda rw
+606 600 254:1 /srv/secrets /run/secrets rw - ext4 /dev/vda rw
+";
+
+    #[test]
+    fn what_nobody_asked_for_is_found() {
+        let mounts = mounts(TABLE);
+        assert_eq!(mounts.len(), 7);
+        assert_eq!(root_is_read_only(&mounts), Some(true));
+        let asked = ["/tmp".to_owned(), "/srv/a b/".to_owned()];
+        let strangers = strangers(&mounts, &asked);
+        let found = strangers
+            .iter()
+            .map(|mount| (mount.root.as_str(), mount.read_only));
+        assert_eq!(found.collect::<Vec<_>>(), [("/srv/secrets", false)]);
+    }
+
+    #[test]
+    fn the_last_root_counts() {
+        let table = format!("{TABLE}700 600 0:90 / / rw - tmpfs tmpfs rw\n");
+        assert_eq!(root_is_read_only(&mounts(&table)), Some(false));
+        assert_eq!(root_is_read_only(&[]), None);
+    }
+}

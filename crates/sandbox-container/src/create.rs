@@ -1,0 +1,53 @@
+//! Making containers, so that none is lost whatever happens to whoever asks.
+
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::CreateContainerOptions;
+use sandbox_core::{Error, ErrorKind, Result};
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error};
+use crate::labels;
+use crate::owner::{Claim, Owner};
+use crate::removal::Guard;
+use crate::remover;
+
+/// Creates a container in a task of its own: when this future is dropped in the middle, the task still learns the id, and its guard
+/// removes what was made. Where the engine vanished before its answer, whatever it has made is removed once it is back.
+pub(crate) async fn create(
+    tier: Tier,
+    engine: &Engine,
+    name: Option<String>,
+    mut body: ContainerCreateBody,
+) -> Result<Guard> {
+    let claim = Claim::new();
+    let labels = body.labels.get_or_insert_default();
+    labels.insert(labels::OWNER.to_owned(), Owner::current().encode());
+    labels.insert(labels::TOKEN.to_owned(), claim.token().to_owned());
+    let engine = engine.clone();
+    let creation = tokio::spawn(async move {
+        let options = CreateContainerOptions {
+            name,
+            ..Default::default()
+        };
+        match engine.client.create_container(Some(options), body).await {
+            Ok(created) => {
+                for warning in &created.warnings {
+                    tracing::warn!(%tier, warning, "the engine warns");
+                }
+                Ok(Guard::new(tier, &engine.endpoint, created.id, claim))
+            }
+            Err(error) => {
+                let error = engine_error(tier, Operation::Create, error);
+                if error.kind() == ErrorKind::SandboxUnavailable {
+                    remover::remove_claimed_soon(tier, &engine.endpoint, claim);
+                }
+                Err(error)
+            }
+        }
+    });
+    creation.await.unwrap_or_else(|stopped| {
+        let context = format!("the task that asks the engine was stopped: {stopped}");
+        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
+    })
+}

@@ -1,0 +1,265 @@
+//! As whom code runs in a container, and who that is on the host.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::Mode;
+
+use crate::Tier;
+use crate::engine::EngineFacts;
+
+/// As whom code runs, unless the specification says otherwise or a folder of the host belongs to somebody.
+const USER: (u32, u32) = (1000, 1000);
+
+/// The root of a container.
+const ROOT: (u32, u32) = (0, 0);
+
+/// As whom code runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// User and group in the container.
+    pub code: (u32, u32),
+    /// Whether the engine's user keeps its number in the container, where it would otherwise be the container's root.
+    pub keep_id: bool,
+}
+
+impl Identity {
+    /// Decides it.
+    ///
+    /// Code runs as the owner of the host's folders that it sees, so that it may do there what its owner may. Where that is the user
+    /// who runs the engine, and whom a container otherwise knows as its root, the engine is asked to keep the number.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a user whom the engine's containers do not have, `InvalidSpec` where code could not write to a folder that
+    /// the plan lets it write to: engines mount folders as they are.
+    pub(crate) fn of(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Self> {
+        let identity = match plan.user {
+            Some(user) => Self::asked(tier, user, facts)?,
+            None if facts.rootless => Self::rootless(tier, plan, facts),
+            None => Self::plain(folders_owner(plan).unwrap_or(USER)),
+        };
+        identity.check_writable(tier, plan, facts)?;
+        Ok(identity)
+    }
+
+    /// This user, by the numbers that the engine gives anyway.
+    pub(crate) const fn plain(code: (u32, u32)) -> Self {
+        Self {
+            code,
+            keep_id: false,
+        }
+    }
+
+    /// The user that the specification names.
+    fn asked(tier: Tier, user: (u32, u32), facts: &EngineFacts) -> Result<Self> {
+        if user.0 != 0 && is_engines(user.0, facts) && can_keep(tier, facts) {
+            return Ok(Self {
+                code: user,
+                keep_id: true,
+            });
+        }
+        if user.0.max(user.1) < facts.ids {
+            return Ok(Self::plain(user));
+        }
+        let context = format!(
+            "user: {}:{} is not there, the engine's containers have {} users only",
+            user.0, user.1, facts.ids
+        );
+        let error = Error::new(ErrorKind::Unsupported, "create sandbox", context);
+        Err(error.on(tier).with_fix(
+            "give the engine's user subordinate ids (`usermod --add-subuids`), or leave `user` out",
+        ))
+    }
+
+    /// The user on an engine without root.
+    fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Self {
+        let of_engine = |folder: &Path| {
+            std::fs::metadata(folder).is_ok_and(|folder| is_engines(folder.uid(), facts))
+        };
+        match facts.engine_user {
+            Some(user) if folders(plan).any(of_engine) => {
+                if can_keep(tier, facts) {
+                    Self {
+                        code: user,
+                        keep_id: true,
+                    }
+                } else {
+                    Self::plain(ROOT)
+                }
+            }
+            _ if facts.ids <= USER.0 => Self::plain(ROOT),
+            _ => Self::plain(USER),
+        }
+    }
+
+    /// How the agent and the code divide their rights: a root of the container is the agent's own user.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.code {
+            (0, _) => Mode::Shared,
+            (uid, gid) => Mode::Split { uid, gid },
+        }
+    }
+
+    /// Who the code is for the host; `None` for a user that nobody else is.
+    fn on_host(&self, facts: &EngineFacts) -> Option<(u32, u32)> {
+        match facts.rootless {
+            false => Some(self.code),
+            true if self.keep_id || self.code.0 == 0 => facts.engine_user,
+            true => None,
+        }
+    }
+
+    fn check_writable(&self, tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<()> {
+        let who = self.on_host(facts);
+        for path in writable_folders(plan) {
+            // A missing folder has its own error.
+            let Ok(folder) = std::fs::metadata(path) else {
+                continue;
+            };
+            let bits = folder.mode();
+            let owns = who.is_some_and(|(uid, _)| folder.uid() == uid) && bits & 0o200 != 0;
+            let shares = who.is_some_and(|(_, gid)| folder.gid() == gid) && bits & 0o020 != 0;
+            if owns || shares || bits & 0o002 != 0 {
+                continue;
+            }
+            let code = match who {
+                Some((uid, _)) => format!("runs as user {uid}"),
+                None => "runs as a user that only the engine has".to_owned(),
+            };
+            let context = format!(
+                "{} belongs to user {}, and the code, which {code}, could not write to it",
+                path.display(),
+                folder.uid()
+            );
+            let fix = match facts.engine_user.filter(|_| facts.rootless) {
+                Some((uid, _)) => format!("give the folder to user {uid}, who runs the engine"),
+                None => "give the folder to an ordinary user, or name its owner as the specification's user".into(),
+            };
+            let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
+            return Err(error.on(tier).with_fix(fix));
+        }
+        Ok(())
+    }
+}
+
+fn is_engines(user: u32, facts: &EngineFacts) -> bool {
+    facts.rootless && facts.engine_user.is_some_and(|(uid, _)| uid == user)
+}
+
+/// Only with other users beside it can the engine's user have a number other than 0.
+fn can_keep(tier: Tier, facts: &EngineFacts) -> bool {
+    tier.family.keeps_ids && facts.ids > 1
+}
+
+/// The host's folders that code may write to.
+fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
+    let workspace = plan
+        .workspace
+        .iter()
+        .filter(|workspace| !workspace.read_only);
+    let workspace = workspace.map(|workspace| workspace.path.as_path());
+    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
+}
+
+/// The host's folders that code sees.
+fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
+    let workspace = plan.workspace.iter();
+    let workspace = workspace.map(|workspace| workspace.path.as_path());
+    let roots = plan.write_roots.iter().chain(&plan.read_roots);
+    workspace.chain(roots.map(PathBuf::as_path))
+}
+
+/// Who owns the first of the writable folders that is not root's.
+fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
+    writable_folders(plan)
+        .filter_map(|folder| std::fs::metadata(folder).ok())
+        .find(|folder| folder.uid() != 0)
+        .map(|folder| (folder.uid(), folder.gid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::samples::{OTHER, TIER};
+    use crate::lower::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    const PODMAN: Tier = OTHER.confined();
+
+    /// An engine that whoever runs this test runs without root.
+    fn rootless(owner: &std::fs::Metadata, ids: u32) -> EngineFacts {
+        EngineFacts {
+            rootless: true,
+            engine_user: Some((owner.uid(), owner.gid())),
+            ids,
+            ..EngineFacts::sample()
+        }
+    }
+
+    fn with_workspace(folder: &Path) -> Plan {
+        let spec = SandboxSpec::new("sb").workspace(Workspace::read_write(folder));
+        plan(&spec, &CapabilityPolicy::new())
+    }
+
+    fn without() -> Plan {
+        plan(&SandboxSpec::new("sb"), &CapabilityPolicy::new())
+    }
+
+    #[test]
+    fn without_folders_code_is_an_ordinary_user_if_there_is_one() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let owner = folder.path().metadata().expect("metadata");
+        let of = |facts: &EngineFacts| Identity::of(PODMAN, &without(), facts).expect("identity");
+        assert_eq!(of(&EngineFacts::sample()), Identity::plain(USER));
+        assert_eq!(of(&rootless(&owner, 65537)), Identity::plain(USER));
+        assert_eq!(of(&rootless(&owner, 1)), Identity::plain(ROOT));
+        assert_eq!(of(&rootless(&owner, 1)).mode(), Mode::Shared);
+    }
+
+    #[test]
+    fn folders_of_the_engines_user_are_used_as_that_user() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let owner = folder.path().metadata().expect("metadata");
+        let plan = with_workspace(folder.path());
+        let kept = Identity::of(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
+        assert!(kept.keep_id && kept.code == (owner.uid(), owner.gid()));
+        // An engine that cannot keep the number, or has no other users, knows its user as root.
+        for (tier, ids) in [(TIER, 65537), (PODMAN, 1)] {
+            let root = Identity::of(tier, &plan, &rootless(&owner, ids)).expect("identity");
+            assert_eq!(root, Identity::plain(ROOT));
+        }
+    }
+
+    #[test]
+    fn folders_of_others_cannot_be_written_without_root() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let owner = folder.path().metadata().expect("metadata");
+        let mut facts = rootless(&owner, 65537);
+        facts.engine_user = Some((owner.uid() + 1, owner.gid() + 1));
+        let error = Identity::of(PODMAN, &with_workspace(folder.path()), &facts);
+        let error = error.expect_err("another's folder");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert!(
+            error
+                .fix()
+                .is_some_and(|fix| fix.contains("runs the engine"))
+        );
+    }
+
+    #[test]
+    fn a_user_that_containers_do_not_have_is_refused() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let owner = folder.path().metadata().expect("metadata");
+        let named = |user: &str| {
+            let spec = SandboxSpec::new("sb").user(user);
+            plan(&spec, &CapabilityPolicy::new())
+        };
+        let facts = rootless(&owner, 65537);
+        let identity = Identity::of(PODMAN, &named("7:8"), &facts).expect("identity");
+        assert_eq!(identity, Identity::plain((7, 8)));
+        let error = Identity::of(PODMAN, &named("70000:70000"), &facts).expect_err("too high");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}

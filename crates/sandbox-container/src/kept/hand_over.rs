@@ -1,0 +1,93 @@
+//! The moment when a sandbox stops to be its creator's.
+
+use std::time::Duration;
+
+use sandbox_core::plan::defaults;
+use sandbox_core::{Plan, Result};
+use sandbox_host::{AgentInstance, AttachedSandbox, Sandbox};
+
+use super::store::{Place, Record, Store};
+use crate::Tier;
+use crate::engine::Engine;
+use crate::isolator::ContainerIsolator;
+use crate::reconnect::Reconnection;
+use crate::stream::AttachStream;
+
+/// A container that runs, of a sandbox that is to be detached.
+#[derive(Debug)]
+pub(crate) struct HandOver<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) engine: &'a Engine,
+    pub(crate) store: &'a Store,
+    pub(crate) plan: &'a Plan,
+    /// As whom its agent runs.
+    pub(crate) user: String,
+    pub(crate) no_network: bool,
+    /// Its guard removes the container until everything is done.
+    pub(crate) isolator: ContainerIsolator,
+}
+
+impl HandOver<'_> {
+    /// How long a detached sandbox lives.
+    pub(crate) fn lifetime(plan: &Plan) -> Duration {
+        plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME)
+    }
+
+    /// Greets the agent, writes down where it is and its key, and becomes its later client, with which the sandbox is nobody's.
+    ///
+    /// # Errors
+    ///
+    /// The sandbox has been removed then. So it is when this future is dropped.
+    pub(crate) async fn finish(
+        self,
+        stream: AttachStream,
+        sandbox: Sandbox,
+    ) -> Result<AgentInstance> {
+        let isolator = self.isolator.clone();
+        match self.try_finish(stream, sandbox).await {
+            Ok(instance) => Ok(instance),
+            Err(failed) => Err(isolator.after(failed).await),
+        }
+    }
+
+    async fn try_finish(&self, stream: AttachStream, sandbox: Sandbox) -> Result<AgentInstance> {
+        let Self {
+            tier, engine, plan, ..
+        } = *self;
+        let sandbox = sandbox.handed_over();
+        let key = sandbox.settings.key.clone();
+        let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
+        let later = AttachedSandbox::new(plan, env.clone(), enforcement.clone());
+        let boxed = Box::new(self.isolator.clone());
+        let first = AgentInstance::connect(stream, sandbox, boxed).await?;
+        let container = self.isolator.container().to_owned();
+        let place = Place {
+            endpoint: engine.endpoint.to_string(),
+            container: container.clone(),
+            user: self.user.clone(),
+            no_network: self.no_network,
+        };
+        let record = Record::new(
+            tier.name,
+            plan,
+            env,
+            enforcement,
+            Self::lifetime(plan),
+            place,
+        );
+        let entry = self.store.write(&record, &key)?;
+        let reconnection = Reconnection {
+            tier,
+            engine,
+            container: &container,
+            user: &self.user,
+            key: &key,
+        };
+        let instance = reconnection.attach(later, &self.isolator).await?;
+        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        entry.keep();
+        self.isolator.keep();
+        drop(first);
+        Ok(instance)
+    }
+}

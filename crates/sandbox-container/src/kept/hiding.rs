@@ -1,0 +1,89 @@
+//! Keeping the keys of detached sandboxes out of the sight of sandboxes that get folders of the host.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::state::resolved;
+
+use crate::Tier;
+
+/// Whether a plan shows any folder of the host.
+pub(crate) fn shows_the_host(plan: &Plan) -> bool {
+    !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
+}
+
+/// The paths in a sandbox at which the state folder would be seen.
+///
+/// # Errors
+///
+/// `Unsupported` for a folder inside of it.
+pub(crate) fn hidden(tier: Tier, plan: &Plan, state: &Path) -> Result<Vec<String>> {
+    let state = resolved(state.to_owned());
+    let roots = plan.read_roots.iter().chain(&plan.write_roots);
+    let roots = roots.map(|root| (root.clone(), root.clone()));
+    let workspace = plan.workspace.iter();
+    let workspace = workspace.map(|it| (it.path.clone(), PathBuf::from(WORK_FOLDER)));
+    let mut hidden = Vec::new();
+    for (source, target) in roots.chain(workspace) {
+        let found = resolved(source.clone());
+        if found.starts_with(&state) {
+            let context = format!(
+                "{} shows the state folder {}",
+                source.display(),
+                state.display()
+            );
+            return Err(
+                Error::new(ErrorKind::Unsupported, "create sandbox", context)
+                    .on(tier)
+                    .with_fix("name another folder, or set another state folder"),
+            );
+        }
+        if let Ok(below) = state.strip_prefix(&found) {
+            // What is not UTF-8 is refused as a root.
+            hidden.extend(target.join(below).to_str().map(ToOwned::to_owned));
+        }
+    }
+    hidden.sort();
+    hidden.dedup();
+    Ok(hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    use super::*;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+
+    #[test]
+    fn the_state_folder_is_covered_or_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let place = place.path().canonicalize().expect("there");
+        let state = place.join("state");
+        std::fs::create_dir_all(state.join("containers")).expect("made");
+        std::os::unix::fs::symlink(&place, place.join("link")).expect("made");
+        let hidden_of = |root: &Path, workspace: Option<&Path>| {
+            let mut policy = CapabilityPolicy::new();
+            policy.filesystem_read_roots = Some(vec![root.into()]);
+            let mut spec = SandboxSpec::new("sb");
+            if let Some(path) = workspace {
+                spec = spec.workspace(Workspace::read_write(path));
+            }
+            hidden(TIER, &plan(&spec, &policy), &state)
+        };
+        let seen = |path: &Path| path.to_str().expect("text").to_owned();
+        assert_eq!(hidden_of(&place, None).expect("hidden"), [seen(&state)]);
+        let link = place.join("link");
+        assert_eq!(
+            hidden_of(&link, Some(&place)).expect("hidden"),
+            [seen(&link.join("state")), "/workspace/state".to_owned()]
+        );
+        assert!(hidden_of(Path::new("/usr"), None).expect("fine").is_empty());
+        for inside in [state.clone(), state.join("containers"), link.join("state")] {
+            let error = hidden_of(&inside, None).expect_err("inside");
+            assert!(error.to_string().contains("state folder"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Sandboxes that outlive the process that made them: found again by their container's name, and entered with the key that this
+//! user keeps.
+//!
+//! The engine keeps the container, which goes when its agent ends. Until its creator has come back as a later client the agent ends
+//! with its first stream; so a creator that is killed at any moment leaves either nothing that runs or a whole sandbox. The agent
+//! ends the sandbox at its time to live, and where it does not, the next client of the engine does.
+
+mod hand_over;
+mod hiding;
+mod store;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use bollard::models::ContainerInspectResponse;
+use bollard::query_parameters::ListContainersOptions;
+use sandbox_core::spi::Found;
+use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::AttachedSandbox;
+use sandbox_host::state::{ended, not_found};
+
+pub(crate) use hand_over::HandOver;
+pub(crate) use hiding::{hidden, shows_the_host};
+pub(crate) use store::Store;
+
+use crate::Tier;
+use crate::engine::Engine;
+use crate::error::{Operation, engine_error, has_status};
+use crate::isolator::{Container, ContainerIsolator};
+use crate::labels;
+use crate::lower::container_name;
+use crate::owner::Owner;
+use crate::reconnect::Reconnection;
+use crate::removal;
+use crate::stream::LastWords;
+use crate::sweep;
+use crate::volume::{self, AgentVolume};
+
+/// The detached sandboxes of a tier on an engine.
+#[derive(Debug)]
+pub(crate) struct Registry<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) engine: &'a Engine,
+    /// What this user keeps, where that is anything.
+    pub(crate) store: Option<Store>,
+}
+
+impl Registry<'_> {
+    /// One that runs.
+    pub(crate) async fn get(&self, name: &str) -> Result<Found> {
+        let (tier, engine) = (self.tier, self.engine);
+        let Some(container) = self.container(name).await? else {
+            self.forget(name)?;
+            return Err(not_found(tier.name, name));
+        };
+        if !container.runs {
+            return Err(ended(tier.name, name));
+        }
+        let kept = match &self.store {
+            Some(store) => store.record(&container.id)?.map(|record| (store, record)),
+            None => None,
+        };
+        let (store, record) = kept.ok_or_else(|| self.of_somebody_else(name))?;
+        let key = store.key(&container.id)?;
+        let isolator = ContainerIsolator::new(Container {
+            tier,
+            engine: engine.clone(),
+            id: container.id.clone(),
+            guard: None,
+            last_words: LastWords::default(),
+            no_network: record.parts.no_network,
+            lifetime: Some(record.remaining()),
+            store: Some(store.clone()),
+            source: None,
+        });
+        let plan = record.plan.clone();
+        let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
+        let reconnection = Reconnection {
+            tier,
+            engine,
+            container: &container.id,
+            user: &record.parts.user,
+            key: &key,
+        };
+        let instance = Box::new(reconnection.attach(sandbox, &isolator).await?);
+        Ok(Found { plan, instance })
+    }
+
+    /// All of this user.
+    pub(crate) async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        let Some(store) = &self.store else {
+            return Ok(Vec::new());
+        };
+        // Before the engine is asked: a sandbox that is made meanwhile is in neither list, one that ends in the first alone.
+        let records = store.records(&self.engine.endpoint.to_string())?;
+        let running = self.running().await?;
+        let mut list = Vec::new();
+        for record in records {
+            match running.get(&record.parts.container) {
+                Some(true) => list.push(record.info(SandboxState::Running)),
+                Some(false) => list.push(record.info(SandboxState::Ended)),
+                // It has ended wholly; only this was left.
+                None => store.remove(&record.parts.container)?,
+            }
+        }
+        list.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(list)
+    }
+
+    /// Ends one, whatever state it is in, and removes what is kept of it.
+    pub(crate) async fn remove(&self, name: &str) -> Result<()> {
+        let Some(container) = self.container(name).await? else {
+            self.forget(name)?;
+            return Err(not_found(self.tier.name, name));
+        };
+        let is_ours = match &self.store {
+            Some(store) => store.record(&container.id)?.is_some(),
+            None => false,
+        };
+        // Without its key it is good for nothing but to be removed.
+        if !is_ours && !container.is_of_our_user {
+            return Err(self.of_somebody_else(name));
+        }
+        removal::remove(self.tier, &self.engine.client, &container.id).await?;
+        match &self.store {
+            Some(store) => store.remove(&container.id),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what is left of sandboxes that have ended, and agents that no container uses. Gives the sandboxes' names.
+    pub(crate) async fn prune(&self, agent: &AgentVolume) -> Result<Vec<String>> {
+        let swept = sweep::sweep(self.tier, self.engine).await;
+        let mut names = swept.names.into_iter().collect::<BTreeSet<_>>();
+        let mut failed = swept.failed;
+        if let Some(store) = &self.store {
+            store.remove_unfinished();
+            let records = store.records(&self.engine.endpoint.to_string())?;
+            let running = self.running().await?;
+            for record in records {
+                if !running.contains_key(&record.parts.container) {
+                    store.remove(&record.parts.container)?;
+                    names.insert(record.plan.name);
+                }
+            }
+        }
+        if let Err(error) = volume::remove_unused(self.tier, self.engine, agent).await {
+            failed = failed.or(Some(error));
+        }
+        failed.map_or(Ok(names.into_iter().collect()), Err)
+    }
+
+    /// The container of a detached sandbox of this tier.
+    async fn container(&self, name: &str) -> Result<Option<Existing>> {
+        let (tier, client) = (self.tier, &self.engine.client);
+        match client.inspect_container(&container_name(name), None).await {
+            Ok(found) => Existing::of(tier, name, found),
+            Err(error) if has_status(&error, 404) => Ok(None),
+            Err(error) => Err(engine_error(tier, Operation::List, error)),
+        }
+    }
+
+    /// The ids of the containers of this tier's detached sandboxes, whoever's they are, and whether they run.
+    async fn running(&self) -> Result<HashMap<String, bool>> {
+        let filters = vec![
+            format!("{}={}", labels::TIER, self.tier),
+            labels::DETACHED.to_owned(),
+        ];
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([("label".to_owned(), filters)])),
+            ..Default::default()
+        };
+        let containers = self.engine.client.list_containers(Some(options)).await;
+        let containers =
+            containers.map_err(|error| engine_error(self.tier, Operation::List, error))?;
+        let running = containers.into_iter().filter_map(|container| {
+            let runs = sweep::is_running(&container);
+            Some((container.id?, runs))
+        });
+        Ok(running.collect())
+    }
+
+    /// Removes what is kept of sandboxes of this name. They have no container any more.
+    fn forget(&self, name: &str) -> Result<()> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let records = store.records(&self.engine.endpoint.to_string())?;
+        let of_name = records
+            .into_iter()
+            .filter(|record| record.plan.name == name);
+        let ids = of_name
+            .map(|record| record.parts.container)
+            .collect::<HashSet<_>>();
+        ids.iter().try_for_each(|id| store.remove(id))
+    }
+
+    fn of_somebody_else(&self, name: &str) -> Error {
+        let context = format!("the key of the sandbox {name:?} is not in this user's state folder");
+        Error::new(ErrorKind::SandboxNotFound, "find sandbox", context)
+            .on(self.tier)
+            .with_fix("use it as the user, and with the state folder, that created it")
+    }
+}
+
+/// A container that the engine has.
+struct Existing {
+    id: String,
+    runs: bool,
+    is_of_our_user: bool,
+}
+
+impl Existing {
+    /// `None` where it is not that of a detached sandbox.
+    fn of(tier: Tier, name: &str, found: ContainerInspectResponse) -> Result<Option<Self>> {
+        let labels = found.config.and_then(|config| config.labels);
+        let labels = labels.unwrap_or_default();
+        let (Some(id), Some(owner)) = (found.id, labels.get(labels::TIER)) else {
+            return Ok(None);
+        };
+        let is_named = labels.get(labels::NAME).is_some_and(|found| found == name);
+        if !is_named || !labels.contains_key(labels::DETACHED) {
+            return Ok(None);
+        }
+        if owner != tier.name {
+            let fix = format!("`-b {owner}` finds it");
+            return Err(not_found(tier.name, name).with_fix(fix));
+        }
+        let state = found.state.unwrap_or_default();
+        Ok(Some(Self {
+            id,
+            runs: state.running == Some(true),
+            is_of_our_user: labels
+                .get(labels::OWNER)
+                .and_then(|owner| Owner::decode(owner))
+                .is_some_and(|owner| owner.is_of_our_user()),
+        }))
+    }
+}

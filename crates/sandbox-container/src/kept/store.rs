@@ -1,0 +1,303 @@
+//! What this user keeps of detached sandboxes: for each a folder, named by its container's id, with its record and its key. Nobody
+//! else may enter, and the key is nowhere else.
+
+use std::io::ErrorKind as ErrorKindOfIo;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::{Key, state};
+use serde::{Deserialize, Serialize};
+
+use crate::Tier;
+
+/// The largest record that is read, in bytes: far more than any has.
+const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// What a folder is called before it is whole.
+const NEW: &str = ".new-";
+
+/// How old a folder must be that was never whole to be taken for remains: it is filled in one go.
+const NEWBORN: Duration = Duration::from_secs(60);
+
+/// The files of a sandbox.
+const RECORD: &str = "sandbox.json";
+const KEY: &str = "key";
+
+/// The content of `sandbox.json`.
+pub(crate) type Record = state::Record<Place>;
+
+/// Where a detached sandbox is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// The engine, as its address.
+    pub(crate) endpoint: String,
+    /// The container's id.
+    pub(crate) container: String,
+    /// As whom the agent runs, as an engine names users.
+    pub(crate) user: String,
+    /// Whether code has no network but its loopback.
+    pub(crate) no_network: bool,
+}
+
+/// The folder with a folder for each.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    tier: Tier,
+    folder: PathBuf,
+}
+
+impl Store {
+    /// That of the user that runs this.
+    ///
+    /// # Errors
+    ///
+    /// Where the state folder is not ours alone, or cannot be made.
+    pub(crate) fn prepare(tier: Tier, configured: Option<&Path>) -> Result<Self> {
+        let state = state::folder(configured, state::user());
+        state::prepare(tier.name, &state, state::user())?;
+        let folder = state.join("containers");
+        let store = Self { tier, folder };
+        match make_private(&store.folder) {
+            Err(cause) if cause.kind() != ErrorKindOfIo::AlreadyExists => {
+                Err(store.failed(&store.folder, cause))
+            }
+            _ => Ok(store),
+        }
+    }
+
+    /// The same, where there is one.
+    pub(crate) fn found(tier: Tier, configured: Option<&Path>) -> Result<Option<Self>> {
+        let state = state::found(tier.name, configured)?;
+        let folder = state.map(|state| state.join("containers"));
+        let folder = folder.filter(|folder| folder.is_dir());
+        Ok(folder.map(|folder| Self { tier, folder }))
+    }
+
+    /// Writes down a sandbox. What is written goes again unless it is [`Entry::keep`]t.
+    pub(crate) fn write(&self, record: &Record, key: &Key) -> Result<Entry> {
+        let id = &record.parts.container;
+        let text = record.encode()?;
+        let new = self.folder.join(format!("{NEW}{id}"));
+        let entry = Entry {
+            folder: self.folder.join(id),
+            kept: false,
+        };
+        let written = make_private(&new)
+            .and_then(|()| state::write_private(&new.join(RECORD), &text))
+            .and_then(|()| state::write_private(&new.join(KEY), key.as_bytes()))
+            .and_then(|()| std::fs::rename(&new, &entry.folder));
+        match written {
+            Ok(()) => Ok(entry),
+            Err(cause) => {
+                let error = self.failed(&new, cause);
+                // What is left of it goes with the next client that prunes.
+                let _ = std::fs::remove_dir_all(&new);
+                Err(error)
+            }
+        }
+    }
+
+    /// The record of a container; `None` where this user keeps none.
+    pub(crate) fn record(&self, container: &str) -> Result<Option<Record>> {
+        if !is_id(container) {
+            return Ok(None);
+        }
+        let path = self.folder.join(container).join(RECORD);
+        match state::read_private(&path, RECORD_LIMIT) {
+            Ok(text) => Record::decode(self.tier.name, &path, &text).map(Some),
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
+            Err(cause) => Err(self.failed(&path, cause)),
+        }
+    }
+
+    /// The key of a container that has a record.
+    pub(crate) fn key(&self, container: &str) -> Result<Key> {
+        let path = self.folder.join(container).join(KEY);
+        let key = state::read_private(&path, 64).map_err(|cause| self.failed(&path, cause))?;
+        let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
+            let context = format!("{} holds no key", path.display());
+            Error::new(ErrorKind::Io, "attach to sandbox", context).on(self.tier)
+        })?;
+        Ok(Key::new(key))
+    }
+
+    /// The records of all containers of this tier on an engine. What cannot be read is passed over, and said.
+    pub(crate) fn records(&self, endpoint: &str) -> Result<Vec<Record>> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|cause| self.failed(&self.folder, cause))?,
+        };
+        let mut records = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|cause| self.failed(&self.folder, cause))?;
+            let id = entry.file_name().into_string().unwrap_or_default();
+            match self.record(&id) {
+                Ok(Some(record)) => {
+                    if record.tier == self.tier.name && record.parts.endpoint == endpoint {
+                        records.push(record);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(tier = %self.tier, %error, "a record is passed over"),
+            }
+        }
+        Ok(records)
+    }
+
+    /// Removes what is kept of a container, if anything is.
+    pub(crate) fn remove(&self, container: &str) -> Result<()> {
+        if !is_id(container) {
+            return Ok(());
+        }
+        let folder = self.folder.join(container);
+        match std::fs::remove_dir_all(&folder) {
+            Err(cause) if cause.kind() != ErrorKindOfIo::NotFound => {
+                Err(self.failed(&folder, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what creators left that were killed while they wrote.
+    pub(crate) fn remove_unfinished(&self) {
+        for entry in std::fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let is_new = entry.file_name().to_string_lossy().starts_with(NEW);
+            let age = entry
+                .metadata()
+                .ok()
+                .and_then(|found| found.modified().ok()?.elapsed().ok());
+            if is_new
+                && age.is_some_and(|age| age > NEWBORN)
+                && let Err(cause) = std::fs::remove_dir_all(entry.path())
+            {
+                tracing::warn!(tier = %self.tier, folder = %entry.path().display(), %cause, "an unfinished folder stays");
+            }
+        }
+    }
+
+    fn failed(&self, path: &Path, cause: std::io::Error) -> Error {
+        let context = path.display().to_string();
+        Error::new(ErrorKind::Io, "keep sandbox", context)
+            .on(self.tier)
+            .with_source(cause)
+    }
+}
+
+/// What was written of a sandbox that is being made. It goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    folder: PathBuf,
+    kept: bool,
+}
+
+impl Entry {
+    /// It stays.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.kept
+            && let Err(cause) = std::fs::remove_dir_all(&self.folder)
+        {
+            // It goes with the next client: its container is gone.
+            tracing::debug!(folder = %self.folder.display(), %cause, "a record stays");
+        }
+    }
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(folder)
+}
+
+/// Whether a text is an id as engines make them, and so nothing else in a path.
+fn is_id(text: &str) -> bool {
+    text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use sandbox_core::{CapabilityPolicy, EnforcementReport, SandboxSpec};
+
+    use super::*;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+
+    const ID: &str = "0123456789abcdef";
+
+    fn record() -> Record {
+        let plan = plan(
+            &SandboxSpec::new("kept").detached(true),
+            &CapabilityPolicy::new(),
+        );
+        let place = Place {
+            endpoint: "unix:///x".into(),
+            container: ID.into(),
+            user: "0:0".into(),
+            no_network: true,
+        };
+        let report = EnforcementReport::nothing("a test");
+        Record::new(
+            TIER.name,
+            &plan,
+            BTreeMap::new(),
+            report,
+            Duration::from_secs(9),
+            place,
+        )
+    }
+
+    #[test]
+    fn what_is_kept_is_private_and_found_again() {
+        let state = tempfile::tempdir().expect("a folder");
+        let place = state.path().join("state");
+        assert!(Store::found(TIER, Some(&place)).expect("none").is_none());
+        let store = Store::prepare(TIER, Some(&place)).expect("made");
+        let key = Key::new([7; 32]);
+        store.write(&record(), &key).expect("written").keep();
+        let store = Store::found(TIER, Some(&place))
+            .expect("found")
+            .expect("there");
+        assert_eq!(store.record(ID).expect("read"), Some(record()));
+        assert_eq!(store.key(ID).expect("read"), key);
+        for (path, mode) in [
+            ("containers", 0o700),
+            ("containers/0123456789abcdef", 0o700),
+            ("containers/0123456789abcdef/key", 0o600),
+            ("containers/0123456789abcdef/sandbox.json", 0o600),
+        ] {
+            let found = std::fs::metadata(place.join(path))
+                .expect(path)
+                .permissions()
+                .mode();
+            assert_eq!(found & 0o777, mode, "{path}");
+        }
+        assert_eq!(store.records("unix:///x").expect("read").len(), 1);
+        assert_eq!(store.records("unix:///y").expect("read").len(), 0);
+        store.remove(ID).expect("removed");
+        store.remove(ID).expect("gone");
+        assert_eq!(store.record(ID).expect("read"), None);
+        assert_eq!(store.record("../containers").expect("no id"), None);
+    }
+
+    #[test]
+    fn what_is_given_up_goes() {
+        let state = tempfile::tempdir().expect("a folder");
+        let place = state.path().join("state");
+        let store = Store::prepare(TIER, Some(&place)).expect("made");
+        drop(store.write(&record(), &Key::new([7; 32])).expect("written"));
+        assert_eq!(std::fs::read_dir(&store.folder).expect("there").count(), 0);
+    }
+}

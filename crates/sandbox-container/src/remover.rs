@@ -1,0 +1,166 @@
+//! Removing containers in the background, where nobody can wait, and for as long as an engine is away.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::query_parameters::ListContainersOptions;
+use sandbox_core::{ErrorKind, Result};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+use crate::Tier;
+use crate::engine::{self, Endpoint};
+use crate::error::{Operation, engine_error};
+use crate::labels;
+use crate::owner::Claim;
+use crate::removal::{remove, remove_image};
+
+/// How long an engine that does not answer is waited for. What is left then goes with the next client.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a container is looked for that an engine was asked for when it vanished: it makes one within a second.
+const LATE: Duration = Duration::from_secs(5);
+
+/// The pauses between two attempts, the first and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// What to remove.
+#[derive(Debug)]
+struct Removal {
+    tier: Tier,
+    endpoint: Endpoint,
+    /// `None` where the engine never said which; its label has the claim's token.
+    container: Option<String>,
+    /// The image that goes after the container.
+    image: Option<String>,
+    /// Keeps the sweep of this process away from it.
+    claim: Option<Claim>,
+}
+
+/// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
+/// its runtime has ended.
+pub(crate) fn remove_soon(
+    tier: Tier,
+    endpoint: &Endpoint,
+    container: &str,
+    image: Option<String>,
+    claim: Option<Claim>,
+) {
+    send(Removal {
+        tier,
+        endpoint: endpoint.clone(),
+        container: Some(container.to_owned()),
+        image,
+        claim,
+    });
+}
+
+/// The same for a container that the engine was asked for when it vanished: there may be none.
+pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim) {
+    send(Removal {
+        tier,
+        endpoint: endpoint.clone(),
+        container: None,
+        image: None,
+        claim: Some(claim),
+    });
+}
+
+fn send(removal: Removal) {
+    static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
+    let tier = removal.tier;
+    let queue = REMOVER.get_or_init(start).as_ref();
+    if queue.is_none_or(|queue| queue.send(removal).is_err()) {
+        // The end of the attached stream ends the agent, and the engine removes what has ended.
+        tracing::error!(%tier, "no thread to remove a container; its agent ends by itself");
+    }
+}
+
+fn start() -> Option<UnboundedSender<Removal>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime
+        .inspect_err(|error| tracing::error!(%error, "no runtime to remove containers with"))
+        .ok()?;
+    let (queue, mut removals) = unbounded_channel::<Removal>();
+    std::thread::Builder::new()
+        .name("sandbox-remover".into())
+        .spawn(move || {
+            runtime.block_on(async {
+                while let Some(removal) = removals.recv().await {
+                    tokio::spawn(run(removal));
+                }
+            });
+        })
+        .inspect_err(|error| tracing::error!(%error, "no thread to remove containers with"))
+        .ok()?;
+    Some(queue)
+}
+
+async fn run(removal: Removal) {
+    let tier = removal.tier;
+    let deadline = Instant::now() + PATIENCE;
+    let [mut pause, longest] = PAUSES;
+    loop {
+        match removal.attempt().await {
+            Ok(()) => return,
+            Err(error)
+                if error.kind() == ErrorKind::SandboxUnavailable && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(longest);
+            }
+            Err(error) => {
+                let container = removal.container.as_deref().unwrap_or_default();
+                tracing::error!(%tier, container, %error, "a container, or its image, may be left");
+                return;
+            }
+        }
+    }
+}
+
+impl Removal {
+    async fn attempt(&self) -> Result<()> {
+        let client = engine::client(&self.endpoint)
+            .map_err(|error| engine_error(self.tier, Operation::Remove, error))?;
+        match (&self.container, &self.claim) {
+            (Some(container), _) => {
+                remove(self.tier, &client, container).await?;
+                match &self.image {
+                    Some(image) => remove_image(self.tier, &client, image).await,
+                    None => Ok(()),
+                }
+            }
+            (None, Some(claim)) => self.remove_claimed(&client, claim.token()).await,
+            (None, None) => Ok(()),
+        }
+    }
+
+    async fn remove_claimed(&self, client: &Docker, token: &str) -> Result<()> {
+        let label = format!("{}={token}", labels::TOKEN);
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
+            ..Default::default()
+        };
+        let deadline = Instant::now() + LATE;
+        while Instant::now() < deadline {
+            let found = client.list_containers(Some(options.clone())).await;
+            let found = found.map_err(|error| engine_error(self.tier, Operation::List, error))?;
+            let found = found.into_iter().filter_map(|container| container.id);
+            let mut any = false;
+            for container in found {
+                remove(self.tier, client, &container).await?;
+                any = true;
+            }
+            if any {
+                return Ok(());
+            }
+            tokio::time::sleep(PAUSES[1]).await;
+        }
+        Ok(())
+    }
+}

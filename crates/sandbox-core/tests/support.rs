@@ -1,0 +1,63 @@
+//! What a tier says that it can do, as data.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{block_on, client, report};
+use sandbox_core::support::Answer;
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKind, SandboxSpec};
+
+#[test]
+fn a_refusal_says_what_would_have_to_be_accepted() {
+    let mut policy = CapabilityPolicy::new();
+    policy.memory = Some(ByteSize::mib(64));
+    policy.timeout = Some(Duration::from_secs(1));
+    let exceptions = [
+        (Capability::Memory, Enforcement::partial("sampler", "late")),
+        (Capability::Timeout, Enforcement::unenforced("no clock")),
+    ];
+    let spec = SandboxSpec::new("question");
+    let support = block_on(client(policy.clone(), report(&exceptions)).supports(&spec)).unwrap();
+    assert!(!support.is_enforced());
+    let Answer::Refused { unmet, waiver } = &support.answer else {
+        panic!("{support:?}");
+    };
+    assert_eq!(unmet.len(), 2);
+    assert_eq!(waiver.allow_partial, [Capability::Memory]);
+    assert_eq!(waiver.allow_unenforced, [Capability::Timeout]);
+    // Once: a client whose policy accepts it.
+    let waived = waiver.applied_to(policy).unwrap();
+    let support = block_on(client(waived, report(&exceptions)).supports(&spec)).unwrap();
+    assert_eq!(support.answer, Answer::Accepted);
+    assert!(
+        support
+            .demands
+            .iter()
+            .any(|one| one.enforcement.status() == "partial")
+    );
+}
+
+#[test]
+fn what_is_never_optional_cannot_be_waived() {
+    let mut policy = CapabilityPolicy::new();
+    policy.stdout_max_bytes = Some(ByteSize::kib(1));
+    let exceptions = [(Capability::StdoutMaxBytes, Enforcement::unenforced("no"))];
+    let client = client(policy.clone(), report(&exceptions));
+    let support = block_on(client.supports(&SandboxSpec::new("question"))).unwrap();
+    let Answer::Refused { waiver, .. } = &support.answer else {
+        panic!("{support:?}");
+    };
+    let error = waiver.applied_to(policy).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
+}
+
+#[test]
+fn a_bad_specification_is_the_callers_on_every_tier() {
+    let client = client(CapabilityPolicy::new(), report(&[]));
+    let mut spec = SandboxSpec::new("question");
+    spec.memory = Some(ByteSize::mib(1));
+    spec.egress = vec!["example.org".into()];
+    let error = block_on(client.supports(&spec)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PolicyExceeded);
+}

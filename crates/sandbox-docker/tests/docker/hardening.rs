@@ -1,0 +1,267 @@
+//! What the engine adds to the agent's own confinement, and what an image brings along against it.
+
+use bollard::models::ContainerConfig;
+use bollard::query_parameters::{CommitContainerOptions, RemoveImageOptions};
+use futures_util::StreamExt;
+use libtest_mimic::Failed;
+use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome};
+use sandbox_docker::{DockerBackend, EngineOptions, Ulimit};
+use tokio::net::{TcpListener, UnixStream};
+
+use crate::Test;
+use crate::engine::{PYTHON, client, client_of, config, docker, output, run, sandbox, shell, spec};
+
+pub const TESTS: &[Test] = &[
+    ("hardening::the_agent_has_the_profile_too", profile),
+    ("hardening::what_an_image_brings_gives_nothing", image),
+    ("hardening::no_engine_can_be_reached", engines),
+    ("hardening::options_are_in_place", options),
+    ("hardening::options_never_loosen", loosening),
+    ("hardening::memory_kills_are_told_apart_from_afar", afar),
+];
+
+/// A line of the kernel's about a process of a sandbox.
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {status}"))
+        .trim()
+        .to_owned()
+}
+
+fn profile() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let container = docker()
+            .inspect_container(&format!("sandbox-{}", sandbox.name()), None)
+            .await
+            .expect("container");
+        let pid = container.state.and_then(|state| state.pid).expect("pid");
+        let agent = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the agent");
+        assert_eq!(
+            field(&agent, "Seccomp:"),
+            "2",
+            "the agent installs none for itself"
+        );
+        let code = output(&sandbox, "cat /proc/self/status").await?;
+        let filters = |status: &str| {
+            field(status, "Seccomp_filters:")
+                .parse::<u32>()
+                .expect("a number")
+        };
+        assert!(
+            filters(&code) > filters(&agent),
+            "an execution has its own on top"
+        );
+        let entry = sandbox
+            .enforcement()
+            .get(sandbox_core::Capability::Privileges);
+        let entry = entry.expect("an entry").to_string();
+        assert!(
+            entry.contains("seccomp profile of the container"),
+            "{entry}"
+        );
+        sandbox.kill().await
+    })
+}
+
+/// Makes a container of an image, waits for its end, and gives its id.
+async fn ran(image: &str, user: &str, command: &[&str]) -> String {
+    let engine = docker();
+    let body = bollard::models::ContainerCreateBody {
+        image: Some(image.into()),
+        user: Some(user.into()),
+        cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+        ..Default::default()
+    };
+    let id = engine
+        .create_container(None, body)
+        .await
+        .expect("container")
+        .id;
+    engine.start_container(&id, None).await.expect("start");
+    let end = engine.wait_container(&id, None).next().await;
+    end.expect("an end").expect("success");
+    id
+}
+
+/// An image with variables, and with a program of root's that has the set-user-ID bit.
+async fn trap(name: &str) -> String {
+    let engine = docker();
+    let set = "mkdir /trap && cp $(readlink -f $(command -v python3)) /trap/python && chmod 4755 /trap/python";
+    let base = ran(PYTHON, "0:0", &["sh", "-c", set]).await;
+    let commit = CommitContainerOptions {
+        container: Some(base.clone()),
+        repo: Some("sandbox-test/trap".into()),
+        tag: Some(name.to_owned()),
+        changes: Some("ENV TRAP=sprung LD_BIND_NOW=1".into()),
+        ..CommitContainerOptions::default()
+    };
+    let committed = engine
+        .commit_container(commit, ContainerConfig::default())
+        .await;
+    engine
+        .remove_container(&base, None)
+        .await
+        .expect("base is removed");
+    committed.expect("commit");
+    format!("sandbox-test/trap:{name}")
+}
+
+fn image() -> Result<(), Failed> {
+    run(async {
+        let engine = docker();
+        let image = trap(&spec().name).await;
+        // Without us the trap works: whoever starts the program is root.
+        let root = "import os; exit(os.geteuid())";
+        let control = ran(&image, "1000:1000", &["/trap/python", "-c", root]).await;
+        engine
+            .remove_container(&control, None)
+            .await
+            .expect("control is removed");
+        let found = async {
+            let client = client(CapabilityPolicy::new());
+            let sandbox = client.create(&spec().image(&image)).await?;
+            let environment = output(&sandbox, "env; cat /proc/self/environ").await?;
+            let who = "ls -l /trap/python; /trap/python -c 'import os; print(os.geteuid())'";
+            let user = output(&sandbox, who).await?;
+            let others = shell(&sandbox, "cat /proc/1/environ").await?;
+            sandbox.kill().await?;
+            sandbox_core::Result::Ok((environment, user, others))
+        };
+        let found = found.await;
+        engine
+            .remove_image(&image, None::<RemoveImageOptions>, None)
+            .await
+            .expect("image");
+        let (environment, user, others) = found?;
+        assert!(
+            !environment.contains("TRAP") && !environment.contains("LD_BIND_NOW"),
+            "{environment}"
+        );
+        assert!(user.starts_with("-rwsr-xr-x"), "the trap is set: {user}");
+        assert!(user.ends_with("\n1000\n"), "{user}");
+        assert!(
+            !others.ok() && !others.stdout_text().contains("TRAP"),
+            "{others:?}"
+        );
+        Ok(())
+    })
+}
+
+fn engines() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let script = "for s in /run/docker.sock /var/run/docker.sock /run/podman/podman.sock /run/containerd/containerd.sock; \
+                      do [ -e $s ] && echo $s; done; true";
+        assert_eq!(output(&sandbox, script).await?, "");
+        sandbox.kill().await
+    })
+}
+
+fn options() -> Result<(), Failed> {
+    run(async {
+        let options = EngineOptions::default()
+            .ulimit(Ulimit::FileSize, 1 << 20)
+            .masked_path("/proc/uptime")
+            .read_only_path("/proc/tty")
+            .processors("0")
+            .cpu_shares(512)
+            .oom_score_adj(700)
+            .hostname("grader");
+        let backend = DockerBackend::new(config().options(options));
+        let client = client_of(backend, CapabilityPolicy::new());
+        let sandbox = client.create(&spec()).await?;
+        let script = "hostname; cat /proc/uptime; cat /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; ulimit -f";
+        let said = output(&sandbox, script).await?;
+        let lines = said.lines().collect::<Vec<_>>();
+        assert_eq!(lines[0], "grader");
+        let adjustment: u32 = lines[1].parse().expect("the uptime is empty");
+        assert!(adjustment >= 700, "{said}");
+        assert!(lines[2].ends_with("\t0"), "{said}");
+        assert_ne!(lines[3], "unlimited");
+        // What the engine hides by itself stays hidden beside what was added.
+        assert_eq!(
+            output(
+                &sandbox,
+                "cat /proc/timer_list /proc/keys 2>/dev/null | wc -c"
+            )
+            .await?
+            .trim(),
+            "0"
+        );
+        sandbox.kill().await
+    })
+}
+
+fn loosening() -> Result<(), Failed> {
+    run(async {
+        for options in [
+            EngineOptions::default().apparmor("unconfined"),
+            EngineOptions::default().cpu_shares(60_000),
+            EngineOptions::default().private_users(),
+        ] {
+            let client = client_of(
+                DockerBackend::new(config().options(options)),
+                CapabilityPolicy::new(),
+            );
+            let error = client.create(&spec()).await.expect_err("refused");
+            assert!(
+                matches!(
+                    error.kind(),
+                    ErrorKind::InvalidSpec | ErrorKind::Unsupported
+                ),
+                "{error}"
+            );
+            assert!(error.context().starts_with("engine option"), "{error}");
+        }
+        Ok(())
+    })
+}
+
+/// An engine behind TCP may be anywhere: nothing of it is read from this host's kernel.
+fn afar() -> Result<(), Failed> {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("listener");
+        let address = listener.local_addr().expect("address");
+        let relay = tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let Ok(mut far) = UnixStream::connect("/var/run/docker.sock").await else {
+                        return;
+                    };
+                    // Either side may close first.
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+            }
+        });
+        let backend = DockerBackend::new(config().host(format!("tcp://{address}")));
+        let client = client_of(backend, CapabilityPolicy::new());
+        let sandbox = client.create(&spec().memory(ByteSize::mib(64))).await?;
+        let hungry = ExecRequest::new("tail").arg("/dev/zero");
+        let killed = sandbox.exec(&ExecRequest::shell("kill -9 $$")).await?;
+        assert_eq!(
+            killed.outcome,
+            Outcome::Signaled { signal: 9 },
+            "{killed:?}"
+        );
+        for _ in 0..2 {
+            let result = sandbox.exec(&hungry).await?;
+            assert_eq!(result.outcome, Outcome::OutOfMemory, "{result:?}");
+        }
+        let child = shell(&sandbox, "tail /dev/zero; exit $?").await?;
+        assert_eq!(child.outcome, Outcome::Exited { code: 137 }, "{child:?}");
+        assert!(
+            !child.denials.is_empty(),
+            "a child's kill is told too: {child:?}"
+        );
+        let killed = sandbox.exec(&ExecRequest::shell("kill -9 $$")).await?;
+        assert_eq!(
+            killed.outcome,
+            Outcome::Signaled { signal: 9 },
+            "{killed:?}"
+        );
+        sandbox.kill().await?;
+        relay.abort();
+        Ok(())
+    })
+}

@@ -1,0 +1,59 @@
+//! Many sandboxes at once.
+
+use std::sync::Arc;
+
+use libtest_mimic::Failed;
+use sandbox_core::ExecRequest;
+use tokio::sync::Semaphore;
+
+use crate::Test;
+use crate::engine::{Engine, run, spec};
+
+pub const TESTS: &[Test] = &[("cycles::fifty_in_parallel_leave_nothing", fifty)];
+
+/// How many cycles, and how many of them at once: an engine on two processors takes seconds for more.
+const CYCLES: usize = 50;
+const AT_ONCE: usize = 10;
+
+fn fifty() -> Result<(), Failed> {
+    run(async {
+        let engine = Engine::start().await;
+        let client = engine.client();
+        // The volume is there, and what is counted below is of the cycles alone.
+        client.create(&spec()).await?.kill().await?;
+        let descriptors = descriptors();
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let cycles = (0..CYCLES).map(|number| {
+            let (client, places) = (client.clone(), places.clone());
+            tokio::spawn(async move {
+                let _place = places.acquire().await.expect("open");
+                let sandbox = client.create(&spec()).await?;
+                let code = number % 200 + 1;
+                let script = format!(
+                    "echo {number} > own; sleep 0.1; cat own; ls /workspace | wc -l; exit {code}"
+                );
+                let result = sandbox.exec(&ExecRequest::shell(script)).await?;
+                assert_eq!(result.stdout_text(), format!("{number}\n1\n"), "{result:?}");
+                assert_eq!(result.exit_code(), i32::try_from(code).ok(), "{result:?}");
+                sandbox.kill().await
+            })
+        });
+        for cycle in cycles.collect::<Vec<_>>() {
+            cycle.await.expect("no panic")?;
+        }
+        assert_eq!(engine.containers().await, []);
+        assert_eq!(engine.volumes().await.len(), 1);
+        // Closed connections are given back a moment later.
+        for _ in 0..100 {
+            if self::descriptors() <= descriptors {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        panic!("{} descriptors, {descriptors} before", self::descriptors());
+    })
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("procfs").count()
+}
