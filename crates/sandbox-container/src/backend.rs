@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
-    EnforcementReport, Error, ErrorKind, ImageInfo, ImageProgress, ImageReference, ImageRetention,
-    Plan, PullPolicy, Result, SandboxInfo,
+    BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
+    ImageReference, ImageRetention, Plan, PullPolicy, Result, SandboxInfo,
 };
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
@@ -21,7 +21,7 @@ use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
 use crate::identity::Identity;
-use crate::image::{self, Brought, ImageFacts, Puller, Source, Wanted};
+use crate::image::{self, Brought, Build, ImageFacts, Puller, Source, Wanted};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
@@ -479,6 +479,22 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
         let (image, brought) = self.noticing(provided).await?;
         Ok(image::info(&image, brought))
+    }
+
+    async fn build_image(
+        &self,
+        request: &BuildRequest,
+        allowed: Option<&[ImagePattern]>,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        let engine = self.engine().await?;
+        let build = Build {
+            puller: self.puller(&engine),
+            request,
+            allowed,
+        };
+        let built = build.run(progress).await;
+        self.noticing(built).await
     }
 
     async fn images(&self) -> Result<Vec<ImageInfo>> {

@@ -1,6 +1,7 @@
 //! Images: found, pulled, built, committed to, listed and removed.
 
 mod brought;
+mod build;
 mod classify;
 mod commit;
 mod credentials;
@@ -11,6 +12,7 @@ mod repack;
 mod stock;
 
 pub(crate) use brought::Brought;
+pub(crate) use build::Build;
 pub(crate) use commit::{Commit, Source, of_container};
 pub(crate) use find::{ImageFacts, Wanted, find};
 pub(crate) use pull::Puller;

@@ -67,7 +67,11 @@ impl Puller<'_> {
             (_, None) if reference.id().is_some() => return Err(missing(self.tier, reference)),
             _ => {}
         }
-        let before = self.ids().await?;
+        let all = ListImagesOptions {
+            all: true,
+            ..ListImagesOptions::default()
+        };
+        let before = self.ids(&all).await?;
         self.pull(reference, progress).await?;
         let Some(image) = look_for(self.tier, self.engine, wanted).await? else {
             let context = format!("{reference} was pulled, and the engine does not have it");
@@ -81,13 +85,9 @@ impl Puller<'_> {
         Ok((image, brought))
     }
 
-    /// The ids of the images that the engine has.
-    async fn ids(&self) -> Result<HashSet<String>> {
-        let all = ListImagesOptions {
-            all: true,
-            ..ListImagesOptions::default()
-        };
-        let images = self.engine.client.list_images(Some(all)).await;
+    /// The ids of the images that the engine lists.
+    pub(super) async fn ids(&self, options: &ListImagesOptions) -> Result<HashSet<String>> {
+        let images = self.engine.client.list_images(Some(options.clone())).await;
         let images =
             images.map_err(|error| engine_error(self.tier, Operation::ListImages, error))?;
         Ok(images.into_iter().map(|image| image.id).collect())

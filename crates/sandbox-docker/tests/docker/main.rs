@@ -3,6 +3,7 @@
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
 
 mod adopt;
+mod build;
 mod detached;
 mod engine;
 mod exec;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         failures::WITH_ENGINE,
         images::TESTS,
         adopt::TESTS,
+        build::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {

@@ -1,0 +1,96 @@
+//! What of a context is not sent: `.dockerignore`.
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The patterns of a `.dockerignore`, in their order: the last one that matches decides.
+#[derive(Debug, Default)]
+pub(super) struct Ignore {
+    rules: Vec<(GlobMatcher, bool)>,
+}
+
+impl Ignore {
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    ///
+    /// What is no pattern.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut rules = Vec::new();
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (pattern, kept) = match line.strip_prefix('!') {
+                Some(pattern) => (pattern.trim(), true),
+                None => (line, false),
+            };
+            // As a clean path: without empty parts, dots and a slash at either end.
+            let parts = pattern.split('/').filter(|part| !matches!(*part, "" | "."));
+            let clean = parts.collect::<Vec<_>>().join("/");
+            if clean.is_empty() {
+                continue;
+            }
+            // What stands for alternatives there is a letter here.
+            let plain = clean.replace('{', "[{]").replace('}', "[}]");
+            let glob = GlobBuilder::new(&plain)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build()
+                .map_err(|error| format!(".dockerignore: {line:?}: {error}"))?;
+            rules.push((glob.compile_matcher(), kept));
+        }
+        Ok(Self { rules })
+    }
+
+    /// Whether this path below the context is left out. A pattern that matches a folder matches what is in it.
+    pub(super) fn leaves_out(&self, path: &Path) -> bool {
+        let matches = |glob: &GlobMatcher| {
+            path.ancestors()
+                .filter(|part| !part.as_os_str().is_empty())
+                .any(|part| glob.is_match(part))
+        };
+        let last = self.rules.iter().rev().find(|(glob, _)| matches(glob));
+        last.is_some_and(|(_, kept)| !kept)
+    }
+
+    /// Whether something in a folder that is left out may be sent all the same.
+    pub(super) fn has_exceptions(&self) -> bool {
+        self.rules.iter().any(|(_, kept)| *kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_dockers() {
+        let ignore = Ignore::parse(
+            "# comment\n\n/build/\n*.log\n**/cache\ndocs\n!docs/README.md\n./x/../y\na{b\nsecret?\n!\n",
+        );
+        let ignore = ignore.expect("patterns");
+        for (path, out) in [
+            ("build", true),
+            ("build/a/b", true),
+            ("sub/build", false),
+            ("a.log", true),
+            ("sub/a.log", false),
+            ("cache", true),
+            ("a/b/cache/c", true),
+            ("docs/x", true),
+            ("docs/README.md", false),
+            ("a{b", true),
+            ("secret1", true),
+            ("secret", false),
+            ("src/main.rs", false),
+        ] {
+            assert_eq!(ignore.leaves_out(Path::new(path)), out, "{path}");
+        }
+        assert!(ignore.has_exceptions());
+        assert!(Ignore::parse("[a").is_err());
+        assert!(!Ignore::default().leaves_out(Path::new("x")));
+    }
+}
