@@ -79,6 +79,15 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::AlreadyExists
         }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
+        (Operation::Exec, 404) => ErrorKind::SandboxEnded,
+        // It may end between the look at it and the process in it. Another state, being paused say, is none of these.
+        (Operation::Exec, _)
+            if ["is not running", "container state improper"]
+                .iter()
+                .any(|sign| message.contains(sign)) =>
+        {
+            ErrorKind::SandboxEnded
+        }
         _ => ErrorKind::Io,
     };
     Error::new(kind, phrase, message).on(tier)
@@ -171,6 +180,14 @@ mod tests {
             ErrorKind::SetupFailed
         );
         assert_eq!(kind(Operation::Remove, 500, "busy"), ErrorKind::Io);
+        assert_eq!(
+            kind(Operation::Exec, 409, "Container 01 is not running"),
+            ErrorKind::SandboxEnded
+        );
+        assert_eq!(
+            kind(Operation::Exec, 409, "Container 01 is paused"),
+            ErrorKind::Io
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The backend against a real engine, with the images that `cargo xtask images` builds.
+//! A backend against a real engine of its family, with the images that `cargo xtask images` builds. Each family's crate has these
+//! tests as its own: a test program with a module `family` that says which one it is, and this module beside it.
 //!
-//! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=docker` makes that a failure.
+//! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
 
 mod adopt;
 mod build;
@@ -23,9 +24,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::family::{NOT_HERE, TIER};
+
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
-fn main() -> ExitCode {
+/// Runs the tests, or what a test starts this program for.
+pub fn main() -> ExitCode {
     if let Some(code) = owner::run_if_asked() {
         return code;
     }
@@ -35,11 +39,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let missing = engine::missing();
     let required = std::env::var("SANDBOX_REQUIRE")
-        .is_ok_and(|list| list.split(',').any(|name| name.trim() == "docker"));
+        .is_ok_and(|list| list.split(',').any(|name| name.trim() == TIER));
     if let Some(reason) = &missing {
-        eprintln!("not run: tests that need a Docker engine: {reason}");
+        eprintln!("not run: tests that need an engine for {TIER}: {reason}");
         if required {
-            eprintln!("SANDBOX_REQUIRE=docker: an engine is required");
+            eprintln!("SANDBOX_REQUIRE={TIER}: an engine is required");
             return ExitCode::FAILURE;
         }
     }
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_registry {
         eprintln!("not run: tests that need a registry: {reason}");
         if required {
-            eprintln!("SANDBOX_REQUIRE=docker: its tests need a registry");
+            eprintln!("SANDBOX_REQUIRE={TIER}: its tests need a registry");
             return ExitCode::FAILURE;
         }
     }
@@ -67,7 +71,7 @@ fn main() -> ExitCode {
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
         Trial::test(*name, *test)
-            .with_kind("docker")
+            .with_kind(TIER)
             .with_ignored_flag(missing.is_some())
     });
     let with_registry = images::WITH_REGISTRY.iter().map(|(name, test)| {
@@ -85,13 +89,25 @@ fn main() -> ExitCode {
     }
     let with_runsc = runtime::WITH_RUNSC.iter().map(|(name, test)| {
         Trial::test(*name, *test)
-            .with_kind("docker")
+            .with_kind(TIER)
             .with_ignored_flag(missing.is_some() || no_runsc.is_some())
     });
-    let trials = with_engine
+    let mut trials = with_engine
         .chain(with_runsc)
         .chain(with_registry)
         .chain(without)
-        .collect();
+        .collect::<Vec<_>>();
+    for (name, reason) in NOT_HERE {
+        assert!(
+            trials.iter().any(|trial| trial.name().starts_with(name)),
+            "no test {name}"
+        );
+        println!("NOT RUN: {name}: {reason}");
+    }
+    trials.retain(|trial| {
+        !NOT_HERE
+            .iter()
+            .any(|(name, _)| trial.name().starts_with(name))
+    });
     libtest_mimic::run(&arguments, trials).exit_code()
 }

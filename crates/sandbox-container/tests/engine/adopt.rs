@@ -10,10 +10,10 @@ use libtest_mimic::Failed;
 use sandbox_core::{
     Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, unique_name,
 };
-use sandbox_docker::DockerBackend;
 
-use crate::Test;
-use crate::engine::{BUSYBOX, SCRATCH, client_of, config, docker, output, run, shell, spec};
+use crate::family::Backend;
+use crate::suite::Test;
+use crate::suite::engine::{BUSYBOX, SCRATCH, api, client_of, config, output, run, shell, spec};
 
 pub const TESTS: &[Test] = &[
     (
@@ -55,7 +55,7 @@ impl Foreign {
             name: Some(name.clone()),
             ..CreateContainerOptions::default()
         };
-        let engine = docker();
+        let engine = api();
         engine
             .create_container(Some(options), body)
             .await
@@ -73,10 +73,7 @@ impl Foreign {
     }
 
     async fn changes(&self) -> Vec<String> {
-        let changes = docker()
-            .container_changes(&self.name)
-            .await
-            .expect("changes");
+        let changes = api().container_changes(&self.name).await.expect("changes");
         changes
             .into_iter()
             .flatten()
@@ -85,7 +82,7 @@ impl Foreign {
     }
 
     async fn is_running(&self) -> bool {
-        let found = docker()
+        let found = api()
             .inspect_container(&self.name, None)
             .await
             .expect("container");
@@ -97,7 +94,7 @@ impl Foreign {
             force: true,
             ..RemoveContainerOptions::default()
         };
-        docker()
+        api()
             .remove_container(&self.name, Some(options))
             .await
             .expect("removed");
@@ -109,7 +106,7 @@ fn accepting(more: &[Capability]) -> SandboxClient {
     let mut policy = CapabilityPolicy::new();
     policy.allow_partial = vec![Capability::EnvVarAccess, Capability::Processes];
     policy.allow_unenforced = more.to_vec();
-    client_of(DockerBackend::new(config()), policy)
+    client_of(Backend::new(config()), policy)
 }
 
 fn entered() -> Result<(), Failed> {
@@ -155,7 +152,7 @@ fn gate() -> Result<(), Failed> {
             ..HostConfig::default()
         };
         let theirs = Foreign::start(BUSYBOX, &["/bin/sleep", "300"], host).await;
-        let plain = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+        let plain = client_of(Backend::new(config()), CapabilityPolicy::new());
         let error = plain
             .adopt(&theirs.name, &spec())
             .await
@@ -189,7 +186,7 @@ fn gate() -> Result<(), Failed> {
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let mut policy = CapabilityPolicy::new();
         policy.images = Some(vec!["python:*".into()]);
-        let listed = client_of(DockerBackend::new(config()), policy);
+        let listed = client_of(Backend::new(config()), policy);
         let error = listed
             .adopt(&theirs.name, &spec())
             .await
@@ -289,14 +286,14 @@ fn read_only() -> Result<(), Failed> {
 }
 
 async fn remove_image(name: &str) {
-    let engine = docker();
+    let engine = api();
     let removed = engine.remove_image(name, None::<RemoveImageOptions>, None);
     removed.await.expect("the image");
 }
 
 fn committed() -> Result<(), Failed> {
     run(async {
-        let client = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config()), CapabilityPolicy::new());
         let asked = spec()
             .writable_root(true)
             .env("OURS", "1")
@@ -314,7 +311,7 @@ fn committed() -> Result<(), Failed> {
         let image = sandbox.commit(&tag).await?;
         assert_eq!(image.names, [format!("docker.io/{tag}")]);
         sandbox.kill().await?;
-        let engine = docker();
+        let engine = api();
         let made = engine.inspect_image(&tag).await.expect("image");
         let base = engine.inspect_image(BUSYBOX).await.expect("image");
         assert_eq!(
@@ -353,7 +350,7 @@ fn committed() -> Result<(), Failed> {
 
 fn taken() -> Result<(), Failed> {
     run(async {
-        let client = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config()), CapabilityPolicy::new());
         let sandbox = client.create(&spec().writable_root(true)).await?;
         for name in [BUSYBOX, SCRATCH, "docker.io/sandbox-test/busybox"] {
             let error = sandbox.commit(name).await.expect_err(name);
@@ -377,7 +374,7 @@ fn taken() -> Result<(), Failed> {
 
 fn goes_on() -> Result<(), Failed> {
     run(async {
-        let client = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config()), CapabilityPolicy::new());
         let sandbox = client.create(&spec().writable_root(true).user("0")).await?;
         // Large enough that an agent which stood still meanwhile would be noticed, and files of many kinds.
         let script = "dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null; ln -s big /link; \

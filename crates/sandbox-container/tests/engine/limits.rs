@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::{ByteSize, CapabilityPolicy, ExecRequest, Outcome};
 
-use crate::Test;
-use crate::engine::{client, output, run, sandbox, shell, spec};
+use crate::suite::Test;
+use crate::suite::engine::{client, output, run, sandbox, shell, spec};
 
 pub const TESTS: &[Test] = &[
     ("limits::memory_kills_are_told_apart", memory),

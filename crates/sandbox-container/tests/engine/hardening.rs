@@ -4,12 +4,15 @@ use bollard::models::ContainerConfig;
 use bollard::query_parameters::{CommitContainerOptions, RemoveImageOptions};
 use futures_util::StreamExt;
 use libtest_mimic::Failed;
+use sandbox_container::{EngineOptions, Ulimit};
 use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome};
-use sandbox_docker::{DockerBackend, EngineOptions, Ulimit};
 use tokio::net::{TcpListener, UnixStream};
 
-use crate::Test;
-use crate::engine::{PYTHON, client, client_of, config, docker, output, run, sandbox, shell, spec};
+use crate::family::Backend;
+use crate::suite::Test;
+use crate::suite::engine::{
+    PYTHON, api, client, client_of, config, output, run, sandbox, shell, spec,
+};
 
 pub const TESTS: &[Test] = &[
     ("hardening::the_agent_has_the_profile_too", profile),
@@ -32,7 +35,7 @@ fn field(status: &str, name: &str) -> String {
 fn profile() -> Result<(), Failed> {
     run(async {
         let sandbox = sandbox().await?;
-        let container = docker()
+        let container = api()
             .inspect_container(&format!("sandbox-{}", sandbox.name()), None)
             .await
             .expect("container");
@@ -67,7 +70,7 @@ fn profile() -> Result<(), Failed> {
 
 /// Makes a container of an image, waits for its end, and gives its id.
 async fn ran(image: &str, user: &str, command: &[&str]) -> String {
-    let engine = docker();
+    let engine = api();
     let body = bollard::models::ContainerCreateBody {
         image: Some(image.into()),
         user: Some(user.into()),
@@ -87,7 +90,7 @@ async fn ran(image: &str, user: &str, command: &[&str]) -> String {
 
 /// An image with variables, and with a program of root's that has the set-user-ID bit.
 async fn trap(name: &str) -> String {
-    let engine = docker();
+    let engine = api();
     let set = "mkdir /trap && cp $(readlink -f $(command -v python3)) /trap/python && chmod 4755 /trap/python";
     let base = ran(PYTHON, "0:0", &["sh", "-c", set]).await;
     let commit = CommitContainerOptions {
@@ -110,7 +113,7 @@ async fn trap(name: &str) -> String {
 
 fn image() -> Result<(), Failed> {
     run(async {
-        let engine = docker();
+        let engine = api();
         let image = trap(&spec().name).await;
         // Without us the trap works: whoever starts the program is root.
         let root = "import os; exit(os.geteuid())";
@@ -169,7 +172,7 @@ fn options() -> Result<(), Failed> {
             .cpu_shares(512)
             .oom_score_adj(700)
             .hostname("grader");
-        let backend = DockerBackend::new(config().options(options));
+        let backend = Backend::new(config().options(options));
         let client = client_of(backend, CapabilityPolicy::new());
         let sandbox = client.create(&spec()).await?;
         let script = "hostname; cat /proc/uptime; cat /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; ulimit -f";
@@ -202,7 +205,7 @@ fn loosening() -> Result<(), Failed> {
             EngineOptions::default().private_users(),
         ] {
             let client = client_of(
-                DockerBackend::new(config().options(options)),
+                Backend::new(config().options(options)),
                 CapabilityPolicy::new(),
             );
             let error = client.create(&spec()).await.expect_err("refused");
@@ -235,7 +238,7 @@ fn afar() -> Result<(), Failed> {
                 });
             }
         });
-        let backend = DockerBackend::new(config().host(format!("tcp://{address}")));
+        let backend = Backend::new(config().host(format!("tcp://{address}")));
         let client = client_of(backend, CapabilityPolicy::new());
         let sandbox = client.create(&spec().memory(ByteSize::mib(64))).await?;
         let hungry = ExecRequest::new("tail").arg("/dev/zero");
@@ -270,9 +273,9 @@ fn afar() -> Result<(), Failed> {
 /// Where the engine has gVisor's runtime; elsewhere that it has not is what is said.
 fn gvisor() -> Result<(), Failed> {
     run(async {
-        let runtimes = docker().info().await.expect("info").runtimes;
+        let runtimes = api().info().await.expect("info").runtimes;
         let has = runtimes.is_some_and(|known| known.contains_key("runsc"));
-        let backend = DockerBackend::new(config().runtime("runsc"));
+        let backend = Backend::new(config().runtime("runsc"));
         let created = client_of(backend, CapabilityPolicy::new())
             .create(&spec())
             .await;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
-use crate::engine;
+use crate::family::Backend;
+use crate::suite::engine;
 
-const NAME: &str = "SANDBOX_DOCKER_TEST_OWNER";
-const AGENT: &str = "SANDBOX_DOCKER_TEST_AGENT";
-const STATE: &str = "SANDBOX_DOCKER_TEST_STATE";
+const NAME: &str = "SANDBOX_TEST_OWNER";
+const AGENT: &str = "SANDBOX_TEST_AGENT";
+const STATE: &str = "SANDBOX_TEST_STATE";
 
 /// What an owner does: make the sandbox, say so, and hold it until it is killed.
 pub fn run_if_asked() -> Option<ExitCode> {
@@ -25,7 +26,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
             config = config.state_folder(state);
             spec = spec.detached(true).lifetime(Duration::from_secs(60));
         }
-        let backend = sandbox_docker::DockerBackend::new(config);
+        let backend = Backend::new(config);
         let client = engine::client_of(backend, CapabilityPolicy::new());
         let sandbox = client.create(&spec).await?;
         println!("ready");

@@ -2,10 +2,10 @@
 
 use libtest_mimic::Failed;
 use sandbox_core::{Capability, CapabilityPolicy, SandboxClient, Workspace};
-use sandbox_docker::DockerBackend;
 
-use crate::Test;
-use crate::engine::{client, client_of, config, docker, output, run, sandbox, shell, spec};
+use crate::family::{Backend, UNSAFE_TIER};
+use crate::suite::Test;
+use crate::suite::engine::{api, client, client_of, config, output, run, sandbox, shell, spec};
 
 pub const TESTS: &[Test] = &[
     (
@@ -170,7 +170,7 @@ fn image_volumes() -> Result<(), Failed> {
     use bollard::query_parameters::{CommitContainerOptions, RemoveImageOptions};
 
     run(async {
-        let engine = docker();
+        let engine = api();
         let base = sandbox().await?;
         let options = CommitContainerOptions {
             container: Some(format!("sandbox-{}", base.name())),
@@ -225,17 +225,14 @@ fn no_log() -> Result<(), Failed> {
         let canary = "canary-3f9a1b7c";
         output(&sandbox, &format!("echo {canary}")).await?;
         let id = format!("sandbox-{}", sandbox.name());
-        let container = docker()
-            .inspect_container(&id, None)
-            .await
-            .expect("container");
+        let container = api().inspect_container(&id, None).await.expect("container");
         let log = container
             .host_config
             .and_then(|host| host.log_config)
             .and_then(|log| log.typ);
         assert_eq!(log.as_deref(), Some("none"));
         assert_eq!(container.log_path.unwrap_or_default(), "");
-        let info = docker().info().await.expect("info");
+        let info = api().info().await.expect("info");
         let folder = std::path::PathBuf::from(info.docker_root_dir.expect("root folder"))
             .join("containers")
             .join(container.id.expect("id"));
@@ -280,10 +277,10 @@ fn no_subprocess() -> Result<(), Failed> {
 
 fn unsafe_tier() -> Result<(), Failed> {
     run(async {
-        let backend = DockerBackend::without_policy(config());
+        let backend = Backend::without_policy(config());
         let client: SandboxClient = client_of(backend, everything_allowed());
         let sandbox = client.create(&spec()).await?;
-        assert_eq!(sandbox.tier(), "docker_unsafe");
+        assert_eq!(sandbox.tier(), UNSAFE_TIER);
         assert_eq!(
             output(&sandbox, "id -u; echo x > /x; cat /x; pwd").await?,
             "0\nx\n/workspace\n"

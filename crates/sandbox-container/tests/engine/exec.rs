@@ -5,8 +5,10 @@ use sandbox_core::{
     ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome, SandboxSpec,
 };
 
-use crate::Test;
-use crate::engine::{BUSYBOX_USER, PYTHON, SCRATCH, client, output, run, sandbox, shell, spec};
+use crate::suite::Test;
+use crate::suite::engine::{
+    BUSYBOX_USER, PYTHON, SCRATCH, client, output, run, sandbox, shell, spec,
+};
 
 pub const TESTS: &[Test] = &[
     ("exec::exit_codes_and_signals", exit_codes_and_signals),

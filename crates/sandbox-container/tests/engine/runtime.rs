@@ -2,10 +2,10 @@
 
 use libtest_mimic::Failed;
 use sandbox_core::CapabilityPolicy;
-use sandbox_docker::DockerBackend;
 
-use crate::Test;
-use crate::engine::{client_of, config, docker, output, run, shell, spec};
+use crate::family::Backend;
+use crate::suite::Test;
+use crate::suite::engine::{api, client_of, config, output, run, shell, spec};
 
 /// The runtime's name in the engine's configuration.
 const RUNSC: &str = "runsc";
@@ -26,7 +26,7 @@ pub fn missing() -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     runtime.block_on(async {
-        match docker().info().await {
+        match api().info().await {
             Ok(info) => {
                 let known = info.runtimes.unwrap_or_default().contains_key(RUNSC);
                 let fix = "cargo xtask engines up docker --with-runsc";
@@ -39,7 +39,7 @@ pub fn missing() -> Option<String> {
 
 fn chosen() -> Result<(), Failed> {
     run(async {
-        let backend = DockerBackend::new(config().runtime(RUNSC));
+        let backend = Backend::new(config().runtime(RUNSC));
         let client = client_of(backend, CapabilityPolicy::new());
         let sandbox = client.create(&spec()).await?;
         let report = sandbox.enforcement();

@@ -8,11 +8,11 @@ use sandbox_core::{
     CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxSpec, SandboxState,
     unique_name,
 };
-use sandbox_docker::DockerBackend;
 
-use crate::Test;
-use crate::engine::{client_of, config, docker, exists, output, run, wait_gone};
-use crate::owner::Owner;
+use crate::family::{Backend, UNSAFE_TIER};
+use crate::suite::Test;
+use crate::suite::engine::{api, client_of, config, exists, output, run, wait_gone};
+use crate::suite::owner::Owner;
 
 pub const TESTS: &[Test] = &[
     (
@@ -52,7 +52,7 @@ fn container(name: &str) -> String {
 
 fn client_in(state: &Path) -> SandboxClient {
     client_of(
-        DockerBackend::new(config().state_folder(state)),
+        Backend::new(config().state_folder(state)),
         CapabilityPolicy::new(),
     )
 }
@@ -165,7 +165,7 @@ fn key() -> Result<(), Failed> {
     run(async {
         let client = client_in(&state.path());
         let sandbox = client.create(&spec()).await?;
-        let id = docker()
+        let id = api()
             .inspect_container(&container(sandbox.name()), None)
             .await
             .expect("there");
@@ -240,7 +240,7 @@ fn vanished() -> Result<(), Failed> {
             force: true,
             ..Default::default()
         };
-        let (engine, container) = (docker(), container(&spec.name));
+        let (engine, container) = (api(), container(&spec.name));
         let removed = engine.remove_container(&container, Some(options));
         removed.await.expect("removed by somebody else");
         assert_eq!(kept(&state.path()), 1);
@@ -256,7 +256,7 @@ fn crowded() -> Result<(), Failed> {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.pids = Some(16);
-        let backend = DockerBackend::new(config().state_folder(state.path()));
+        let backend = Backend::new(config().state_folder(state.path()));
         let client = client_of(backend, policy);
         let sandbox = client.create(&spec()).await?;
         let greedy = "while :; do sleep 100 & done 2>/dev/null";
@@ -298,7 +298,7 @@ fn hidden() -> Result<(), Failed> {
         policy.filesystem_read_roots = Some(vec![place.path().into()]);
         policy.allow_partial = sandbox_core::Capability::ALL.to_vec();
         for user in ["0:0", "1000:1000"] {
-            let backend = DockerBackend::new(config().state_folder(&state));
+            let backend = Backend::new(config().state_folder(&state));
             let client = client_of(backend, policy.clone());
             let spec = SandboxSpec::new(unique_name("curious")).user(user);
             let sandbox = client.create(&spec).await?;
@@ -314,7 +314,7 @@ fn hidden() -> Result<(), Failed> {
 }
 
 /// A client that accepts that nothing is enforced.
-fn without_gate(backend: DockerBackend) -> SandboxClient {
+fn without_gate(backend: Backend) -> SandboxClient {
     let mut policy = CapabilityPolicy::new();
     let accepted = sandbox_core::Capability::ALL.iter().copied();
     policy.allow_unenforced = accepted
@@ -331,7 +331,7 @@ fn without_gate(backend: DockerBackend) -> SandboxClient {
 fn without_policy() -> Result<(), Failed> {
     let state = State::new();
     run(async {
-        let backend = || DockerBackend::without_policy(config().state_folder(state.path()));
+        let backend = || Backend::without_policy(config().state_folder(state.path()));
         let client = without_gate(backend());
         let spec = spec();
         drop(client.create(&spec).await?);
@@ -341,7 +341,7 @@ fn without_policy() -> Result<(), Failed> {
             .expect_err("another tier's");
         assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
         assert!(
-            error.fix().is_some_and(|fix| fix.contains("docker_unsafe")),
+            error.fix().is_some_and(|fix| fix.contains(UNSAFE_TIER)),
             "{error}"
         );
         let sandbox = client.get(&spec.name).await?;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, ExecRequest, OneShot};
 
-use crate::Test;
-use crate::engine::{BUSYBOX, client, run, sandbox};
+use crate::family::COMMAND;
+use crate::suite::Test;
+use crate::suite::engine::{BUSYBOX, client, run, sandbox};
 
 pub const TESTS: &[Test] = &[
     (
@@ -69,7 +70,7 @@ fn warm() -> Result<(), Failed> {
                 plain.command("/bin/true", &[]);
             }
             for _ in 0..4 {
-                engine.command("docker", &["exec", &name, "/bin/true"]);
+                engine.command(COMMAND, &["exec", &name, "/bin/true"]);
             }
             // The engine tidies up after its client has gone.
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -79,7 +80,7 @@ fn warm() -> Result<(), Failed> {
         let round_trip = round_trip.median();
         eprintln!(
             "warm exec {ours:?}, of it a round trip {round_trip:?}; plain spawn {plain:?}, \
-             docker exec {engine:?}"
+             {COMMAND} exec {engine:?}"
         );
         if let (Some(ours), Some(engine)) = (ours, engine) {
             assert!(ours * 3 < engine, "{ours:?} is not far below {engine:?}");
@@ -106,10 +107,10 @@ fn one_shot() -> Result<(), Failed> {
                 BUSYBOX,
                 "/bin/true",
             ];
-            engine.command("docker", &run);
+            engine.command(COMMAND, &run);
         }
         let (ours, engine) = (ours.median(), engine.median());
-        eprintln!("one-shot {ours:?}, docker run --rm {engine:?}");
+        eprintln!("one-shot {ours:?}, {COMMAND} run --rm {engine:?}");
         if let (Some(ours), Some(engine)) = (ours, engine) {
             assert!(ours < engine * 2, "{ours:?} is far above {engine:?}");
         }

@@ -8,9 +8,10 @@ use bollard::query_parameters::{
 use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
 
-use crate::Test;
-use crate::engine::{self, BUSYBOX, client_of, config, docker, output, run, spec};
-use crate::owner::Owner;
+use crate::family::Backend;
+use crate::suite::Test;
+use crate::suite::engine::{self, BUSYBOX, api, client_of, config, output, run, spec};
+use crate::suite::owner::Owner;
 
 pub const TESTS: &[Test] = &[
     (
@@ -35,7 +36,7 @@ fn name_of(program: &[u8]) -> String {
 
 /// Removes the volume of this agent.
 pub async fn remove(program: &[u8]) {
-    docker()
+    api()
         .remove_volume(&name_of(program), None::<RemoveVolumeOptions>)
         .await
         .expect("the volume is not in use");
@@ -43,7 +44,7 @@ pub async fn remove(program: &[u8]) {
 
 /// Puts a file into a volume, as whoever has the engine can.
 async fn put(volume: &str, name: &str, content: &[u8]) {
-    let engine = docker();
+    let engine = api();
     let host = HostConfig {
         binds: Some(vec![format!("{volume}:/v")]),
         ..HostConfig::default()
@@ -88,7 +89,7 @@ async fn put(volume: &str, name: &str, content: &[u8]) {
 
 /// Creates a sandbox with this agent and asks it for something.
 async fn try_agent(program: &[u8]) -> sandbox_core::Result<()> {
-    let backend = sandbox_docker::DockerBackend::new(config().agent(program));
+    let backend = Backend::new(config().agent(program));
     let client = client_of(backend, CapabilityPolicy::new());
     let sandbox = client.create(&spec()).await?;
     assert_eq!(output(&sandbox, "echo works").await?, "works\n");
@@ -137,7 +138,7 @@ fn at_once() -> Result<(), Failed> {
         assert!(!engine::exists(&left).await, "{left} is left");
         // The owners were killed: their containers go, and then their volume can.
         for _ in 0..250 {
-            if docker()
+            if api()
                 .remove_volume(&name_of(&program), None::<RemoveVolumeOptions>)
                 .await
                 .is_ok()

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, CapabilityPolicy, Error, ErrorKind};
-use sandbox_docker::{DockerBackend, DockerConfig};
 
-use crate::Test;
-use crate::engine::{client, client_of, config, run, spec};
+use crate::family::{Backend, COMMAND, Config};
+use crate::suite::Test;
+use crate::suite::engine::{client, client_of, config, run, spec};
 
 pub const WITH_ENGINE: &[Test] = &[
     ("failures::an_image_that_is_not_there", missing_image),
@@ -27,8 +27,8 @@ pub const WITHOUT_ENGINE: &[Test] = &[
 ];
 
 /// The error of creating a sandbox with this configuration, which must come within two seconds.
-async fn error_of(config: DockerConfig) -> Error {
-    let client = client_of(DockerBackend::new(config), CapabilityPolicy::new());
+async fn error_of(config: Config) -> Error {
+    let client = client_of(Backend::new(config), CapabilityPolicy::new());
     let start = Instant::now();
     let error = client.create(&spec()).await.expect_err("no sandbox");
     assert!(
@@ -39,13 +39,13 @@ async fn error_of(config: DockerConfig) -> Error {
     error
 }
 
-fn unavailable(config: DockerConfig, says: &str) -> Result<(), Failed> {
+fn unavailable(config: Config, says: &str) -> Result<(), Failed> {
     run(async {
         let error = error_of(config.clone()).await;
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
         assert!(error.to_string().contains(says), "{error}");
         assert!(error.fix().is_some(), "{error}");
-        let findings = client_of(DockerBackend::new(config), CapabilityPolicy::new())
+        let findings = client_of(Backend::new(config), CapabilityPolicy::new())
             .diagnose()
             .await;
         assert!(
@@ -59,14 +59,14 @@ fn unavailable(config: DockerConfig, says: &str) -> Result<(), Failed> {
 
 fn no_socket() -> Result<(), Failed> {
     unavailable(
-        config().host("unix:///nonexistent/docker.sock"),
+        config().host("unix:///nonexistent/engine.sock"),
         "no such socket",
     )
 }
 
 fn stale_socket() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("temporary folder");
-    let path = folder.path().join("docker.sock");
+    let path = folder.path().join("engine.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     unavailable(
         config().host(format!("unix://{}", path.display())),
@@ -76,7 +76,7 @@ fn stale_socket() -> Result<(), Failed> {
 
 fn silent_engine() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("temporary folder");
-    let path = folder.path().join("docker.sock");
+    let path = folder.path().join("engine.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     unavailable(
         config().host(format!("unix://{}", path.display())),
@@ -93,7 +93,9 @@ fn missing_image() -> Result<(), Failed> {
         let error = error_of(config().default_image("sandbox-test/nothing:here")).await;
         assert_eq!(error.kind(), ErrorKind::ImageNotFound, "{error}");
         assert!(
-            error.fix().is_some_and(|fix| fix.contains("docker pull")),
+            error
+                .fix()
+                .is_some_and(|fix| fix.contains(&format!("{COMMAND} pull"))),
             "{error}"
         );
         Ok(())
@@ -157,7 +159,7 @@ fn broken_agent() -> Result<(), Failed> {
         let start = Instant::now();
         let config = config().agent(b"no program at all".as_slice());
         let spec = spec();
-        let client = client_of(DockerBackend::new(config), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config), CapabilityPolicy::new());
         let error = client.create(&spec).await.expect_err("no agent");
         assert!(
             start.elapsed() < Duration::from_secs(5),
@@ -167,8 +169,8 @@ fn broken_agent() -> Result<(), Failed> {
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
         assert!(error.to_string().contains("exec format error"), "{error}");
         let name = format!("sandbox-{}", spec.name);
-        crate::engine::wait_gone(&name, Duration::from_secs(5)).await;
-        crate::volume::remove(b"no program at all").await;
+        crate::suite::engine::wait_gone(&name, Duration::from_secs(5)).await;
+        crate::suite::volume::remove(b"no program at all").await;
         Ok(())
     })
 }

@@ -10,7 +10,8 @@ use sandbox_core::{
     CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
     unique_name,
 };
-use sandbox_docker::{DockerBackend, DockerConfig};
+
+use crate::family::{self, Backend, Config};
 
 pub const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
@@ -55,7 +56,7 @@ pub fn missing() -> Option<String> {
             None => return Some("the backend said nothing about an engine".into()),
         }
         for image in [BUSYBOX, BUSYBOX_USER, SCRATCH, PYTHON] {
-            if let Err(error) = docker().inspect_image(image).await {
+            if let Err(error) = api().inspect_image(image).await {
                 return Some(format!(
                     "image {image}: {error}; build it with `cargo xtask images`"
                 ));
@@ -66,19 +67,19 @@ pub fn missing() -> Option<String> {
 }
 
 /// The engine's own API, to look at what the backend has made.
-pub fn docker() -> Docker {
-    Docker::connect_with_defaults().expect("a client of the engine")
+pub fn api() -> Docker {
+    family::api()
 }
 
-pub fn config() -> DockerConfig {
-    DockerConfig::default().default_image(BUSYBOX)
+pub fn config() -> Config {
+    Config::default().default_image(BUSYBOX)
 }
 
 pub fn client(policy: CapabilityPolicy) -> SandboxClient {
-    client_of(DockerBackend::new(config()), policy)
+    client_of(Backend::new(config()), policy)
 }
 
-pub fn client_of(backend: DockerBackend, policy: CapabilityPolicy) -> SandboxClient {
+pub fn client_of(backend: Backend, policy: CapabilityPolicy) -> SandboxClient {
     SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy")
 }
 
@@ -109,7 +110,7 @@ pub async fn output(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Resu
 
 /// Whether the engine has a container of this name, in any state.
 pub async fn exists(container: &str) -> bool {
-    docker().inspect_container(container, None).await.is_ok()
+    api().inspect_container(container, None).await.is_ok()
 }
 
 /// Waits until the engine has no such container, for at most `bound`.

@@ -9,10 +9,10 @@ use sandbox_core::{
     BuildRequest, CapabilityPolicy, Error, ErrorKind, ImageEvent, ImageInfo, ImageRetention,
     SandboxClient, unique_name,
 };
-use sandbox_docker::DockerBackend;
 
-use crate::Test;
-use crate::engine::{BUSYBOX, client_of, config, docker, output, run, spec};
+use crate::family::Backend;
+use crate::suite::Test;
+use crate::suite::engine::{BUSYBOX, api, client_of, config, output, run, spec};
 
 pub const TESTS: &[Test] = &[
     ("build::a_dockerfile_becomes_an_image_of_ours", built),
@@ -35,7 +35,7 @@ fn context(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 fn client() -> SandboxClient {
-    client_of(DockerBackend::new(config()), CapabilityPolicy::new())
+    client_of(Backend::new(config()), CapabilityPolicy::new())
 }
 
 async fn build(request: &BuildRequest) -> Result<ImageInfo, Error> {
@@ -49,7 +49,7 @@ async fn error_of(dockerfile: &str) -> Error {
 }
 
 async fn remove(name: &str) {
-    let engine = docker();
+    let engine = api();
     let removed = engine.remove_image(name, None::<RemoveImageOptions>, None);
     removed.await.expect("the image");
 }
@@ -172,7 +172,7 @@ fn bases() -> Result<(), Failed> {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.images = Some(vec!["sandbox-test/busybox".into()]);
-        let client = client_of(DockerBackend::new(config()), policy);
+        let client = client_of(Backend::new(config()), policy);
         for (dockerfile, allowed) in [
             ("FROM sandbox-test/busybox\n".to_owned(), true),
             ("FROM sandbox-test/python\n".to_owned(), false),
@@ -235,10 +235,7 @@ fn goes() -> Result<(), Failed> {
             .image(&image.id)
             .image_retention(ImageRetention::Remove);
         client.create(&asked).await?.kill().await?;
-        assert!(
-            docker().inspect_image(&image.id).await.is_err(),
-            "still there"
-        );
+        assert!(api().inspect_image(&image.id).await.is_err(), "still there");
         Ok(())
     })
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, unique_name};
 
-use crate::Test;
-use crate::engine::{client, exists, output, run, sandbox, spec, wait_gone};
-use crate::owner::Owner;
+use crate::suite::Test;
+use crate::suite::engine::{client, exists, output, run, sandbox, spec, wait_gone};
+use crate::suite::owner::Owner;
 
 pub const TESTS: &[Test] = &[
     ("lifetime::kill_returns_when_the_container_is_gone", kill),
@@ -148,7 +148,7 @@ fn vanished() -> Result<(), Failed> {
             force: true,
             ..Default::default()
         };
-        let removed = crate::engine::docker();
+        let removed = crate::suite::engine::api();
         let removed = removed
             .remove_container(&container(sandbox.name()), Some(options))
             .await;

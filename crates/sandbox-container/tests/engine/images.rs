@@ -10,11 +10,11 @@ use libtest_mimic::Failed;
 use sandbox_core::{
     CapabilityPolicy, ErrorKind, ImageEvent, ImageRetention, PullPolicy, SandboxClient, unique_name,
 };
-use sandbox_docker::{DockerBackend, DockerConfig};
 
-use crate::Test;
-use crate::engine::{BUSYBOX, client_of, config, docker, output, run, spec};
-use crate::registry::{Registry, free_port};
+use crate::family::{Backend, Config};
+use crate::suite::Test;
+use crate::suite::engine::{BUSYBOX, api, client_of, config, output, run, spec};
+use crate::suite::registry::{Registry, free_port};
 
 /// Tests that need a registry.
 pub const WITH_REGISTRY: &[Test] = &[
@@ -56,11 +56,11 @@ async fn tag(image: &str, name: &str, tag: &str) {
         repo: Some(name.to_owned()),
         tag: Some(tag.to_owned()),
     };
-    docker().tag_image(image, Some(options)).await.expect("tag");
+    api().tag_image(image, Some(options)).await.expect("tag");
 }
 
 async fn untag(name: &str) {
-    let engine = docker();
+    let engine = api();
     let removed = engine.remove_image(name, None::<RemoveImageOptions>, None);
     removed.await.expect("removed");
 }
@@ -77,7 +77,7 @@ async fn push(image: &str, name: &str, version: &str) {
         password: Some("pw".into()),
         ..DockerCredentials::default()
     };
-    let engine = docker();
+    let engine = api();
     let mut pushed = Box::pin(engine.push_image(name, Some(options), Some(user)));
     while let Some(event) = pushed.next().await {
         event.expect("pushed");
@@ -87,7 +87,7 @@ async fn push(image: &str, name: &str, version: &str) {
 
 /// An image that nobody else has: made of busybox with a file of its own. Gives its id; removed by [`untag`].
 async fn own_image(mark: &str) -> String {
-    let client = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+    let client = client_of(Backend::new(config()), CapabilityPolicy::new());
     let sandbox = client
         .create(&spec().writable_root(true).user("0"))
         .await
@@ -103,14 +103,11 @@ async fn own_image(mark: &str) -> String {
 }
 
 fn puller(pull: PullPolicy) -> SandboxClient {
-    client_of(
-        DockerBackend::new(config().pull(pull)),
-        CapabilityPolicy::new(),
-    )
+    client_of(Backend::new(config().pull(pull)), CapabilityPolicy::new())
 }
 
 async fn has(image: &str) -> bool {
-    docker().inspect_image(image).await.is_ok()
+    api().inspect_image(image).await.is_ok()
 }
 
 fn pulled_when_missing() -> Result<(), Failed> {
@@ -317,7 +314,7 @@ pub fn pull_if_asked() -> Option<std::process::ExitCode> {
             .pull_image(&image, PullPolicy::Always, &mut |_| {})
             .await;
         // Everything that could be shown.
-        println!("{:?} {:?}", pulled, DockerConfig::default());
+        println!("{:?} {:?}", pulled, Config::default());
         if let Err(error) = &pulled {
             println!("{} {error}", error.kind().as_str());
         }
@@ -386,7 +383,7 @@ fn silent_registry() -> Result<(), Failed> {
         let config = config()
             .pull(PullPolicy::Missing)
             .image_timeout(Duration::from_secs(2));
-        let client = client_of(DockerBackend::new(config), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config), CapabilityPolicy::new());
         let error = failure(&client, &format!("{address}/nothing:1")).await;
         assert_eq!(error.kind(), ErrorKind::ImageTimedOut, "{error}");
         Ok(())
@@ -400,7 +397,7 @@ fn allowed() -> Result<(), Failed> {
             policy.images = Some(images.iter().map(|&image| image.to_owned()).collect());
             policy
         };
-        let client = |images| client_of(DockerBackend::new(config()), policy(images));
+        let client = |images| client_of(Backend::new(config()), policy(images));
         let busybox = client(&["sandbox-test/*:*"]);
         busybox.create(&spec()).await?.kill().await?;
         busybox.create(&spec().image(BUSYBOX)).await?.kill().await?;
@@ -421,9 +418,9 @@ fn allowed() -> Result<(), Failed> {
 
 fn digits() -> Result<(), Failed> {
     run(async {
-        let image = docker().inspect_image(BUSYBOX).await.expect("image");
+        let image = api().inspect_image(BUSYBOX).await.expect("image");
         let id = image.id.expect("id");
-        let client = client_of(DockerBackend::new(config()), CapabilityPolicy::new());
+        let client = client_of(Backend::new(config()), CapabilityPolicy::new());
         client.create(&spec().image(&id)).await?.kill().await?;
         let digits = id.strip_prefix("sha256:").expect("an id");
         client
