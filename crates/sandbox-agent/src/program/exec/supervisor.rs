@@ -83,7 +83,11 @@ fn begin(
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
 ) -> Result<(Pid, Option<Gate>), Errno> {
-    set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0)?;
+    match set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0) {
+        // A kernel in user space may not have it: what leaves its parent then comes to the agent, which ends it.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(errno),
+    }
     let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
