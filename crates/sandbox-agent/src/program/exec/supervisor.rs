@@ -8,7 +8,7 @@ use sandbox_freestanding::{
     clone::fork,
     io, net,
     process::{self, PR_SET_CHILD_SUBREAPER, Usage, Wait, exit, set_attribute},
-    signal::{self, SIGKILL, SIGSTOP, SIGTERM},
+    signal::{self, SIGCHLD, SIGKILL, SIGSTOP, SIGTERM, SignalSet},
 };
 
 use super::{
@@ -45,9 +45,12 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
             let control = ends.control.into_raw();
             drop((ends.progress, ends.stdin, ends.complete, ends.waiting));
             let outputs = (ends.stdout, ends.stderr);
+            // Linux tells whoever reads such a descriptor of the reader's own signals; a kernel in user space tells its maker's, so
+            // that the agent's is silent here. Where the system has no room for another, Linux' way remains.
+            let own = signal::descriptor(SignalSet::default().with(SIGCHLD)).ok();
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
-                child_ended: &sandbox.child_ended,
+                child_ended: own.as_ref().unwrap_or(&sandbox.child_ended),
                 files: sandbox.files.as_ref(),
                 gate,
                 main,
