@@ -176,7 +176,10 @@ impl<F: OfFamily> ContainerBackend<F> {
         let storage = Storage::new(plan, &exports.collect::<Vec<_>>());
         let report = report::report(plan, facts, &kernel, mode, &storage);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
-        let confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        confinement
+            .limits
+            .retain(|limit| facts.shell.takes_limit(limit.resource));
         Ok(Draft {
             confinement,
             report,

@@ -30,6 +30,13 @@ impl Shell {
         }
     }
 
+    /// Whether the code's kernel takes this resource limit (`RLIMIT_*`). A kernel in user space refuses those of what it does not have:
+    /// message queues, priorities.
+    pub(crate) fn takes_limit(self, resource: u32) -> bool {
+        const MESSAGE_QUEUES: u32 = 12;
+        self != Self::UserKernel || resource < MESSAGE_QUEUES
+    }
+
     /// Whether the code's kernel is the host's: what that counts, filters and limits by process is then the code's.
     pub(crate) fn shares_kernel(self) -> bool {
         self == Self::Namespaces

@@ -301,8 +301,19 @@ fn gvisor() -> Result<(), Failed> {
             version.contains("gVisor") || version.contains("4.4.0"),
             "{version}"
         );
+        let start = std::time::Instant::now();
         let failed = shell(&sandbox, "exit 7").await?;
         assert_eq!(failed.outcome, Outcome::Exited { code: 7 }, "{failed:?}");
+        assert!(
+            start.elapsed() < std::time::Duration::from_secs(10),
+            "{:?}",
+            start.elapsed()
+        );
+        let request = ExecRequest::shell("setsid sleep 1001 & sleep 1002");
+        let late = request.timeout(std::time::Duration::from_secs(1));
+        assert_eq!(sandbox.exec(&late).await?.outcome, Outcome::TimedOut);
+        let left = output(&sandbox, "ps | grep 'sleep 100[12]' | grep -v grep || true").await?;
+        assert_eq!(left, "");
         let written = shell(&sandbox, "echo x > /etc/x").await?;
         assert!(!written.ok(), "{written:?}");
         sandbox.kill().await
