@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::check::CheckArguments;
+use crate::commands::commit::CommitArguments;
 use crate::commands::conformance::ConformanceArguments;
 use crate::commands::cp::CpArguments;
 use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::end::{EndArguments, PruneArguments};
 use crate::commands::exec::ExecArguments;
+use crate::commands::image::ImageArguments;
 use crate::commands::logs::LogsArguments;
 use crate::commands::ls::LsArguments;
 use crate::commands::matrix::MatrixArguments;
@@ -50,6 +52,10 @@ pub enum Command {
     Rm(EndArguments),
     /// Remove what detached sandboxes left that have ended without cleaning up
     Prune(PruneArguments),
+    /// Make an image of a detached sandbox's files
+    Commit(CommitArguments),
+    /// Pull, build, list and remove an engine's images
+    Image(ImageArguments),
     /// Tell whether a policy would be enforced on this host (exit code 3 where it would be refused)
     Check(Box<CheckArguments>),
     /// Tell what this host can enforce, and how to get what is missing
@@ -76,6 +82,8 @@ impl Command {
                 arguments.format.format
             }
             Self::Prune(arguments) => arguments.format.format,
+            Self::Commit(arguments) => arguments.format.format,
+            Self::Image(arguments) => arguments.format(),
             Self::Check(arguments) => arguments.format,
             Self::Doctor(arguments) => arguments.format,
             Self::Matrix(arguments) => arguments.format,

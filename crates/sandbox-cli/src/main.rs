@@ -8,6 +8,7 @@ mod failure;
 mod help_tests;
 mod options;
 mod output;
+mod progress;
 mod table;
 
 use std::ffi::OsString;
@@ -52,6 +53,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Matrix(arguments) => commands::matrix::run(&arguments),
         Command::Conformance(arguments) => commands::conformance::run(&arguments),
+        Command::Image(arguments) => commands::image::run(&arguments),
+        Command::Commit(arguments) => commands::commit::run(&arguments),
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
 }

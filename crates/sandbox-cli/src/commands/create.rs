@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{PolicyOptions, duration};
 use crate::output::{Format, print, print_json};
+use crate::progress::Progress;
 use crate::say;
 
 const EXAMPLES: &str = "\
@@ -98,8 +99,10 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     }
     let sandbox = super::block_on(async {
         let mut signals = Signals::listen()?;
+        let mut progress = Progress::new(arguments.quiet, arguments.format);
+        let take = &mut |event: &_| progress.take(event);
         tokio::select! {
-            sandbox = client.create(&request.spec) => Ok(sandbox?),
+            sandbox = client.create_with_progress(&request.spec, take) => Ok(sandbox?),
             signal = signals.next() => Err(Failure::interrupted(signal)),
         }
     })??;

@@ -112,10 +112,18 @@ pub struct FormatOption {
     pub format: Format,
 }
 
-/// What was done to several sandboxes.
-#[derive(Debug, Default, Serialize)]
+/// What was done to several sandboxes, or images.
+#[derive(Debug)]
 pub struct Done {
-    sandboxes: Vec<One>,
+    /// As JSON names them.
+    what: &'static str,
+    all: Vec<One>,
+}
+
+impl Default for Done {
+    fn default() -> Self {
+        Self::to("sandboxes")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -126,6 +134,14 @@ struct One {
 }
 
 impl Done {
+    /// Nothing yet, to any of these.
+    pub fn to(what: &'static str) -> Self {
+        Self {
+            what,
+            all: Vec::new(),
+        }
+    }
+
     /// Notes what became of one. As text it is told at once.
     pub fn add(
         &mut self,
@@ -142,7 +158,7 @@ impl Done {
                 }
             }
         }
-        self.sandboxes.push(One {
+        self.all.push(One {
             name: name.to_owned(),
             error: error.map(Failure::into_object),
         });
@@ -152,9 +168,9 @@ impl Done {
     /// Tells it, and with which code to end.
     pub fn finish(&self, format: Format) -> Outcome {
         if format == Format::Json {
-            print_json(self)?;
+            print_json(&std::collections::BTreeMap::from([(self.what, &self.all)]))?;
         }
-        let failed = self.sandboxes.iter().any(|one| one.error.is_some());
+        let failed = self.all.iter().any(|one| one.error.is_some());
         Ok(if failed { Exit::FAILED } else { Exit::SUCCESS })
     }
 }

@@ -137,7 +137,7 @@ fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
 }
 
 /// The two largest units.
-fn brief(duration: Duration) -> String {
+pub fn brief(duration: Duration) -> String {
     let whole = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

@@ -2,12 +2,14 @@
 
 pub mod check;
 mod check_all;
+pub mod commit;
 pub mod conformance;
 pub mod cp;
 pub mod create;
 pub mod doctor;
 pub mod end;
 pub mod exec;
+pub mod image;
 mod kept;
 pub mod logs;
 pub mod ls;

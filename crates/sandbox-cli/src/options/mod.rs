@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use clap::Args;
 use sandbox::policy::{Preset, Requirement};
-use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, SandboxSpec, Workspace, unique_name};
+use sandbox::{
+    ByteSize, Capability, CapabilityPolicy, Cpus, ImageRetention, PullPolicy, SandboxSpec,
+    Workspace, unique_name,
+};
 
 use crate::failure::Failure;
 use ceiling::Ceiling;
 pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
-pub use values::{bytes, duration, text, variable};
+pub use values::{bytes, duration, pull_policy, text, variable};
 use values::{capability, cpus, package, preset};
 
 /// Which tier, and what the code may do there.
@@ -64,6 +67,18 @@ pub struct PolicyOptions {
     /// Image, on tiers that have images
     #[arg(long, value_name = "IMAGE", help_heading = "Policy")]
     image: Option<String>,
+
+    /// When the image is pulled: never, missing or always [default: never]
+    #[arg(long, value_name = "WHEN", value_parser = pull_policy, help_heading = "Policy")]
+    pull: Option<PullPolicy>,
+
+    /// Remove the image with the sandbox, where it was pulled for it and nobody else uses it
+    #[arg(long, help_heading = "Policy")]
+    rm_image: bool,
+
+    /// Let the code change the image's files, in a layer of the sandbox's own
+    #[arg(long, help_heading = "Policy")]
+    writable_root: bool,
 
     /// Python package that is there before the code runs, out of the registry, wheels alone (repeatable)
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
@@ -201,6 +216,11 @@ impl PolicyOptions {
         let mut spec = SandboxSpec::new(unique_name("run"));
         spec.workspace = workspace;
         spec.image = self.image.clone();
+        spec.pull = self.pull;
+        spec.writable_root = self.writable_root;
+        if self.rm_image {
+            spec.image_retention = ImageRetention::Remove;
+        }
         spec.workdir = self
             .workdir
             .as_deref()

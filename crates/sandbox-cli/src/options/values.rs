@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use sandbox::policy::{Preset, Requirement};
-use sandbox::{ByteSize, Capability, Cpus};
+use sandbox::{ByteSize, Capability, Cpus, PullPolicy};
 
 use crate::failure::Failure;
 
@@ -29,6 +29,11 @@ pub fn package(text: &str) -> Result<Requirement, String> {
 }
 
 pub fn preset(text: &str) -> Result<Preset, String> {
+    text.parse()
+        .map_err(|error: sandbox::Error| error.context().to_owned())
+}
+
+pub fn pull_policy(text: &str) -> Result<PullPolicy, String> {
     text.parse()
         .map_err(|error: sandbox::Error| error.context().to_owned())
 }

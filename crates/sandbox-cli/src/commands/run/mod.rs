@@ -74,6 +74,19 @@ pub struct RunArguments {
     #[arg(short, long)]
     no_stdin: bool,
 
+    /// Run it in a container that somebody else has made and that runs, by its id or name; it is left as it was
+    #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit"])]
+    adopt: Option<String>,
+
+    /// Make an image of the sandbox's files afterwards, under a name that no image has; needs --writable-root
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        requires = "writable_root",
+        help_heading = "Artifacts"
+    )]
+    commit: Option<String>,
+
     /// Say nothing but warnings and errors
     #[arg(short, long)]
     quiet: bool,

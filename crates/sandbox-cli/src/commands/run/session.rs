@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::Request;
 use crate::output::{Format, print_json};
+use crate::progress::Progress;
 use crate::say;
 
 /// How long an interrupted command waits for its sandbox to be gone.
@@ -58,7 +59,7 @@ impl Run<'_> {
     pub async fn in_sandbox(&self, client: &SandboxClient) -> Outcome {
         let mut signals = Signals::listen()?;
         let sandbox = tokio::select! {
-            sandbox = client.create(&self.request.spec) => sandbox?,
+            sandbox = self.sandbox(client) => sandbox?,
             never = self.say_what_takes_long() => match never {},
             signal = signals.next() => return Err(Failure::interrupted(signal)),
         };
@@ -75,10 +76,26 @@ impl Run<'_> {
             }
         };
         self.clean_up(&sandbox).await;
+        let committed = match (&self.arguments.commit, &ended) {
+            (Some(image), Ok(_)) => sandbox.commit(image).await.map(drop),
+            _ => Ok(()),
+        };
         let killed = sandbox.kill().await;
         let exit = self.tell(&sandbox, ended?)?;
+        committed?;
         killed?;
         Ok(exit)
+    }
+
+    /// A sandbox of its own, or the container that was named.
+    async fn sandbox(&self, client: &SandboxClient) -> sandbox::Result<SandboxHandle> {
+        let spec = &self.request.spec;
+        if let Some(container) = &self.arguments.adopt {
+            return client.adopt(container, spec).await;
+        }
+        let mut progress = Progress::new(self.arguments.quiet, self.arguments.format);
+        let take = &mut |event: &_| progress.take(event);
+        client.create_with_progress(spec, take).await
     }
 
     /// Packages that are not kept yet have to come from their registry: a person who waits should know.
