@@ -60,7 +60,11 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
     }
 }
 
-async fn wait_until_gone(client: &Docker, container: &str) -> Result<(), bollard::errors::Error> {
+/// Waits until the engine has no such container.
+pub(crate) async fn wait_until_gone(
+    client: &Docker,
+    container: &str,
+) -> Result<(), bollard::errors::Error> {
     loop {
         match client.inspect_container(container, None).await {
             Err(error) if has_status(&error, 404) => return Ok(()),

@@ -10,6 +10,7 @@ mod hiding;
 mod store;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
@@ -31,6 +32,9 @@ use crate::stream::LastWords;
 use crate::sweep;
 use crate::volume::{self, AgentVolume};
 
+/// How long an engine may take to remove a container that has ended, before the sandbox is said to have left it.
+const REMOVAL: Duration = Duration::from_secs(3);
+
 /// The detached sandboxes of a tier on an engine.
 #[derive(Debug)]
 pub(crate) struct Registry<'a> {
@@ -49,7 +53,14 @@ impl Registry<'_> {
             return Err(not_found(tier.name, name));
         };
         if !container.runs {
-            return Err(ended(tier.name, name));
+            let client = &engine.client;
+            // Most often the engine is removing it right now.
+            let gone = removal::wait_until_gone(client, &container.id);
+            let Ok(Ok(())) = tokio::time::timeout(REMOVAL, gone).await else {
+                return Err(ended(tier.name, name));
+            };
+            self.forget(name)?;
+            return Err(not_found(tier.name, name));
         }
         let kept = match &self.store {
             Some(store) => store.record(&container.id)?.map(|record| (store, record)),
