@@ -244,6 +244,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
         let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
+        image::check_labels(tier, &image)?;
         let source = Source::new(&image);
         let image = ImageFacts::new(&image);
         let volume = &self.volume;

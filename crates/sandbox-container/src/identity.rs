@@ -171,12 +171,17 @@ fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     workspace.chain(roots.map(PathBuf::as_path))
 }
 
-/// Who owns the first of the writable folders that is not root's.
+/// Who owns the first of the writable folders that is not root's; root, where all are root's and one of them only root can write
+/// to. Code then has root's number and none of its capabilities, and the report says what it can disturb.
 fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
-    writable_folders(plan)
-        .filter_map(|folder| std::fs::metadata(folder).ok())
-        .find(|folder| folder.uid() != 0)
-        .map(|folder| (folder.uid(), folder.gid()))
+    let folders = writable_folders(plan).filter_map(|folder| std::fs::metadata(folder).ok());
+    let folders = folders.collect::<Vec<_>>();
+    let ordinary = folders.iter().find(|folder| folder.uid() != 0);
+    let roots = folders.iter().any(|folder| folder.mode() & 0o002 == 0);
+    match ordinary {
+        Some(folder) => Some((folder.uid(), folder.gid())),
+        None => roots.then_some(ROOT),
+    }
 }
 
 #[cfg(test)]

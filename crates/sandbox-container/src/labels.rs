@@ -36,6 +36,13 @@ pub(crate) const BUILT: &str = "sandbox.built";
 /// What an image has that is only there for a moment.
 pub(crate) const PASSING: &str = "sandbox.passing";
 
+/// The first label of an image that containers of it would inherit and that says something of ours.
+pub(crate) fn foreign<'a>(labels: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    let of_images = [BUILT, PASSING];
+    let mut names = labels.into_iter();
+    names.find(|name| name.starts_with(PREFIX) && !of_images.contains(&name.as_str()))
+}
+
 /// The labels of a sandbox's container: the specification's and ours.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use sandbox_core::Error;
 
 use crate::Tier;
 use crate::engine::{Engine, Listed};
+use crate::image;
 use crate::labels;
 use crate::owner::{Claim, Owner, Standing};
 use crate::removal;
@@ -53,6 +54,9 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
             Ok(()) => {}
             Err(error) => swept.failed = swept.failed.or(Some(error)),
         }
+    }
+    if let Err(error) = image::sweep(tier, engine, now).await {
+        swept.failed = swept.failed.or(Some(error));
     }
     swept
 }

@@ -3,9 +3,9 @@
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
 
-use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
+use crate::{Tier, labels};
 
 /// What an image brings along.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +30,26 @@ impl ImageFacts {
             volumes,
         }
     }
+}
+
+/// Refuses an image whose labels would make its containers something else than they are: whoever looks after sandboxes goes by them.
+///
+/// # Errors
+///
+/// `InvalidSpec` naming the label.
+pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
+    let config = image.config.as_ref();
+    let names = config.and_then(|config| config.labels.as_ref());
+    let Some(label) = labels::foreign(names.into_iter().flat_map(|names| names.keys())) else {
+        return Ok(());
+    };
+    let id = image.id.as_deref().unwrap_or_default();
+    let context = format!("image {id} has the label {label:?}, which says that it is a sandbox");
+    Err(
+        Error::new(ErrorKind::InvalidSpec, "create sandbox", context)
+            .on(tier)
+            .with_fix("use an image without such labels"),
+    )
 }
 
 /// An image that somebody wants.
@@ -201,6 +221,21 @@ mod tests {
         ] {
             assert!(check(&reference(&bad), &image()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn labels_of_an_image_cannot_make_its_containers_sandboxes() {
+        let labelled = |name: &str| ImageInspect {
+            config: Some(bollard::models::ImageConfig {
+                labels: Some([(name.to_owned(), "x".to_owned())].into()),
+                ..Default::default()
+            }),
+            ..image()
+        };
+        let check = |name| check_labels(crate::family::samples::TIER, &labelled(name));
+        assert!(check(labels::BUILT).is_ok() && check("sandbox-test.recipe").is_ok());
+        let error = check(labels::TIER).expect_err("a sandbox's");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     }
 
     #[test]

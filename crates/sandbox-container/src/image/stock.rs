@@ -1,5 +1,6 @@
 //! The images that the engine has.
 
+use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bollard::models::{ImageInspect, ImageSummary};
@@ -9,7 +10,7 @@ use sandbox_core::{ByteSize, Error, ErrorKind, ImageInfo, ImageReference, Result
 use super::find::request_name;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
-use crate::{Tier, labels};
+use crate::{Tier, labels, removal};
 
 /// Every image with a name, and those without one that were built by us.
 ///
@@ -48,6 +49,34 @@ pub(crate) async fn remove(tier: Tier, engine: &Engine, reference: &ImageReferen
         .on(tier)),
         Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
     }
+}
+
+/// How many seconds after it was made an image that a commit was to remove is left: its owner was killed. No commit takes so long.
+const PASSED: i64 = 2 * 3600;
+
+/// Removes images that commits were to remove whose owners were killed meanwhile.
+///
+/// # Errors
+///
+/// What could not be removed.
+pub(crate) async fn sweep(tier: Tier, engine: &Engine, now: i64) -> Result<()> {
+    let filters = HashMap::from([
+        ("dangling".to_owned(), vec!["true".to_owned()]),
+        ("label".to_owned(), vec![labels::PASSING.to_owned()]),
+    ]);
+    let options = ListImagesOptions {
+        filters: Some(filters),
+        ..ListImagesOptions::default()
+    };
+    let images = engine.client.list_images(Some(options)).await;
+    let images = images.map_err(|error| engine_error(tier, Operation::ListImages, error))?;
+    let left = images
+        .iter()
+        .filter(|image| now.saturating_sub(image.created) > PASSED);
+    for image in left {
+        removal::remove_image(tier, &engine.client, &image.id).await?;
+    }
+    Ok(())
 }
 
 /// An image that was inspected.
