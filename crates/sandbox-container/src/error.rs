@@ -78,6 +78,8 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
         (Operation::Create, 500) if message.contains("name is already in use") => {
             ErrorKind::AlreadyExists
         }
+        // A container that does not run, or is not there; one that is held is there.
+        (Operation::Exec, 404 | 409) if !message.contains("paused") => ErrorKind::SandboxEnded,
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
         _ => ErrorKind::Io,
     };
@@ -171,6 +173,14 @@ mod tests {
             ErrorKind::SetupFailed
         );
         assert_eq!(kind(Operation::Remove, 500, "busy"), ErrorKind::Io);
+        assert_eq!(
+            kind(Operation::Exec, 409, "Container x is not running"),
+            ErrorKind::SandboxEnded
+        );
+        assert_eq!(
+            kind(Operation::Exec, 409, "Container x is paused"),
+            ErrorKind::Io
+        );
     }
 
     #[test]
