@@ -53,14 +53,7 @@ impl Registry<'_> {
             return Err(not_found(tier.name, name));
         };
         if !container.runs {
-            let client = &engine.client;
-            // Most often the engine is removing it right now.
-            let gone = removal::wait_until_gone(client, &container.id);
-            let Ok(Ok(())) = tokio::time::timeout(REMOVAL, gone).await else {
-                return Err(ended(tier.name, name));
-            };
-            self.forget(name)?;
-            return Err(not_found(tier.name, name));
+            return Err(self.if_left(&container.id, name).await?);
         }
         let kept = match &self.store {
             Some(store) => store.record(&container.id)?.map(|record| (store, record)),
@@ -88,8 +81,27 @@ impl Registry<'_> {
             user: &record.parts.user,
             key: &key,
         };
-        let instance = Box::new(reconnection.attach(sandbox, &isolator).await?);
-        Ok(Found { plan, instance })
+        match reconnection.attach(sandbox, &isolator).await {
+            Ok(instance) => {
+                let instance = Box::new(instance);
+                Ok(Found { plan, instance })
+            }
+            // Since it was found.
+            Err(error) if error.kind() == ErrorKind::SandboxEnded => {
+                Err(self.if_left(&container.id, name).await?)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The error for a sandbox that has ended: whether its container is left, which most often the engine is removing right now.
+    async fn if_left(&self, container: &str, name: &str) -> Result<Error> {
+        let gone = removal::wait_until_gone(&self.engine.client, container);
+        let Ok(Ok(())) = tokio::time::timeout(REMOVAL, gone).await else {
+            return Ok(ended(self.tier.name, name));
+        };
+        self.forget(name)?;
+        Ok(not_found(self.tier.name, name))
     }
 
     /// All of this user.
