@@ -8,6 +8,7 @@ mod detached;
 mod engine;
 mod exec;
 mod failures;
+mod folders;
 mod hardening;
 mod images;
 mod isolation;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         images::TESTS,
         adopt::TESTS,
         build::TESTS,
+        folders::TESTS,
         speed::TESTS,
         runtime::TESTS,
     ];
