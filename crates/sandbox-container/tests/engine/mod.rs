@@ -9,6 +9,7 @@ mod detached;
 mod engine;
 mod exec;
 mod failures;
+mod folders;
 mod hardening;
 mod images;
 mod isolation;
@@ -67,6 +68,7 @@ pub fn main() -> ExitCode {
         images::TESTS,
         adopt::TESTS,
         build::TESTS,
+        folders::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
