@@ -84,7 +84,16 @@ fn open_unsafe() -> sandbox_core::Result<Arc<dyn Backend>> {
 }
 
 /// What was measured of this tier, by `cargo xtask matrix --write`.
-const PROFILES: &[(&str, &str)] = &[];
+const PROFILES: &[(&str, &str)] = &[
+    (
+        "podman-530f127a.json",
+        include_str!("../../../matrix/podman-530f127a.json"),
+    ),
+    (
+        "podman-99b3cda1.json",
+        include_str!("../../../matrix/podman-99b3cda1.json"),
+    ),
+];
 
 sandbox_core::register!(
     Registration::new(
