@@ -174,7 +174,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             .filter_map(|folder| folder.to_str())
             .map(ToOwned::to_owned);
         let storage = Storage::new(plan, &exports.collect::<Vec<_>>());
-        let report = report::report(plan, facts, &kernel, mode, &storage);
+        let report = report::report(self.tier.family, plan, facts, &kernel, mode, &storage);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
         confinement

@@ -37,6 +37,8 @@ pub struct Family {
     /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
     /// something else is mounted there.
     pub writable_folders: &'static [&'static str],
+    /// How a build is told that it gets no network: an engine takes what it does not know for its default.
+    pub no_network_in_builds: &'static str,
     /// Whether an engine without root can let its user have its own number in a container (`keep-id`).
     pub keeps_ids: bool,
     /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
@@ -160,6 +162,7 @@ pub(crate) mod samples {
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
+        no_network_in_builds: "none",
         keeps_ids: false,
         full_tmpfs: true,
         profile_form: ProfileForm::Text,
@@ -176,6 +179,7 @@ pub(crate) mod samples {
         engine: "Podman",
         command: "podman",
         writable_folders: &["/run", "/tmp", "/var/tmp"],
+        no_network_in_builds: "NetworkDisabled",
         keeps_ids: true,
         full_tmpfs: false,
         profile_form: ProfileForm::File,

@@ -40,6 +40,7 @@ impl Identity {
             None if facts.rootless => Self::rootless(tier, plan, facts),
             None => Self::plain(folders_owner(plan).unwrap_or(USER)),
         };
+        check_there(tier, plan)?;
         identity.check_writable(tier, plan, facts)?;
         Ok(identity)
     }
@@ -142,6 +143,18 @@ impl Identity {
         }
         Ok(())
     }
+}
+
+/// Refuses folders that are not there: an engine may make them, on the host.
+fn check_there(tier: Tier, plan: &Plan) -> Result<()> {
+    let missing = folders(plan).find(|path| {
+        std::fs::symlink_metadata(path)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    });
+    let Some(path) = missing else { return Ok(()) };
+    let context = format!("{} is not there", path.display());
+    let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
+    Err(error.on(tier).with_fix("make the folder, or leave it out"))
 }
 
 fn is_engines(user: u32, facts: &EngineFacts) -> bool {
@@ -251,6 +264,15 @@ mod tests {
                 .fix()
                 .is_some_and(|fix| fix.contains("runs the engine"))
         );
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_not_left_to_the_engine() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let plan = with_workspace(&folder.path().join("missing"));
+        let error = Identity::of(TIER, &plan, &EngineFacts::sample()).expect_err("missing");
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert!(error.to_string().contains("missing"), "{error}");
     }
 
     #[test]

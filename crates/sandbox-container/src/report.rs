@@ -5,6 +5,7 @@ use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
+use crate::Family;
 use crate::engine::EngineFacts;
 use crate::lower::Storage;
 
@@ -12,6 +13,7 @@ const NOT_BUILT: &str = "not built for containers yet";
 
 /// What this engine enforces of each demand of a plan.
 pub(crate) fn report(
+    family: &Family,
     plan: &Plan,
     facts: &EngineFacts,
     kernel: &Kernel,
@@ -20,7 +22,10 @@ pub(crate) fn report(
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
-        let entry = entry(demand.capability, plan, facts, kernel, mode, storage);
+        let entry = match demand.capability {
+            Capability::Disk => disk(family, facts, mode, storage),
+            capability => entry(capability, plan, facts, kernel, mode),
+        };
         report.set(demand.capability, entry);
     }
     report
@@ -32,7 +37,6 @@ fn entry(
     facts: &EngineFacts,
     kernel: &Kernel,
     mode: Mode,
-    storage: &Storage,
 ) -> Enforcement {
     let cgroup = match facts.cgroup {
         0 => "cgroup".to_owned(),
@@ -73,7 +77,6 @@ fn entry(
             "processors",
         ),
         Capability::Pids => pids(&cgroup, facts),
-        Capability::Disk => disk(mode, storage),
         Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
         Capability::ArtifactExportPaths => Enforcement::enforced(
             "copied by the agent as the code's user, opened beneath the folder",
@@ -197,8 +200,12 @@ fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
     ))
 }
 
-fn disk(mode: Mode, storage: &Storage) -> Enforcement {
+fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> Enforcement {
     let mut gaps = Vec::new();
+    // Where memory has a limit, the kernel counts them into that.
+    if !family.full_tmpfs && !facts.memory_limit {
+        gaps.push("empty files have no bound");
+    }
     if storage.host_folders {
         gaps.push("folders of the host are writable without a bound");
     }
@@ -220,7 +227,7 @@ mod tests {
     use super::*;
     use crate::backend::kernel;
     use crate::engine::Shell;
-    use crate::family::samples::TIER;
+    use crate::family::samples::{FAMILY, OTHER, TIER};
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
@@ -233,7 +240,7 @@ mod tests {
         let plan = plan(spec, &CapabilityPolicy::new());
         let storage = Storage::new(&plan, &[]);
         let kernel = kernel(TIER, facts).expect("kernel");
-        let report = report(&plan, facts, &kernel, mode, &storage);
+        let report = report(FAMILY, &plan, facts, &kernel, mode, &storage);
         for demand in &plan.demands {
             assert!(
                 report.get(demand.capability).is_some(),
@@ -288,7 +295,7 @@ mod tests {
         let plan = plan(&spec(), &policy);
         let kernel = kernel(TIER, &facts).expect("kernel");
         let storage = Storage::new(&plan, &[]);
-        let report = report(&plan, &facts, &kernel, SPLIT, &storage);
+        let report = report(FAMILY, &plan, &facts, &kernel, SPLIT, &storage);
         let entry = |capability| report.get(capability).expect("an entry");
         assert!(
             !kernel.seccomp_notify,
@@ -370,5 +377,21 @@ mod tests {
                 .map(Enforcement::status),
             Some("enforced")
         );
+    }
+
+    #[test]
+    fn empty_files_are_bounded_by_inodes_or_by_memory_or_not_at_all() {
+        let plan = plan(&spec(), &CapabilityPolicy::new());
+        let storage = Storage::new(&plan, &[]);
+        let of = |family, memory_limit| {
+            let facts = EngineFacts {
+                memory_limit,
+                ..EngineFacts::sample()
+            };
+            disk(family, &facts, SPLIT, &storage).status()
+        };
+        assert_eq!(of(FAMILY, false), "enforced");
+        assert_eq!(of(OTHER, true), "enforced");
+        assert_eq!(of(OTHER, false), "partial");
     }
 }

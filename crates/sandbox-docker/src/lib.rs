@@ -32,6 +32,7 @@ const FAMILY: &Family = &Family {
     chooses_runtime: true,
     private_users: false,
     writable_folders: &[],
+    no_network_in_builds: "none",
     keeps_ids: false,
     full_tmpfs: true,
     native: None,

@@ -33,6 +33,8 @@ const FAMILY: &Family = &Family {
         "/machine.slice/libpod-{id}.scope/container",
     ],
     writable_folders: &["/run", "/tmp", "/var/tmp"],
+    // What it does not know ("none") is the host's network.
+    no_network_in_builds: "NetworkDisabled",
     keeps_ids: true,
     full_tmpfs: false,
     profile_form: ProfileForm::File,

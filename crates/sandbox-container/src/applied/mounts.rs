@@ -22,6 +22,12 @@ const ENGINES: [&str; 5] = [
     "/run/.init",
 ];
 
+/// Files that Podman writes for a container whose user its image does not know, and where it keeps them.
+const USERS: [(&str, &str); 2] = [
+    ("/etc/group", "/userdata/group"),
+    ("/etc/passwd", "/userdata/passwd"),
+];
+
 /// The mounts of a table of the kernel's (`mountinfo`).
 pub(super) fn mounts(table: &str) -> Vec<Mount> {
     table
@@ -54,6 +60,9 @@ pub(super) fn strangers<'a>(mounts: &'a [Mount], asked: &[String]) -> Vec<&'a Mo
         let inside = |tree: &str| crate::lower::is_below(target, tree);
         target == "/"
             || ENGINES.contains(&target)
+            || USERS
+                .iter()
+                .any(|(file, kept)| target == *file && mount.root.ends_with(kept))
             || RUNTIMES.iter().any(|tree| inside(tree))
             || asked.iter().any(same)
     };
@@ -99,6 +108,14 @@ mod tests {
             .iter()
             .map(|mount| (mount.root.as_str(), mount.read_only));
         assert_eq!(found.collect::<Vec<_>>(), [("/srv/secrets", false)]);
+    }
+
+    #[test]
+    fn users_that_an_engine_wrote_down_are_its_own_and_the_hosts_are_not() {
+        let line = |root: &str| format!("607 600 254:1 {root} /etc/group ro - ext4 /dev/vda rw\n");
+        let kept = mounts(&line("/storage/overlay-containers/0123/userdata/group"));
+        assert!(strangers(&kept, &[]).is_empty());
+        assert_eq!(strangers(&mounts(&line("/etc/group")), &[]).len(), 1);
     }
 
     #[test]

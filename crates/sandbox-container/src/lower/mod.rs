@@ -104,6 +104,8 @@ pub(crate) fn confined(
     // The agent gives it up before code runs.
     let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
     let give_capability = gives.then_some("CHOWN");
+    // Podman keeps the root of an image so that not even its owner may write there.
+    let make_capability = (plan.writable_root && mode != Mode::Shared).then_some("DAC_OVERRIDE");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -133,6 +135,7 @@ pub(crate) fn confined(
                 .iter()
                 .copied()
                 .chain(give_capability)
+                .chain(make_capability)
                 .map(ToOwned::to_owned)
                 .collect(),
         ),

@@ -282,7 +282,7 @@ fn unsafe_tier() -> Result<(), Failed> {
         let sandbox = client.create(&spec()).await?;
         assert_eq!(sandbox.tier(), UNSAFE_TIER);
         assert_eq!(
-            output(&sandbox, "id -u; echo x > /x; cat /x; pwd").await?,
+            output(&sandbox, "id -u; echo x > /etc/x; cat /etc/x; pwd").await?,
             "0\nx\n/workspace\n"
         );
         assert!(sandbox.enforcement().enforced_capabilities().is_empty());

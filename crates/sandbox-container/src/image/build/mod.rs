@@ -179,7 +179,10 @@ impl Build<'_> {
                 labels::BUILT.to_owned(),
                 env!("CARGO_PKG_VERSION").to_owned(),
             )])),
-            networkmode: (!request.network).then(|| "none".to_owned()),
+            networkmode: (!request.network).then(|| {
+                let family = self.puller.tier.family;
+                family.no_network_in_builds.to_owned()
+            }),
             target: request.target.clone().unwrap_or_default(),
             ..BuildImageOptions::default()
         };
