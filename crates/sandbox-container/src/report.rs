@@ -24,7 +24,7 @@ pub(crate) fn report(
     for demand in &plan.demands {
         let entry = match demand.capability {
             Capability::Disk => disk(family, facts, mode, storage),
-            capability => entry(capability, plan, facts, kernel, mode),
+            capability => entry(capability, plan, facts, kernel, mode, storage),
         };
         report.set(demand.capability, entry);
     }
@@ -37,6 +37,7 @@ fn entry(
     facts: &EngineFacts,
     kernel: &Kernel,
     mode: Mode,
+    storage: &Storage,
 ) -> Enforcement {
     let cgroup = match facts.cgroup {
         0 => "cgroup".to_owned(),
