@@ -3,6 +3,7 @@
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE=podman` makes that a failure.
 
 use std::future::Future;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +91,15 @@ fn spec() -> SandboxSpec {
     SandboxSpec::new(unique_name("test"))
 }
 
+/// The engine that the backend finds: the client without it has containers of its own.
+fn socket() -> String {
+    let folder = match std::fs::metadata("/proc/self").map(|own| own.uid()) {
+        Ok(0) => "/run".to_owned(),
+        _ => std::env::var("XDG_RUNTIME_DIR").expect("a runtime folder"),
+    };
+    format!("unix://{folder}/podman/podman.sock")
+}
+
 fn profile() -> Result<(), Failed> {
     run(async {
         let sandbox = client(config()).create(&spec()).await?;
@@ -97,7 +107,7 @@ fn profile() -> Result<(), Failed> {
         // A process that the engine itself starts has the container's profile alone. Podman's own would let this one through.
         let engine = |command: &[&str]| {
             let mut run = Command::new("podman");
-            run.args(["exec", &name]).args(command);
+            run.args(["--url", &socket(), "exec", &name]).args(command);
             run.output().expect("podman")
         };
         let control = engine(&["true"]);

@@ -18,7 +18,6 @@ const PROGRAMME: Programme = Programme {
         "sandbox-conformance",
     ],
     tier: "local",
-    self_checks: true,
     requirement: Requirement::Local,
     tell: Requirements::tell_ordinary_user,
 };

@@ -13,7 +13,6 @@ const PROGRAMME: Programme = Programme {
     label: "rootless podman",
     packages: &["sandbox-podman"],
     tier: "podman",
-    self_checks: false,
     requirement: Requirement::PodmanRootless,
     tell: Requirements::tell_rootless,
 };

@@ -29,8 +29,6 @@ pub struct Programme {
     pub packages: &'static [&'static str],
     /// The tier that is measured and compared with its committed profile, if there is one of such a host.
     pub tier: &'static str,
-    /// Whether the suite proves itself as well, which it does once for each kind of user and not once for each tier.
-    pub self_checks: bool,
     /// What makes a tier that cannot be measured, or has no such profile, a failure.
     pub requirement: Requirement,
     /// How programs are told what is required.
@@ -129,9 +127,6 @@ impl Sum<'_> {
         command
             .arg("--reports")
             .arg(self.stage.temporary().join("conformance"));
-        if !self.programme.self_checks {
-            command.arg("--skip-self-checks");
-        }
         if self.run.requirements.requires(requirement) {
             command.args(["--require", tier]);
         }
