@@ -53,6 +53,7 @@ impl Asked {
 fn bit(name: &str) -> Option<u32> {
     Some(match name {
         "CHOWN" => 0,
+        "DAC_OVERRIDE" => 1,
         "KILL" => 5,
         "SETGID" => 6,
         "SETUID" => 7,

@@ -83,6 +83,8 @@ pub(crate) fn confined(
     let (code, mode) = (identity.code, identity.mode());
     let capabilities = match mode {
         Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
+        // To give up what follows, for good.
+        Mode::Shared if plan.writable_root => &["SETPCAP"],
         Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(parts.volume)];
@@ -105,7 +107,7 @@ pub(crate) fn confined(
     let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
     let give_capability = gives.then_some("CHOWN");
     // Podman keeps the root of an image so that not even its owner may write there.
-    let make_capability = (plan.writable_root && mode != Mode::Shared).then_some("DAC_OVERRIDE");
+    let make_capability = plan.writable_root.then_some("DAC_OVERRIDE");
     let host = HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
@@ -129,7 +131,7 @@ pub(crate) fn confined(
         // Privileges.
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
-        // In shared mode the code has whatever the agent has: nothing.
+        // In shared mode the code has whatever the agent has left: nothing.
         cap_add: Some(
             capabilities
                 .iter()

@@ -376,16 +376,16 @@ fn goes_on() -> Result<(), Failed> {
     run(async {
         let client = client_of(Backend::new(config()), CapabilityPolicy::new());
         let sandbox = client.create(&spec().writable_root(true).user("0")).await?;
-        // Large enough that an agent which stood still meanwhile would be noticed, and files of many kinds.
-        let script = "dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null; ln -s big /link; \
-                      mkdir /ünï; : > /ünï/empty; chmod 750 /ünï; rm /bin/vi";
+        // Not beneath the root itself, which is not writable on Podman. Large enough that an agent which stood still meanwhile would be noticed, and files of many kinds.
+        let script = "dd if=/dev/zero of=/etc/big bs=1M count=64 2>/dev/null; ln -s big /etc/link; \
+                      mkdir /etc/ünï; : > /etc/ünï/empty; chmod 750 /etc/ünï; rm /bin/vi";
         output(&sandbox, script).await?;
         let tag = format!("sandbox-test/{}:1", unique_name("goes-on"));
         sandbox.commit(&tag).await?;
         assert_eq!(output(&sandbox, "echo on").await?, "on\n");
         sandbox.kill().await?;
         let again = client.create(&spec().image(&tag).user("0")).await?;
-        let script = "stat -c '%s %a' /big /ünï/empty; stat -c %a /ünï; readlink /link; ls /bin/vi";
+        let script = "stat -c '%s %a' /etc/big /etc/ünï/empty; stat -c %a /etc/ünï; readlink /etc/link; ls /bin/vi";
         let seen = shell(&again, script).await?.stdout_text();
         assert_eq!(seen, "67108864 644\n0 644\n750\nbig\n", "{seen}");
         again.kill().await?;

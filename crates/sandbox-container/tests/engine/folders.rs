@@ -151,7 +151,7 @@ fn trees() -> Result<(), Failed> {
         assert_eq!(
             output(
                 &sandbox,
-                "cd 'ünï €' && find . -type f | wc -l; ls -A nothing; ./deep/tool"
+                "cd 'ünï €' && find . -type f -exec echo \\; | wc -l; ls -A nothing; ./deep/tool"
             )
             .await?,
             "4\n"

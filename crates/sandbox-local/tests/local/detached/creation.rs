@@ -34,7 +34,7 @@ async fn a_creation_that_is_given_up_leaves_nothing() {
     let prefix = unique("given-up");
     let mut kept = 0;
     for delay in [
-        0, 200, 500, 1000, 2000, 3000, 4000, 5000, 7000, 10_000, 20_000, 40_000,
+        0, 200, 500, 1000, 2000, 3000, 4000, 5000, 7000, 10_000, 20_000, 40_000, 10_000_000,
     ] {
         // What was given up may still be about to claim its name.
         let name = format!("{prefix}-{delay}");
