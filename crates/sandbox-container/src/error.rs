@@ -69,6 +69,15 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
         }
         error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
     };
+    // Podman alone, and only where it was asked for users of a container's own.
+    if operation == Operation::Create && message.contains("not find enough available IDs") {
+        let context = format!("engine option private_users: {message}");
+        return Error::new(ErrorKind::Unsupported, phrase, context)
+            .on(tier)
+            .with_fix(
+                "give the user `containers` subordinate ids on the engine's host (in /etc/subuid and /etc/subgid), or leave the option out",
+            );
+    }
     let kind = match (operation, status) {
         (Operation::Create | Operation::Inspect, 404) if message.contains("image") => {
             ErrorKind::ImageNotFound
@@ -188,6 +197,15 @@ mod tests {
             kind(Operation::Exec, 409, "Container 01 is paused"),
             ErrorKind::Io
         );
+    }
+
+    #[test]
+    fn users_that_an_engine_does_not_have_are_told_with_the_option() {
+        let message = "creating container storage: could not find enough available IDs";
+        let error = answered(Operation::Create, 500, message);
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.context().starts_with("engine option private_users"));
+        assert!(error.fix().is_some_and(|fix| fix.contains("/etc/subuid")));
     }
 
     #[test]

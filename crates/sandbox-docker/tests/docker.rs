@@ -7,12 +7,21 @@ mod suite;
 mod family {
     pub use sandbox_docker::{DockerBackend as Backend, DockerConfig as Config};
 
+    pub const FAMILY: &sandbox_container::Family =
+        <sandbox_docker::Docker as sandbox_container::OfFamily>::FAMILY;
     pub const TIER: &str = "docker";
     pub const UNSAFE_TIER: &str = "docker_unsafe";
     pub const COMMAND: &str = "docker";
 
     /// What does not hold on this family, by the beginnings of the tests' names, and why.
     pub const NOT_HERE: &[(&str, &str)] = &[];
+
+    /// The path of the engine's socket.
+    pub fn socket() -> String {
+        let host = std::env::var("DOCKER_HOST");
+        let host = host.unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
+        host.trim_start_matches("unix://").to_owned()
+    }
 
     /// The engine's own API, to look at what the backend has made.
     pub fn api() -> bollard::Docker {

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
+use bollard::models::{ContainerConfig, ContainerCreateBody};
+use bollard::query_parameters::CommitContainerOptions;
+use futures_util::StreamExt;
 use libtest_mimic::Failed;
 use sandbox_core::{
     CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
@@ -106,6 +109,49 @@ pub async fn output(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Resu
         result.output()
     );
     Ok(result.stdout_text())
+}
+
+/// Makes a container of an image without us, waits for its end, and gives its id.
+pub async fn ran(image: &str, user: &str, command: &[&str]) -> String {
+    let engine = api();
+    let body = ContainerCreateBody {
+        image: Some(image.into()),
+        user: Some(user.into()),
+        cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+        ..Default::default()
+    };
+    let id = engine
+        .create_container(None, body)
+        .await
+        .expect("container")
+        .id;
+    engine.start_container(&id, None).await.expect("start");
+    let end = engine.wait_container(&id, None).next().await;
+    end.expect("an end").expect("success");
+    id
+}
+
+/// An image made of another without us, by a script of root's and by instructions of a Dockerfile. Gives its name.
+pub async fn image_of(base: &str, script: &str, instructions: &str) -> String {
+    let engine = api();
+    let container = ran(base, "0:0", &["sh", "-c", script]).await;
+    let tag = unique_name("made");
+    let commit = CommitContainerOptions {
+        container: Some(container.clone()),
+        repo: Some("sandbox-test/made".into()),
+        tag: Some(tag.clone()),
+        changes: Some(instructions.into()),
+        ..CommitContainerOptions::default()
+    };
+    let committed = engine
+        .commit_container(commit, ContainerConfig::default())
+        .await;
+    engine
+        .remove_container(&container, None)
+        .await
+        .expect("the container is removed");
+    committed.expect("commit");
+    format!("sandbox-test/made:{tag}")
 }
 
 /// Whether the engine has a container of this name, in any state.

@@ -1,11 +1,14 @@
 //! What code cannot see or touch.
 
 use libtest_mimic::Failed;
+use sandbox_container::ProfileForm;
 use sandbox_core::{Capability, CapabilityPolicy, SandboxClient, Workspace};
 
-use crate::family::{Backend, UNSAFE_TIER};
+use crate::family::{Backend, FAMILY, UNSAFE_TIER};
 use crate::suite::Test;
-use crate::suite::engine::{api, client, client_of, config, output, run, sandbox, shell, spec};
+use crate::suite::engine::{
+    BUSYBOX, api, client, client_of, config, image_of, output, run, sandbox, shell, spec,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -92,7 +95,11 @@ fn privileges() -> Result<(), Failed> {
             assert!(!shell(&sandbox, script).await?.ok(), "{script}");
         }
         let alive = output(&sandbox, "ls /.sandbox-agent").await?;
-        assert_eq!(alive, "agent\n");
+        let files = match FAMILY.profile_form {
+            ProfileForm::Text => "agent\n",
+            ProfileForm::File => "agent\nseccomp.json\n",
+        };
+        assert_eq!(alive, files);
         sandbox.kill().await
     })
 }
@@ -166,25 +173,11 @@ fn roots() -> Result<(), Failed> {
 }
 
 fn image_volumes() -> Result<(), Failed> {
-    use bollard::models::ContainerConfig;
-    use bollard::query_parameters::{CommitContainerOptions, RemoveImageOptions};
+    use bollard::query_parameters::RemoveImageOptions;
 
     run(async {
         let engine = api();
-        let base = sandbox().await?;
-        let options = CommitContainerOptions {
-            container: Some(format!("sandbox-{}", base.name())),
-            repo: Some("sandbox-test/volume".into()),
-            tag: Some(base.name().to_owned()),
-            changes: Some("VOLUME /home".into()),
-            ..CommitContainerOptions::default()
-        };
-        engine
-            .commit_container(options, ContainerConfig::default())
-            .await
-            .expect("commit");
-        base.kill().await?;
-        let image = format!("sandbox-test/volume:{}", base.name());
+        let image = image_of(BUSYBOX, "true", "VOLUME /home").await;
         let client = client(CapabilityPolicy::new());
         let sandbox = client.create(&spec().image(&image)).await?;
         let id = format!("sandbox-{}", sandbox.name());

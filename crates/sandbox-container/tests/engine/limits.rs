@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::{ByteSize, CapabilityPolicy, ExecRequest, Outcome};
 
+use crate::family::FAMILY;
 use crate::suite::Test;
 use crate::suite::engine::{client, output, run, sandbox, shell, spec};
 
@@ -12,6 +13,7 @@ pub const TESTS: &[Test] = &[
     ("limits::memory_kills_are_told_apart", memory),
     ("limits::a_timeout_kills_the_tree", timeout),
     ("limits::the_disk_is_bounded_in_all", disk),
+    ("limits::empty_files_are_bounded", empty_files),
     ("limits::a_fork_bomb_is_stopped", pids),
     ("limits::output_is_cut_at_its_cap", output_cap),
     ("limits::open_files", open_files),
@@ -99,13 +101,30 @@ fn disk() -> Result<(), Failed> {
             .expect("a number");
         assert!(written <= 16 << 20, "{written}");
         assert!(written >= 12 << 20, "{written}");
-        let inodes = "rm /tmp/big; cd /tmp; seq 1 9999 | xargs touch 2>/dev/null; ls | wc -l";
-        let made: u64 = output(&sandbox, inodes)
-            .await?
-            .trim()
-            .parse()
-            .expect("a number");
-        assert!((1000..=4096).contains(&made), "{made} empty files");
+        sandbox.kill().await
+    })
+}
+
+/// By the storage itself where the engine takes a bound on its inodes, else by the memory, which the kernel counts them into.
+fn empty_files() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::mib(16));
+        let spec = spec().memory(ByteSize::mib(32));
+        let sandbox = client(policy).create(&spec).await?;
+        if FAMILY.full_tmpfs {
+            let script = "cd /tmp; seq 1 9999 | xargs touch 2>/dev/null; ls | wc -l";
+            let made = output(&sandbox, script).await?;
+            let made: u64 = made.trim().parse().expect("a number");
+            assert!((1000..=4096).contains(&made), "{made} empty files");
+        } else {
+            // At 500 bytes each, less than the kernel needs for one, these are more than the memory.
+            let script = "cd /tmp; seq 1 70000 | xargs touch";
+            let result = shell(&sandbox, script).await?;
+            assert!(!result.ok(), "{result:?}");
+            let killed = result.outcome == Outcome::OutOfMemory || !result.denials.is_empty();
+            assert!(killed, "{result:?}");
+        }
         sandbox.kill().await
     })
 }
