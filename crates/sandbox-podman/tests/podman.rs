@@ -35,6 +35,15 @@ mod family {
 
     const NO_REGISTRY: &str = "Podman speaks TLS to registries on the loopback, too, unless its host's registries.conf says otherwise";
 
+    /// Why none of them can run as this user.
+    pub fn left_out() -> Option<&'static str> {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        let reason = "they look at containers from the host as root does; without root the conformance suite and `hardening` are run";
+        (!is_root).then_some(reason)
+    }
+
     /// The path of the engine's socket.
     pub fn socket() -> String {
         let host = std::env::var("CONTAINER_HOST");
