@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::Tier;
 use crate::cgroup::Counts;
-use crate::engine::Engine;
+use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error};
 use crate::image::{self, Commit, Source};
 use crate::kept::Store;
@@ -228,7 +228,7 @@ impl Isolator for ContainerIsolator {
     async fn post_mortem(&self) -> Option<String> {
         let inner = &*self.0;
         let client = &inner.engine.client;
-        let container = match client.inspect_container(&inner.container, None).await {
+        let container = match inspect(client, &inner.container).await {
             Ok(container) => Some(container),
             Err(error) => {
                 let error = engine_error(inner.tier, Operation::Inspect, error);

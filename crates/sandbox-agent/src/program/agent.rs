@@ -3,18 +3,19 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::convert::Infallible;
 
-use sandbox_freestanding::{Descriptor, Fd, Pid, process};
+use sandbox_freestanding::{Descriptor, Fd, Pid, net, process};
 
 use super::{
     client::{self, Client},
     common::{Common, StreamName},
+    connect::SHUTDOWN_WRITING,
     connection::{Arrival, Chunk, Connection},
     door::{self, Door, refuse, too_many},
     ending::Ending,
     exec::{Execution, Spare, Sweep, drain},
     failing::{failure, refusal},
     log::Log,
-    polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
+    polling::{Moment, POLLIN, POLLOUT, PollSet, after, now, wait_for},
     reaping::{self, Reaped, reap},
     sandbox::Sandbox,
 };
@@ -36,6 +37,9 @@ const LAST_WORDS: u64 = 1000;
 
 /// How long the last frames wait for all hosts together, milliseconds.
 const LAST_WORDS_BOUND: u64 = 3000;
+
+/// How long the processes that carry the last frames to later clients may take to pass them on and to end, milliseconds.
+const CARRIERS_BOUND: u64 = 500;
 
 /// How long a later client may be silent, or take no answers, where the settings name no lease, milliseconds. Hosts ping
 /// every 5 s.
@@ -75,6 +79,8 @@ pub(super) struct Agent {
     owned: bool,
     /// Whether owner and lease count only until a later client has come.
     handed_over: bool,
+    /// Whether later clients come through processes beside the agent (`connect`), which process 1 takes with it.
+    carried: bool,
     lease: Option<u64>,
     lease_end: Moment,
     lifetime_end: Option<Moment>,
@@ -111,10 +117,17 @@ impl Agent {
             stopping: None,
             owned: settings.owned,
             handed_over: settings.handed_over,
+            carried: false,
             lease,
             lifetime_end: (settings.lifetime_ms > 0).then(|| after(now(), settings.lifetime_ms)),
             lease_end: lease.map_or(Moment::MAX, |lease| after(now(), lease)),
         })
+    }
+
+    /// The same, whose later clients come through processes beside it where `carried` says so.
+    pub(super) fn carried(mut self, carried: bool) -> Self {
+        self.carried = carried;
+        self
     }
 
     /// Serves the stream that the agent was started with, and all who come later, until the end; then ends everything.
@@ -135,6 +148,7 @@ impl Agent {
             self.tell_all(Kind::Failed, &failure.encode());
         }
         self.send_all();
+        self.await_carriers();
         ending
     }
 
@@ -461,6 +475,29 @@ impl Agent {
             if waited.is_err() || set.happened().next().is_none() {
                 return;
             }
+        }
+    }
+
+    /// Waits until those who carry the last frames out of the sandbox have passed them on, which their end shows: where the agent is
+    /// process 1, its own end would kill them before.
+    fn await_carriers(&mut self) {
+        if !self.carried || process::current() != Pid(1) {
+            return;
+        }
+        let bound = after(now(), CARRIERS_BOUND);
+        let later = self
+            .clients
+            .iter()
+            .filter(|client| client.number != FIRST)
+            .filter_map(|client| client.connection.output());
+        for socket in later {
+            // One that is closed already has nobody behind it.
+            if net::shutdown(socket, SHUTDOWN_WRITING).is_err() {
+                continue;
+            }
+            // What still comes from it is not read: only its end counts.
+            let left = bound.saturating_sub(now()) / 1000;
+            wait_for(socket, 0, Some(left));
         }
     }
 

@@ -75,7 +75,7 @@ fn carry(socket: &Fd) -> Result<()> {
 }
 
 /// `shutdown`: no more is written.
-const SHUTDOWN_WRITING: i32 = 1;
+pub(super) const SHUTDOWN_WRITING: i32 = 1;
 
 /// One direction.
 #[derive(Debug)]

@@ -88,6 +88,8 @@ fn establish(connection: &mut Connection, service: &Service<'_>) -> Result<Agent
     let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
     let agent =
         Agent::new(sandbox, &settings, welcome, listener, chunk).map_err(Ending::Refused)?;
+    // A socket with a name is for those who can only start a program beside the agent.
+    let agent = agent.carried(matches!(service.listener, Some(Listener::Name(_))));
     if die_with_parent {
         privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
     }

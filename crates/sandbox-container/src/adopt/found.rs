@@ -4,7 +4,7 @@ use bollard::models::{ContainerInspectResponse, HostConfig, MountPoint};
 use sandbox_core::{Error, ErrorKind, ImageReference, Plan, Result};
 
 use crate::Tier;
-use crate::engine::Engine;
+use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
 
@@ -47,7 +47,7 @@ impl Found {
             return Err(error(ErrorKind::InvalidRequest, context));
         }
         let command = tier.family.command;
-        let found = match engine.client.inspect_container(container, None).await {
+        let found = match inspect(&engine.client, container).await {
             Ok(found) => found,
             Err(answer) if has_status(&answer, 404) => {
                 let context = format!("the engine has no container {container:?}");

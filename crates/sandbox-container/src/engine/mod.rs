@@ -3,6 +3,7 @@
 mod endpoint;
 mod facts;
 mod hard_limits;
+mod inspect;
 mod listing;
 mod runtime;
 mod version;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
 pub use hard_limits::HardLimits;
+pub(crate) use inspect::inspect;
 pub use listing::Listed;
 pub(crate) use listing::list;
 pub use runtime::Shell;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, RemoveContainerOptions, RemoveImageOptions,
@@ -82,10 +83,13 @@ impl Foreign {
     }
 
     async fn is_running(&self) -> bool {
-        let found = api()
-            .inspect_container(&self.name, None)
-            .await
-            .expect("container");
+        let found = match api().inspect_container(&self.name, None).await {
+            // Podman's state of one that has ended and is not cleaned up yet, which Docker's API does not know.
+            Err(Error::JsonDataError { message, .. }) if message.contains("`stopped`") => {
+                return false;
+            }
+            found => found.expect("container"),
+        };
         found.state.and_then(|state| state.running) == Some(true)
     }
 

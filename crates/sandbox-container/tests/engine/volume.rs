@@ -1,14 +1,20 @@
 //! The agent's volume: filled once, compared, repaired or refused.
 
+use std::io::Read;
+
 use bollard::body_full;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
-    CreateContainerOptions, RemoveContainerOptions, RemoveVolumeOptions, UploadToContainerOptions,
+    CreateContainerOptions, DownloadFromContainerOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, UploadToContainerOptions,
 };
+use futures_util::StreamExt;
 use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
+use sandbox_host::confinement::container_filter;
+use sandbox_host::seccomp::{Arch, EngineProfile};
 
-use crate::family::Backend;
+use crate::family::{self, Backend};
 use crate::suite::Test;
 use crate::suite::engine::{self, BUSYBOX, api, client_of, config, output, run, spec};
 use crate::suite::owner::Owner;
@@ -30,8 +36,23 @@ fn marked(mark: &str) -> Vec<u8> {
     program
 }
 
+/// The name says all that the volume carries: on some families the seccomp profile, too.
 fn name_of(program: &[u8]) -> String {
-    format!("sandbox-agent-{}", &blake3::hash(program).to_hex()[..16])
+    let mut hash = blake3::Hasher::new();
+    hash.update(program);
+    if family::PROFILE_IS_A_FILE {
+        let arch = match std::env::consts::ARCH {
+            "x86_64" => Arch::X86_64,
+            "aarch64" => Arch::Aarch64,
+            other => panic!("no agent is built for {other}"),
+        };
+        hash.update(
+            EngineProfile::new(&container_filter(arch))
+                .to_json()
+                .as_bytes(),
+        );
+    }
+    format!("sandbox-agent-{}", &hash.finalize().to_hex()[..16])
 }
 
 /// Removes the volume of this agent.
@@ -42,9 +63,8 @@ pub async fn remove(program: &[u8]) {
         .expect("the volume is not in use");
 }
 
-/// Puts a file into a volume, as whoever has the engine can.
-async fn put(volume: &str, name: &str, content: &[u8]) {
-    let engine = api();
+/// A container that is never started, to reach a volume through. Makes the volume where there is none.
+async fn carrier(volume: &str) -> String {
     let host = HostConfig {
         binds: Some(vec![format!("{volume}:/v")]),
         ..HostConfig::default()
@@ -55,14 +75,26 @@ async fn put(volume: &str, name: &str, content: &[u8]) {
         ..ContainerCreateBody::default()
     };
     let options = CreateContainerOptions {
-        name: Some(unique_name("put")),
+        name: Some(unique_name("carrier")),
         ..Default::default()
     };
-    let container = engine
-        .create_container(Some(options), body)
-        .await
-        .expect("container")
-        .id;
+    let created = api().create_container(Some(options), body).await;
+    created.expect("container").id
+}
+
+async fn remove_carrier(container: &str) {
+    let options = RemoveContainerOptions {
+        force: true,
+        ..Default::default()
+    };
+    let engine = api();
+    let removed = engine.remove_container(container, Some(options));
+    removed.await.expect("removed");
+}
+
+/// Puts a file into a volume, as whoever has the engine can.
+async fn put(volume: &str, name: &str, content: &[u8]) {
+    let container = carrier(volume).await;
     let mut header = tar::Header::new_gnu();
     header.set_size(content.len() as u64);
     header.set_mode(0o555);
@@ -75,16 +107,31 @@ async fn put(volume: &str, name: &str, content: &[u8]) {
         path: "/v".into(),
         ..Default::default()
     };
+    let engine = api();
     let upload = engine.upload_to_container(&container, Some(options), body_full(archive.into()));
     upload.await.expect("upload");
-    let options = RemoveContainerOptions {
-        force: true,
-        ..Default::default()
+    remove_carrier(&container).await;
+}
+
+/// The bytes of a file in a volume.
+async fn get(volume: &str, name: &str) -> Vec<u8> {
+    let container = carrier(volume).await;
+    let options = DownloadFromContainerOptions {
+        path: format!("/v/{name}"),
     };
-    engine
-        .remove_container(&container, Some(options))
-        .await
-        .expect("removed");
+    let engine = api();
+    let mut stream = std::pin::pin!(engine.download_from_container(&container, Some(options)));
+    let mut bytes = Vec::new();
+    while let Some(piece) = stream.next().await {
+        bytes.extend_from_slice(&piece.expect("a piece"));
+    }
+    let mut archive = tar::Archive::new(bytes.as_slice());
+    let mut entries = archive.entries().expect("an archive");
+    let mut entry = entries.next().expect("a file").expect("a file");
+    let mut content = Vec::new();
+    entry.read_to_end(&mut content).expect("its bytes");
+    remove_carrier(&container).await;
+    content
 }
 
 /// Creates a sandbox with this agent and asks it for something.
@@ -103,6 +150,10 @@ fn replaced() -> Result<(), Failed> {
         *other.last_mut().expect("bytes") ^= 1;
         put(&name_of(&program), "agent", &other).await;
         try_agent(&program).await?;
+        assert!(
+            get(&name_of(&program), "agent").await == program,
+            "not replaced"
+        );
         remove(&program).await;
         Ok(())
     })
@@ -134,7 +185,7 @@ fn at_once() -> Result<(), Failed> {
     owners.iter_mut().for_each(Owner::wait_ready);
     drop(owners);
     engine::run(async {
-        let left = format!("sandbox-fill-{}", &blake3::hash(&program).to_hex()[..16]);
+        let left = name_of(&program).replacen("agent", "fill", 1);
         assert!(!engine::exists(&left).await, "{left} is left");
         // The owners were killed: their containers go, and then their volume can.
         for _ in 0..250 {
