@@ -120,7 +120,6 @@ impl Failure {
     }
 
     /// What it is, as JSON names it.
-    #[cfg(test)]
     pub fn kind(&self) -> &'static str {
         self.kind
     }

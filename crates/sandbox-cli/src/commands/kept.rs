@@ -12,7 +12,7 @@ use crate::output::{Format, print, print_json};
 /// Which tier a detached sandbox is on.
 #[derive(Debug, Clone, Args)]
 pub struct TierOption {
-    /// Tier that the sandbox runs on; without it, all are asked for the name
+    /// Tier that the sandbox runs on; without it, the local ones are asked for the name, then the others
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 }
@@ -25,37 +25,39 @@ pub struct Place {
     pub tier: &'static Registration,
 }
 
+/// What is asked first for a name: it needs no engine, and answers in microseconds.
+const NEAR: &str = "local";
+
 impl TierOption {
-    /// Finds the tier of a name.
+    /// Finds the tier of a name: without one that is named, a local one that has it, else the engine that has it.
     ///
-    /// Fails for what is no name, and where no tier or several have it. A tier that cannot tell counts as one that does not have it, unless none has: its
-    /// sandboxes could not be reached either.
+    /// Fails for what is no name, and where no tier or several engines have it.
     pub async fn find(&self, name: &str) -> Result<Place, Failure> {
         SandboxSpec::new(name).validate()?;
         let tiers = keeping_tiers(self.backend.as_deref())?;
         if let [tier] = tiers.as_slice() {
             return Place::of(tier);
         }
-        let mut found = Vec::new();
-        let mut failure = None;
-        for tier in tiers {
-            let place = Place::of(tier)?;
-            match place.has(name).await {
-                Ok(true) => found.push(place),
-                Ok(false) => {}
-                Err(error) => failure = Some(failure.unwrap_or(error)),
+        let (near, far): (Vec<_>, Vec<_>) =
+            tiers.into_iter().partition(|tier| tier.backend == NEAR);
+        let mut silent = Vec::new();
+        for tiers in [near, far] {
+            let mut found = Vec::new();
+            for tier in tiers {
+                let place = Place::of(tier)?;
+                match place.has(name).await {
+                    Ok(true) => found.push(place),
+                    Ok(false) => {}
+                    Err(error) => silent.push(error),
+                }
+            }
+            match (found.pop(), found.as_slice()) {
+                (Some(place), []) => return Ok(place),
+                (Some(place), others) => return Err(several(name, others, &place)),
+                (None, _) => {}
             }
         }
-        match (found.pop(), found.as_slice()) {
-            (Some(place), []) => Ok(place),
-            (Some(place), others) => {
-                let tiers = others.iter().chain([&place]).map(|place| place.tier.tier);
-                let tiers = tiers.collect::<Vec<_>>().join(", ");
-                let why = format!("several tiers have a sandbox {name:?}: {tiers}");
-                Err(Failure::argument(why).with_fix("choose one of them with -b"))
-            }
-            (None, _) => Err(failure.map_or_else(|| unknown(name), Failure::from)),
-        }
+        Err(unknown(name, &silent))
     }
 }
 
@@ -79,8 +81,19 @@ impl Place {
     }
 }
 
-fn unknown(name: &str) -> Failure {
-    let why = format!("no sandbox {name:?} on any tier");
+fn several(name: &str, places: &[Place], last: &Place) -> Failure {
+    let tiers = places.iter().chain([last]).map(|place| place.tier.tier);
+    let tiers = tiers.collect::<Vec<_>>().join(", ");
+    let why = format!("several tiers have a sandbox {name:?}: {tiers}");
+    Failure::argument(why).with_fix("choose one of them with -b")
+}
+
+/// No tier has it that answers; the others are named.
+fn unknown(name: &str, silent: &[Error]) -> Failure {
+    let mut why = format!("no sandbox {name:?} on any tier");
+    for error in silent {
+        why.push_str(&format!("; not asked: {error}"));
+    }
     Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
         .with_fix("`sandbox ls` lists those that there are")
         .into()
@@ -118,6 +131,8 @@ pub struct Done {
     /// As JSON names them.
     what: &'static str,
     all: Vec<One>,
+    /// Tiers that could not be asked.
+    errors: Vec<ErrorObject>,
 }
 
 impl Default for Done {
@@ -139,6 +154,7 @@ impl Done {
         Self {
             what,
             all: Vec::new(),
+            errors: Vec::new(),
         }
     }
 
@@ -165,10 +181,30 @@ impl Done {
         Ok(())
     }
 
+    /// Notes a tier that could not be asked. As text it is told at once.
+    pub fn note(&mut self, format: Format, failure: Failure) {
+        if format == Format::Text {
+            failure.report(Format::Text);
+        }
+        self.errors.push(failure.into_object());
+    }
+
     /// Tells it, and with which code to end.
     pub fn finish(&self, format: Format) -> Outcome {
         if format == Format::Json {
-            print_json(&std::collections::BTreeMap::from([(self.what, &self.all)]))?;
+            let mut document = serde_json::Map::new();
+            let value = |value: Result<_, serde_json::Error>| {
+                value.map_err(|error| Failure::io("write JSON", &error.into()))
+            };
+            document.insert(
+                self.what.to_owned(),
+                value(serde_json::to_value(&self.all))?,
+            );
+            if !self.errors.is_empty() {
+                let errors = value(serde_json::to_value(&self.errors))?;
+                document.insert("errors".to_owned(), errors);
+            }
+            print_json(&document)?;
         }
         let failed = self.all.iter().any(|one| one.error.is_some());
         Ok(if failed { Exit::FAILED } else { Exit::SUCCESS })
