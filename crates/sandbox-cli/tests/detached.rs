@@ -54,7 +54,7 @@ impl Kept {
     }
 
     fn listed(&self) -> Option<Value> {
-        let (code, stdout, _) = run(&["ls", "-o", "json"]);
+        let (code, stdout, _) = run(&["ls", "-b", "local", "-o", "json"]);
         assert_eq!(code, Some(0));
         let list: Value = serde_json::from_str(&stdout).unwrap();
         let is_ours = |sandbox: &&Value| sandbox["name"] == self.name.as_str();
@@ -83,7 +83,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         // Most tests have removed it themselves.
-        let _ = run(&["rm", &self.name]);
+        let _ = run(&["rm", "-b", "local", &self.name]);
     }
 }
 
