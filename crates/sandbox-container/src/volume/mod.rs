@@ -20,7 +20,7 @@ pub(crate) use fill::{fill, reader};
 pub(crate) use unused::remove_unused;
 
 use crate::engine::Engine;
-use crate::error::{Operation, engine_error, has_status};
+use crate::error::{Causes, Operation, engine_error, has_status};
 use crate::labels;
 use crate::{ProfileForm, Tier};
 use archive::Carried;
@@ -145,7 +145,13 @@ impl AgentVolume {
             labels: Some(labels::ours(tier)),
             ..VolumeCreateRequest::default()
         };
-        let created = engine.client.create_volume(request).await;
+        let created = match engine.client.create_volume(request).await {
+            // Podman looks for the name first and makes it then: another process was between the two.
+            Err(error) if Causes(&error).to_string().contains("already exists") => {
+                engine.client.inspect_volume(&self.name).await
+            }
+            created => created,
+        };
         let created = created.map_err(|error| engine_error(tier, Operation::Volume, error))?;
         let mut folders = folders().lock().unwrap_or_else(PoisonError::into_inner);
         folders.insert(self.key(engine), created.mountpoint.clone());
