@@ -196,16 +196,20 @@ impl OutputSink for Until {
     }
 }
 
-/// Tells that there is output.
-#[derive(Default)]
+/// Keeps a log, and tells when it ends with a word.
 struct Told {
-    first: Arc<Notify>,
+    word: &'static [u8],
+    log: Vec<u8>,
+    heard: Arc<Notify>,
 }
 
 #[async_trait]
 impl OutputSink for Told {
-    async fn write(&mut self, _: OutputStream, _: &[u8]) -> Flow {
-        self.first.notify_one();
+    async fn write(&mut self, _: OutputStream, bytes: &[u8]) -> Flow {
+        self.log.extend_from_slice(bytes);
+        if self.log.ends_with(self.word) {
+            self.heard.notify_one();
+        }
         Flow::Continue
     }
 }
@@ -234,13 +238,17 @@ async fn logs_are_followed_by_another_client() {
     // From when the agent has heard of it, which a busy machine delays.
     assert!(b"one\ntwo\nthree\n".ends_with(&new.log));
     // To the end of a stop all of it comes, and that is no error.
-    let mut rest = Until::new(b"never");
+    let up = Arc::new(Notify::new());
+    let mut rest = Told {
+        word: b"up\n",
+        log: Vec::new(),
+        heard: Arc::clone(&up),
+    };
     let request = shell("trap 'echo bye; exit' TERM; sleep 100 & echo up; wait");
-    let mut output = Told::default();
-    let up = Arc::clone(&output.first);
+    let mut kept = Kept::default();
     let (followed, _, stopped) = tokio::join!(
-        second.follow_logs(Some(0), &mut rest),
-        first.exec(&request, None.into(), &mut output),
+        second.follow_logs(None, &mut rest),
+        first.exec(&request, None.into(), &mut kept),
         async {
             up.notified().await;
             first.stop(Duration::from_secs(5)).await
@@ -248,7 +256,7 @@ async fn logs_are_followed_by_another_client() {
     );
     stopped.unwrap();
     followed.unwrap();
-    assert!(rest.log.ends_with(b"bye\n") && b"up\nbye\n".ends_with(&rest.log));
+    assert_eq!(rest.log, b"before\none\ntwo\nthree\nup\nbye\n");
 }
 
 #[tokio::test]
