@@ -363,15 +363,26 @@ impl Agent {
         }
         self.sweep();
         self.begin_stop(now);
-        let log_ends = self.stopping.is_some() && !self.clients.iter().any(Client::has_executions);
         let mut code_ended = false;
+        let log_ended = self.log_ends();
         for client in &mut self.clients {
-            code_ended |= client.advance(&mut self.common, log_ends);
+            code_ended |= client.advance(&mut self.common, log_ended);
+        }
+        // With the last execution, which has ended just now: nothing else would wake this loop.
+        if !log_ended && self.log_ends() {
+            for client in &mut self.clients {
+                code_ended |= client.advance(&mut self.common, true);
+            }
         }
         if code_ended {
             self.plan_spare();
         }
         self.advance_stop(now)
+    }
+
+    /// Whether nothing is added to the log any more.
+    fn log_ends(&self) -> bool {
+        self.stopping.is_some() && !self.clients.iter().any(Client::has_executions)
     }
 
     fn plan_spare(&mut self) {
@@ -443,6 +454,8 @@ impl Agent {
     }
 
     fn stopped(&mut self) -> Ending {
+        // Who asked for the stop destroys the sandbox once it is told: the others must have what is theirs by then.
+        self.send_all();
         self.tell_all(Kind::Stopped, &[]);
         Ending::Stopped
     }
