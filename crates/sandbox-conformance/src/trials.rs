@@ -241,7 +241,10 @@ mod tests {
                 .any(|trial| trial.name() == "[absent] network::tcp4_host_listener")
         );
         let ran = libtest_mimic::run(&Arguments::default(), trials);
-        assert_eq!((ran.num_passed, ran.num_ignored, ran.num_failed), (0, all, 0));
+        assert_eq!(
+            (ran.num_passed, ran.num_ignored, ran.num_failed),
+            (0, all, 0)
+        );
     }
 
     #[test]
