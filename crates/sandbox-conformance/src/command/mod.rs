@@ -51,8 +51,8 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         whole.self_checks = selfcheck::run_all(&options).await?;
     }
     #[cfg(feature = "mutants")]
-    if let Some((named, extent)) = arguments.mutants() {
-        whole.mutants = selfcheck::run_mutants(&options, extent, named).await?;
+    if let Some(mutants) = arguments.mutants(&tiers) {
+        whole.mutants = selfcheck::run_mutants(&options, &mutants).await?;
     }
     for target in &targets {
         let mut measured = measure(arguments, target).await?;
@@ -88,6 +88,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     for failure in &failures {
         println!("FAILED {}", report::printable(failure));
     }
+    eprintln!(
+        "evidence: {}, and report.json, report.md and junit.xml beside it",
+        arguments.reports.join("report.html").display()
+    );
     print!("{}", report::summary(&whole, failures.len()));
     let missing = missing(arguments, &whole.tiers);
     for (tier, reason) in &missing {

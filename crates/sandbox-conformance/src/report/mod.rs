@@ -57,16 +57,18 @@ impl Whole {
             && !self.mutants.iter().any(MutantCheck::is_wrong)
     }
 
-    /// Every proof with its name and what is wrong with it.
-    fn proofs(&self) -> Vec<(String, Vec<String>)> {
-        let checks = self
-            .self_checks
-            .iter()
-            .map(|check| (check.name.to_owned(), check.wrong.clone()));
-        let mutants = self
-            .mutants
-            .iter()
-            .map(|mutant| (format!("mutant: {}", mutant.name), mutant.wrong()));
+    /// Every proof.
+    fn proofs(&self) -> Vec<Proof<'_>> {
+        let checks = self.self_checks.iter().map(|check| Proof {
+            name: check.name.to_owned(),
+            wrong: check.wrong.clone(),
+            impossible: None,
+        });
+        let mutants = self.mutants.iter().map(|mutant| Proof {
+            name: format!("mutant: {}", mutant.name),
+            wrong: mutant.wrong(),
+            impossible: mutant.impossible.as_deref(),
+        });
         checks.chain(mutants).collect()
     }
 
@@ -80,6 +82,15 @@ impl Whole {
             .filter(|mutant| mutant.impossible.is_none());
         (caught.count(), possible.count())
     }
+}
+
+/// One way in which the suite proves itself.
+struct Proof<'a> {
+    name: String,
+    /// What is wrong with it.
+    wrong: Vec<String>,
+    /// Why this host cannot tell.
+    impossible: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]

@@ -144,7 +144,7 @@ fn proofs(page: &mut String, whole: &Whole) {
         let _ = writeln!(
             page,
             "<details class=\"proof\"><summary>mutant: {}: {word}</summary>{}</details>",
-            html(mutant.name),
+            html(&mutant.name),
             list(mutant.noticed.iter().chain(&mutant.wrong()))
         );
     }
