@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use compare::{Change, changes};
+pub use compare::{Change, Compared, Earlier};
 pub use escape::printable;
 pub use html::page;
 pub use junit::junit;
@@ -119,17 +119,17 @@ pub fn json(whole: &Whole) -> Result<String, Trouble> {
 }
 
 /// Writes `report.json`, `junit.xml`, `report.md`, `report.html`, `badge.json`, and a `badge-TIER.json` for each tier into the
-/// folder. `changes` are those since an earlier report, for the page.
+/// folder. `compared` is what has changed since an earlier report, for the page.
 ///
 /// # Errors
 ///
 /// When the disk refuses.
-pub fn write(folder: &Path, whole: &Whole, changes: Option<&[Change]>) -> Result<(), Trouble> {
+pub fn write(folder: &Path, whole: &Whole, compared: Option<&Compared>) -> Result<(), Trouble> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("report.json"), json(whole)?)?;
     fs::write(folder.join("junit.xml"), junit(whole))?;
     fs::write(folder.join("report.md"), markdown(whole))?;
-    fs::write(folder.join("report.html"), page(whole, changes))?;
+    fs::write(folder.join("report.html"), page(whole, compared))?;
     let badge = |name: &str, badge: &badge::Badge| -> Result<(), Trouble> {
         Ok(fs::write(folder.join(name), serde_json::to_string(badge)?)?)
     };
