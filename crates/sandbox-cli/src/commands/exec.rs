@@ -140,12 +140,11 @@ impl ExecArguments {
     ) -> Outcome {
         let mut exit = Exit::of_outcome(&result.outcome);
         let export = Export::default();
-        match self.format.format {
-            Format::Json => print_json(&Document::new(
+        match live {
+            None => print_json(&Document::new(
                 backend, sandbox, result, &export, None, exit,
             ))?,
-            Format::Text => {
-                let live = live.unwrap_or_default();
+            Some(live) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

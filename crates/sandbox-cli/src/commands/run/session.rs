@@ -222,14 +222,13 @@ impl Run<'_> {
         if lost.is_some() && result.ok() {
             exit = Exit::FAILED;
         }
-        match self.arguments.format.format {
-            Format::Json => {
+        match live {
+            None => {
                 let document =
                     Document::new(self.backend, sandbox, &result, &export, lost.as_ref(), exit);
                 print_json(&document)?;
             }
-            Format::Text => {
-                let live = live.unwrap_or_default();
+            Some(live) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }
