@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{exit_code, processes_with, program, sandbox, text, unique_seconds, wait_until};
+use common::{
+    await_ready, exit_code, processes_with, program, sandbox, text, unique_seconds, wait_until,
+};
 use serde_json::Value;
 
 /// Set in a run of the tests that another run has started.
@@ -298,11 +300,7 @@ fn an_interrupted_execution_ends_alone() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n");
+        await_ready(&mut child);
         let id = child.id().to_string();
         assert!(
             Command::new("kill")

@@ -6,12 +6,12 @@ use sandbox::spi::{Flow, OutputSink, OutputStream};
 use sandbox::{ByteSize, ErrorKind, SandboxHandle};
 use serde::Serialize;
 
-use super::kept::{FormatOption, TierOption};
+use super::kept::TierOption;
 use super::run::live::Live;
 use super::run::signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Format, print_json};
+use crate::output::{Format, FormatOption, print_json};
 
 /// The options of `logs`.
 #[derive(Debug, Args)]

@@ -25,7 +25,14 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{NOT_HERE, TIER, left_out};
+use crate::family::{FAMILY, NOT_HERE, left_out};
+
+/// The family's tier that applies the policy.
+const TIER: &str = FAMILY.tier;
+/// The one that applies none.
+const UNSAFE_TIER: &str = FAMILY.unsafe_tier;
+/// The engine's own command.
+const COMMAND: &str = FAMILY.command;
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
