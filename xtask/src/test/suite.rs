@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::requirements::Requirements;
 use super::tally::Reader;
 use super::{Counted, Run, supervise};
 use crate::cargo::BACKENDS;
@@ -30,6 +31,7 @@ pub fn run(run: &Run<'_>) -> Result<Counted> {
     // A snapshot that differs is a failure, never a new file in the checkout.
     command.env("INSTA_UPDATE", "no");
     run.requirements.tell(&mut command);
+    Requirements::leave_out_trials(&mut command);
     let mut reader = Reader::new("tests", "");
     let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
         if reader.line(line) {
