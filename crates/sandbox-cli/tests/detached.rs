@@ -181,9 +181,9 @@ fn a_sandbox_is_used_from_one_process_after_the_other() {
     );
     let (code, log, _) = run(&["logs", &kept.name]);
     assert_eq!((code, log.as_str()), (Some(0), "hello\nkept\nout\nerr\n"));
-    let (_, log, _) = run(&["logs", "--tail", "8", &kept.name]);
+    let (_, log, _) = run(&["logs", "--tail", "2", &kept.name]);
     assert_eq!(log, "out\nerr\n");
-    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "4B", &kept.name]);
+    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "1", &kept.name]);
     let log: Value = serde_json::from_str(&log).unwrap();
     assert_eq!(
         (&log["name"], &log["log"]),

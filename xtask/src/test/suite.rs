@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::requirements::Requirements;
 use super::tally::Reader;
 use super::{Counted, Run, supervise};
 use crate::cargo::BACKENDS;
@@ -33,6 +34,7 @@ pub fn run(run: &Run<'_>) -> Result<Counted> {
     // A snapshot that differs is a failure, never a new file in the checkout.
     command.env("INSTA_UPDATE", "no");
     run.requirements.tell(&mut command);
+    Requirements::leave_out_trials(&mut command);
     if run.user_follows {
         command.env(USER_FOLLOWS, "1");
     }
