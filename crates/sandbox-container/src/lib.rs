@@ -26,6 +26,7 @@ mod launch;
 mod lower;
 mod options;
 mod owner;
+mod packages;
 mod reconnect;
 mod removal;
 mod remover;
@@ -40,5 +41,6 @@ pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
 pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
 pub use options::{EngineOptions, Ulimit};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 
 pub(crate) use family::Tier;

@@ -53,6 +53,8 @@ pub(crate) struct Parts<'a> {
     pub runtime: Option<&'a str>,
     /// Folders to hide, which folders of the host would show.
     pub hidden: &'a [String],
+    /// The engine's network of a sandbox that has one, where somebody chose it.
+    pub network: Option<&'a str>,
     /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
     pub profile: Option<&'a str>,
     /// The user's own engine options.
@@ -114,7 +116,7 @@ pub(crate) fn confined(
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
-        network_mode: Some(network_mode(plan).to_owned()),
+        network_mode: Some(network_mode(plan, parts.network).to_owned()),
         ipc_mode: Some("private".into()),
         userns_mode: identity.keep_id.then(|| "keep-id".into()),
         cgroupns_mode: parts
@@ -344,8 +346,11 @@ fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
 }
 
 /// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
-fn network_mode(plan: &Plan) -> &'static str {
-    if has_network(plan) { "bridge" } else { "none" }
+fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
+    match has_network(plan) {
+        true => chosen.unwrap_or("bridge"),
+        false => "none",
+    }
 }
 
 /// Whether code has more of a network than its loopback.

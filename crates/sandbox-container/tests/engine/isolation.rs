@@ -284,7 +284,7 @@ fn unsafe_tier() -> Result<(), Failed> {
 }
 
 /// A client that the caller made asks for the policy; this one accepts that nothing holds.
-fn everything_allowed() -> CapabilityPolicy {
+pub fn everything_allowed() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
     policy.allow_unenforced = Capability::ALL
         .iter()

@@ -16,6 +16,9 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+#[path = "../../../sandbox-local/tests/local/registry.rs"]
+mod package_registry;
+mod packages;
 mod registry;
 mod runtime;
 mod speed;
@@ -80,6 +83,7 @@ pub fn main() -> ExitCode {
         adopt::TESTS,
         build::TESTS,
         folders::TESTS,
+        packages::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {

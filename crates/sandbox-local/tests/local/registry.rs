@@ -1,4 +1,4 @@
-//! A registry of packages on this machine: pages as a test wants them, and wheels made here.
+//! A registry of packages on this machine: pages as a test wants them, and wheels made here. The tests of engines have it too.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
