@@ -11,6 +11,7 @@ mod exec;
 mod failures;
 mod folders;
 mod hardening;
+mod hostile;
 mod images;
 mod isolation;
 mod lifetime;
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
         exec::TESTS,
         isolation::TESTS,
         hardening::TESTS,
+        hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         detached::TESTS,
