@@ -104,10 +104,12 @@ mod family {
         if is_root() {
             return;
         }
+        // Its storage is mounted onto itself in the user's own mounts, on some drivers.
+        let script = "umount \"$1/overlay\" 2>/dev/null; rm -rf \"$@\"";
         let mut podman = Command::new("podman");
         podman
             .args(options(folder))
-            .args(["unshare", "rm", "-rf"])
+            .args(["unshare", "sh", "-c", script, "sh"])
             .args([folder.join("data"), folder.join("run")])
             .envs(environment(folder));
         if !podman.status().is_ok_and(|status| status.success()) {

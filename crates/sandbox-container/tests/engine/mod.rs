@@ -11,6 +11,7 @@ mod exec;
 mod failures;
 mod folders;
 mod hardening;
+mod hostile;
 mod images;
 mod isolation;
 mod lifetime;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         exec::TESTS,
         isolation::TESTS,
         hardening::TESTS,
+        hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         detached::TESTS,

@@ -41,7 +41,8 @@ fn marked(mark: &str) -> Vec<u8> {
 fn name_of(program: &[u8]) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(program);
-    if FAMILY.profile_form == ProfileForm::File {
+    // What is no program of a machine has no profile.
+    if FAMILY.profile_form == ProfileForm::File && program.starts_with(b"\x7fELF") {
         let arch = match std::env::consts::ARCH {
             "x86_64" => Arch::X86_64,
             "aarch64" => Arch::Aarch64,

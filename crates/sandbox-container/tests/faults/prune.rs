@@ -67,7 +67,7 @@ fn prune() -> Result<(), Failed> {
         .await;
         // Of one that has ended.
         let gone = sandbox_host::process::Era::current().encode();
-        let gone = format!("0:1:1:{gone}");
+        let gone = format!("{}:1:1:{gone}", sandbox_host::state::user());
         make(
             "dead",
             &[
