@@ -28,12 +28,14 @@ mod lower;
 mod mutation;
 mod options;
 mod owner;
+mod packages;
 mod reconnect;
 mod removal;
 mod remover;
 mod report;
 mod stream;
 mod sweep;
+pub mod variable;
 mod volume;
 
 pub use backend::ContainerBackend;
@@ -44,5 +46,6 @@ pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm}
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use options::{EngineOptions, Ulimit};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 
 pub(crate) use family::Tier;

@@ -44,6 +44,12 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .map(|tier| Target::tier(tier))
         .collect::<Result<Vec<_>, _>>()?;
     // What is wrong with the call is said before a minute's work, not after it.
+    if suite::selected(&arguments.filter).is_empty() {
+        return Err(Trouble::new(format!(
+            "no probe's name holds {:?}; --list names them",
+            arguments.filter
+        )));
+    }
     let earlier = arguments.compare.as_deref();
     let earlier = earlier.map(report::Earlier::load).transpose()?;
     let options = options(arguments, "");
