@@ -265,7 +265,9 @@ mod tests {
             required: absent(),
             ..Wish::default()
         };
-        let error = trials(&wish).expect_err("an error");
+        let Err(error) = trials(&wish) else {
+            panic!("no error");
+        };
         assert!(error.contains("SANDBOX_REQUIRE=absent"), "{error}");
         wish.only_list = true;
         assert_eq!(trials(&wish).map(|trials| trials.is_empty()), Ok(false));
