@@ -33,6 +33,7 @@ mod remover;
 mod report;
 mod stream;
 mod sweep;
+pub mod variable;
 mod volume;
 
 pub use backend::ContainerBackend;

@@ -111,13 +111,6 @@ pub(crate) fn confined(
     // Podman keeps the root of an image so that not even its owner may write there.
     let make_capability = plan.writable_root.then_some("DAC_OVERRIDE");
     let host = HostConfig {
-        auto_remove: Some(true),
-        log_config: Some(HostConfigLogConfig {
-            typ: Some("none".into()),
-            config: None,
-        }),
-        runtime: parts.runtime.map(ToOwned::to_owned),
-        mounts: Some(mounts),
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
         tmpfs: Some(tmpfs.options(family)),
@@ -150,8 +143,7 @@ pub(crate) fn confined(
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
         ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
-        init: Some(false),
-        ..HostConfig::default()
+        ..common(parts, mounts)
     };
     let user = match mode {
         Mode::Split { .. } => (0, 0),
@@ -177,6 +169,19 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
     hide_socket(plan, &mut tmpfs);
     hide_state(parts, &mut tmpfs);
     let host = HostConfig {
+        tmpfs: (!tmpfs.is_empty()).then(|| tmpfs.options(parts.tier.family)),
+        ..common(parts, mounts)
+    };
+    let user = plan.user.unwrap_or_default();
+    Ok(ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    })
+}
+
+/// What every container of ours is like: gone when it has ended, without a log or a first process of the engine's own.
+fn common(parts: &Parts<'_>, mounts: Vec<Mount>) -> HostConfig {
+    HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
             typ: Some("none".into()),
@@ -184,15 +189,9 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
         }),
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
-        tmpfs: (!tmpfs.is_empty()).then(|| tmpfs.options(parts.tier.family)),
         init: Some(false),
         ..HostConfig::default()
-    };
-    let user = plan.user.unwrap_or_default();
-    Ok(ContainerCreateBody {
-        host_config: Some(host),
-        ..agent(plan, parts, user)?
-    })
+    }
 }
 
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.

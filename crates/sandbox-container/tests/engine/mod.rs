@@ -11,6 +11,7 @@ mod exec;
 mod failures;
 mod folders;
 mod hardening;
+mod hostile;
 mod images;
 mod isolation;
 mod lifetime;
@@ -28,7 +29,14 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{NOT_HERE, TIER, left_out};
+use crate::family::{FAMILY, NOT_HERE, left_out};
+
+/// The family's tier that applies the policy.
+const TIER: &str = FAMILY.tier;
+/// The one that applies none.
+const UNSAFE_TIER: &str = FAMILY.unsafe_tier;
+/// The engine's own command.
+const COMMAND: &str = FAMILY.command;
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
@@ -67,6 +75,7 @@ pub fn main() -> ExitCode {
         exec::TESTS,
         isolation::TESTS,
         hardening::TESTS,
+        hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         detached::TESTS,

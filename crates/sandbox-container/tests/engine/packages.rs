@@ -12,12 +12,12 @@ use sandbox_core::{
     SandboxHandle, Workspace, unique_name,
 };
 
-use crate::family::{Backend, Config, UNSAFE_TIER};
-use crate::suite::Test;
+use crate::family::{Backend, Config};
 use crate::suite::engine::{self, BUSYBOX, PYTHON, api, client_of, image_of, run, shell, spec};
 use crate::suite::isolation::everything_allowed;
 use crate::suite::owner::Owner;
 use crate::suite::package_registry::{Answer, Registry, page, wheel};
+use crate::suite::{Test, UNSAFE_TIER};
 
 pub const TESTS: &[Test] = &[
     ("packages::are_found_and_stay_as_they_are", found),

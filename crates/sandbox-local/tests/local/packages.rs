@@ -1,7 +1,6 @@
 //! Packages that a policy names, out of a registry on this machine.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,27 +9,9 @@ use sandbox_core::{
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 
+use crate::pip::pip;
 use crate::registry::{Answer, Registry, page, wheel};
 use crate::support::{config, eventually, open_folder, policy, processes_with, sh, spec};
-
-/// Whether sandboxes here have a Python with pip. A test that cannot run says so, and fails where the local tier is required.
-fn pip() -> bool {
-    let output = Command::new("/usr/bin/python3")
-        .args(["-m", "pip", "--version"])
-        .output();
-    if output.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|name| name.trim() == "local"),
-        "the local tier is required, and /usr/bin/python3 has no pip (Debian: apt-get install python3-pip)"
-    );
-    println!(
-        "NOT RUN: packages: /usr/bin/python3 has no pip (Debian: apt-get install python3-pip)"
-    );
-    false
-}
 
 /// A cache of the test's own, and what an installation may take.
 struct Place {
