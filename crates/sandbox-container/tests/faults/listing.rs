@@ -10,16 +10,33 @@ use serde_json::Value;
 /// The containers of any state: their names and states.
 pub fn containers(socket: &Path) -> Vec<(String, String)> {
     let listed = list(socket, "/containers/json?all=true");
-    let listed = listed.as_array().expect("a list").iter().map(|container| {
-        let names = container["Names"].as_array().into_iter().flatten();
-        let names = names
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(",");
-        let state = container["State"].as_str().expect("a state");
-        (names, state.to_owned())
-    });
-    listed.collect()
+    let listed = listed.as_array().expect("a list").iter();
+    listed.map(described).collect()
+}
+
+/// The containers that the process with this number made: their names and states.
+pub fn containers_of(socket: &Path, pid: u32) -> Vec<(String, String)> {
+    let of_it = |container: &Value| {
+        let owner = container["Labels"]["sandbox.owner"].as_str()?;
+        let number = owner.split(':').nth(1)?;
+        Some(number == pid.to_string())
+    };
+    let listed = list(socket, "/containers/json?all=true");
+    let listed = listed.as_array().expect("a list").iter();
+    listed
+        .filter(|container| of_it(container) == Some(true))
+        .map(described)
+        .collect()
+}
+
+fn described(container: &Value) -> (String, String) {
+    let names = container["Names"].as_array().into_iter().flatten();
+    let names = names
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
+    let state = container["State"].as_str().expect("a state");
+    (names, state.to_owned())
 }
 
 /// The names of the volumes.
