@@ -26,12 +26,14 @@ mod launch;
 mod lower;
 mod options;
 mod owner;
+mod packages;
 mod reconnect;
 mod removal;
 mod remover;
 mod report;
 mod stream;
 mod sweep;
+pub mod variable;
 mod volume;
 
 pub use backend::ContainerBackend;
@@ -39,5 +41,6 @@ pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
 pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
 pub use options::{EngineOptions, Ulimit};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 
 pub(crate) use family::Tier;

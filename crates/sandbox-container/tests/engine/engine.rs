@@ -37,16 +37,20 @@ where
     }
 }
 
-/// Why the tests cannot run here; `None` where they can.
-pub fn missing() -> Option<String> {
+/// Waits for an answer to why tests cannot run, before there are tests.
+pub fn reason(look: impl Future<Output = Option<String>>) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return Some(error.to_string()),
-    };
-    runtime.block_on(async {
+    match runtime {
+        Ok(runtime) => runtime.block_on(look),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Why the tests cannot run here; `None` where they can.
+pub fn missing() -> Option<String> {
+    reason(async {
         let client = client(CapabilityPolicy::new());
         let engine = client
             .diagnose()

@@ -17,6 +17,9 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+#[path = "../../../sandbox-local/tests/local/registry.rs"]
+mod package_registry;
+mod packages;
 mod registry;
 mod runtime;
 mod speed;
@@ -26,7 +29,14 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{NOT_HERE, TIER, left_out};
+use crate::family::{FAMILY, NOT_HERE, left_out};
+
+/// The family's tier that applies the policy.
+const TIER: &str = FAMILY.tier;
+/// The one that applies none.
+const UNSAFE_TIER: &str = FAMILY.unsafe_tier;
+/// The engine's own command.
+const COMMAND: &str = FAMILY.command;
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
@@ -75,6 +85,7 @@ pub fn main() -> ExitCode {
         adopt::TESTS,
         build::TESTS,
         folders::TESTS,
+        packages::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {

@@ -10,11 +10,12 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 use libtest_mimic::Failed;
+use sandbox_container::ProfileForm;
 use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
-use crate::family::{self, Backend};
+use crate::family::{Backend, FAMILY};
 use crate::suite::Test;
 use crate::suite::engine::{self, BUSYBOX, api, client_of, config, output, run, spec};
 use crate::suite::owner::Owner;
@@ -41,7 +42,7 @@ fn name_of(program: &[u8]) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(program);
     // What is no program of a machine has no profile.
-    if family::PROFILE_IS_A_FILE && program.starts_with(b"\x7fELF") {
+    if FAMILY.profile_form == ProfileForm::File && program.starts_with(b"\x7fELF") {
         let arch = match std::env::consts::ARCH {
             "x86_64" => Arch::X86_64,
             "aarch64" => Arch::Aarch64,
