@@ -110,7 +110,7 @@ impl Engine {
         let (pid, status) = self.ended_by("-INT", &["detached", "timeout"], "-detached-");
         assert_eq!(status.code(), Some(130));
         assert_eq!(self.of(pid), []);
-        assert_eq!(folders(pid), [PathBuf::new(); 0]);
+        assert_eq!(folders(pid), Vec::<PathBuf>::new());
     }
 
     /// Killed, what it left ends by itself and goes with the next one's start.
@@ -124,7 +124,7 @@ impl Engine {
         let next = self.suite(reports.path(), &["exec::exit_codes"]).status();
         assert!(next.expect("the suite").success());
         assert_eq!(self.of(pid), []);
-        assert_eq!(folders(pid), [PathBuf::new(); 0]);
+        assert_eq!(folders(pid), Vec::<PathBuf>::new());
     }
 }
 
