@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../sandbox-container/tests/faults/listing.rs"]
 mod listing;
@@ -59,8 +61,19 @@ impl Engine {
         command
     }
 
+    /// The containers that the process with this number made: their names and states.
     fn of(&self, pid: u32) -> Vec<(String, String)> {
-        listing::containers_of(&self.socket, pid)
+        let is_its = |container: &Value| {
+            let owner = container["Labels"]["sandbox.owner"].as_str();
+            let number = owner.and_then(|owner| owner.split(':').nth(1));
+            number == Some(&pid.to_string())
+        };
+        let listed = listing::list(&self.socket, "/containers/json?all=true");
+        let listed = listed.as_array().expect("a list").iter();
+        listed
+            .filter(|container| is_its(container))
+            .map(listing::described)
+            .collect()
     }
 
     /// Waits until what the process has made is as wanted.

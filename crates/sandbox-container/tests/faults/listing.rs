@@ -14,22 +14,8 @@ pub fn containers(socket: &Path) -> Vec<(String, String)> {
     listed.map(described).collect()
 }
 
-/// The containers that the process with this number made: their names and states.
-pub fn containers_of(socket: &Path, pid: u32) -> Vec<(String, String)> {
-    let of_it = |container: &Value| {
-        let owner = container["Labels"]["sandbox.owner"].as_str()?;
-        let number = owner.split(':').nth(1)?;
-        Some(number == pid.to_string())
-    };
-    let listed = list(socket, "/containers/json?all=true");
-    let listed = listed.as_array().expect("a list").iter();
-    listed
-        .filter(|container| of_it(container) == Some(true))
-        .map(described)
-        .collect()
-}
-
-fn described(container: &Value) -> (String, String) {
+/// A container's names and state.
+pub fn described(container: &Value) -> (String, String) {
     let names = container["Names"].as_array().into_iter().flatten();
     let names = names
         .filter_map(Value::as_str)
@@ -70,7 +56,8 @@ pub fn remove_all(socket: &Path) {
     }
 }
 
-fn list(socket: &Path, path: &str) -> Value {
+/// What the engine answers, which must be able to.
+pub fn list(socket: &Path, path: &str) -> Value {
     ask(socket, "GET", path).expect("listed")
 }
 
