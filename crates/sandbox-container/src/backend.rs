@@ -29,6 +29,7 @@ use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::packages::Provisioner;
+use crate::remover;
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
@@ -476,6 +477,10 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
+    }
+
+    async fn settle(&self) {
+        remover::settled().await;
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
