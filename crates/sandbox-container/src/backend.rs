@@ -29,6 +29,7 @@ use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::packages::Provisioner;
+use crate::remover;
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
@@ -278,12 +279,11 @@ impl<F: OfFamily> ContainerBackend<F> {
         &self,
         plan: &Plan,
         engine: &Engine,
-        image: &ImageInspect,
+        inspected: &ImageInspect,
         network: Option<&str>,
     ) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let inspected = image;
         let source = Source::new(inspected);
         let image = ImageFacts::new(inspected);
         let volume = &self.volume;
@@ -491,6 +491,10 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
+    }
+
+    async fn settle(&self) {
+        remover::settled().await;
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {

@@ -8,6 +8,7 @@ use sandbox_host::{PATH, state};
 use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 
 use crate::engine::{Engine, EngineFacts};
+use crate::lower;
 use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
 
 /// Why the containers of an engine cannot see the folder that this user's packages are installed into; `None` where they can.
@@ -57,6 +58,26 @@ impl<F: OfFamily> Provisioner<'_, F> {
         let source = packages::provide(self, &order).await?;
         Ok(packages::shown(plan, source, TARGET.into(), PATH))
     }
+
+    fn without_network(&self, network: &str, why: &Error) -> Error {
+        let context = format!(
+            "the engine cannot make a container with the network {network:?}: {}",
+            why.context()
+        );
+        Error::new(ErrorKind::RegistryUnreachable, "install packages", context)
+            .on(self.tier)
+            .with_fix(format!(
+                "see whether `{} run --network {network}` works, or name another network in the backend's configuration",
+                self.tier.family.command
+            ))
+    }
+}
+
+/// Whether an engine could not make a container because of its network, as far as it says so.
+fn is_about_network(error: &Error) -> bool {
+    const WORDS: [&str; 4] = ["network", "netns", "pasta", "slirp"];
+    let is_engines = matches!(error.kind(), ErrorKind::Io | ErrorKind::SetupFailed);
+    is_engines && WORDS.iter().any(|word| error.context().contains(word))
 }
 
 /// The provision sandbox is one of the backend's own, of the image that its packages are for, on the network that the operator chose.
@@ -71,11 +92,18 @@ impl<F: OfFamily> Backend for Provisioner<'_, F> {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let network = &self.config.package_network;
-        let instance = self
+        // The name that every engine has for what it gives to containers that ask for nothing. Without root that is no bridge.
+        let network = self.config.package_network.as_deref().unwrap_or("default");
+        let placed = self
             .backend
-            .place(plan, self.engine, self.image, network.as_deref());
-        Ok(Box::new(instance.await?))
+            .place(plan, self.engine, self.image, Some(network));
+        match placed.await {
+            Ok(instance) => Ok(Box::new(instance)),
+            Err(error) if lower::has_network(plan) && is_about_network(&error) => {
+                Err(self.without_network(network, &error))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

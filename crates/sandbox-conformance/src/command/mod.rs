@@ -15,7 +15,7 @@ use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
     Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
 };
-use sandbox_core::registry;
+use sandbox_core::{CapabilityPolicy, ErrorKind, registry, unique_name};
 
 pub use arguments::Arguments;
 
@@ -115,6 +115,33 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         (false, false) => ExitCode::from(NOT_MEASURED),
         (false, true) => ExitCode::SUCCESS,
     })
+}
+
+/// After an interrupt: removes the detached sandboxes that this process has made, and waits for what is removed in the background.
+pub async fn leave_nothing(arguments: &Arguments) {
+    for tier in tiers(arguments).unwrap_or_default() {
+        // A tier that cannot be opened has made nothing.
+        let Ok(client) = Target::tier(&tier).and_then(|tier| tier.client(CapabilityPolicy::new()))
+        else {
+            continue;
+        };
+        let kept = client.list().await.unwrap_or_default();
+        for sandbox in kept.iter().filter(|sandbox| is_ours(&sandbox.name)) {
+            match client.remove(&sandbox.name).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::SandboxNotFound => {}
+                Err(error) => eprintln!("{} stays: {error}", sandbox.name),
+            }
+        }
+        client.settle().await;
+    }
+}
+
+/// Whether this process made the name: all of its names have the same middle.
+fn is_ours(name: &str) -> bool {
+    let own = unique_name("");
+    own.rsplit_once('-')
+        .is_some_and(|(middle, _)| name.contains(&format!("{middle}-")))
 }
 
 fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {

@@ -186,7 +186,10 @@ async fn plan(
         Capability::Timeout,
     ];
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(NetworkPolicy::Full);
+    policy.network = Some(match source.is_of_folders_alone() {
+        true => NetworkPolicy::None,
+        false => NetworkPolicy::Full,
+    });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
     policy.filesystem_read_roots = Some(source.read_roots());
     policy.timeout = Some(

@@ -1,6 +1,6 @@
 //! Python packages that are there before code runs.
 //!
-//! A *provision sandbox* installs them: short-lived, with the network, limits and a time limit of its own, and without the
+//! A *provision sandbox* installs them: short-lived, with a network (where wheels come from one), limits and a time limit of its own, and without the
 //! secrets, the workspace, the roots and the variables of the sandbox that the packages are for. It writes into a folder of the
 //! host's cache, which is then mounted read-only wherever the same packages are asked for. That folder is a Python *user base*
 //! (`PYTHONUSERBASE`): behind the standard library in the search order, unlike `PYTHONPATH`, and with its `.pth` files read.
