@@ -29,6 +29,7 @@ use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
 use crate::packages::Provisioner;
+use crate::remover;
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
@@ -278,13 +279,13 @@ impl<F: OfFamily> ContainerBackend<F> {
         &self,
         plan: &Plan,
         engine: &Engine,
-        image: &ImageInspect,
+        inspected: &ImageInspect,
         network: Option<&str>,
     ) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let source = Source::new(image);
-        let image = ImageFacts::new(image);
+        let source = Source::new(inspected);
+        let image = ImageFacts::new(inspected);
         let volume = &self.volume;
         let hidden = self.hidden(plan)?;
         let store = match plan.detached {
@@ -319,6 +320,11 @@ impl<F: OfFamily> ContainerBackend<F> {
                     folders.push(WORK_FOLDER.into());
                 }
                 let lowered = lower::confined(plan, &parts, storage, *identity)?;
+                #[cfg(feature = "mutants")]
+                let lowered = match self.config.mutation {
+                    Some(mutation) => mutation.of(lowered, &mut sandbox, inspected),
+                    None => lowered,
+                };
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
             }
@@ -353,6 +359,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         });
         if let Some(counts) = isolator.counts().await
             && draft.confined.is_some()
+            && !self.lies()
         {
             let process = engine.facts.shell.shares_kernel();
             let report = &mut sandbox.enforcement;
@@ -371,6 +378,14 @@ impl<F: OfFamily> ContainerBackend<F> {
             isolator,
         };
         hand_over.finish(stream, sandbox).await
+    }
+
+    /// Whether what is claimed is not to be compared with what was made.
+    fn lies(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.config.mutation.is_some();
+        #[cfg(not(feature = "mutants"))]
+        false
     }
 
     fn state_folder(&self) -> PathBuf {
@@ -476,6 +491,10 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
+    }
+
+    async fn settle(&self) {
+        remover::settled().await;
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {

@@ -56,6 +56,10 @@ pub struct ContainerConfig {
     pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
+    /// Leave an option out, and claim it all the same. For suites that prove themselves.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub mutation: Option<crate::Mutation>,
 }
 
 impl fmt::Debug for ContainerConfig {
@@ -96,6 +100,8 @@ impl Default for ContainerConfig {
             package_network: None,
             options: EngineOptions::default(),
             agent: None,
+            #[cfg(feature = "mutants")]
+            mutation: None,
         }
     }
 }
@@ -123,6 +129,15 @@ impl ContainerConfig {
     pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
         let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
         self.host.as_ref().map(parse).transpose()
+    }
+
+    /// Leaves an option out, and claims it all the same.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+        self.mutation = Some(mutation);
+        self
     }
 
     /// Uses this image where a specification names none.

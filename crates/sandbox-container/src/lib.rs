@@ -24,6 +24,8 @@ mod kept;
 mod labels;
 mod launch;
 mod lower;
+#[cfg(feature = "mutants")]
+mod mutation;
 mod options;
 mod owner;
 mod packages;
@@ -40,6 +42,9 @@ pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
 pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use mutation::Mutation;
 pub use options::{EngineOptions, Ulimit};
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 

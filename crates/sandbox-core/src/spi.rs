@@ -230,6 +230,10 @@ pub trait Backend: Send + Sync {
     async fn prune(&self) -> Result<Vec<String>> {
         Err(unsupported("prune sandboxes", self.name()))
     }
+
+    /// Waits for what this process has dropped and the backend removes in the background. A backend that removes nothing in the
+    /// background returns at once.
+    async fn settle(&self) {}
 }
 
 /// A sandbox that runs.

@@ -4,7 +4,7 @@ mod browser;
 mod sample;
 mod schema;
 
-use sandbox_conformance::report::{self, Change};
+use sandbox_conformance::report::{self, Change, Compared};
 use serde_json::Value;
 
 fn published() -> Value {
@@ -56,7 +56,11 @@ fn nothing_of_a_guest_becomes_a_part_of_a_document() {
         before: Some(sample::HOSTILE.into()),
         now: None,
     };
-    let page = report::page(&whole, Some(&[change]));
+    let compared = Compared {
+        changes: vec![change],
+        tiers_only_now: vec![sample::HOSTILE.into()],
+    };
+    let page = report::page(&whole, Some(&compared));
     for text in [&page, &report::junit(&whole), &report::markdown(&whole)] {
         assert!(!text.contains("<script") && !text.contains("<img"));
         assert!(!text.contains(['\u{1b}', '\u{202e}']));

@@ -160,7 +160,14 @@ pub async fn image_of(base: &str, script: &str, instructions: &str) -> String {
 
 /// Whether the engine has a container of this name, in any state.
 pub async fn exists(container: &str) -> bool {
-    api().inspect_container(container, None).await.is_ok()
+    // One whose state Docker's clients do not know, or that is going at this moment, is there.
+    !matches!(
+        api().inspect_container(container, None).await,
+        Err(bollard::errors::Error::DockerResponseServerError {
+            status_code: 404,
+            ..
+        })
+    )
 }
 
 /// Waits until the engine has no such container, for at most `bound`.

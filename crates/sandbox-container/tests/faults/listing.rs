@@ -10,16 +10,19 @@ use serde_json::Value;
 /// The containers of any state: their names and states.
 pub fn containers(socket: &Path) -> Vec<(String, String)> {
     let listed = list(socket, "/containers/json?all=true");
-    let listed = listed.as_array().expect("a list").iter().map(|container| {
-        let names = container["Names"].as_array().into_iter().flatten();
-        let names = names
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(",");
-        let state = container["State"].as_str().expect("a state");
-        (names, state.to_owned())
-    });
-    listed.collect()
+    let listed = listed.as_array().expect("a list").iter();
+    listed.map(described).collect()
+}
+
+/// A container's names and state.
+pub fn described(container: &Value) -> (String, String) {
+    let names = container["Names"].as_array().into_iter().flatten();
+    let names = names
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
+    let state = container["State"].as_str().expect("a state");
+    (names, state.to_owned())
 }
 
 /// The names of the volumes.
@@ -53,7 +56,8 @@ pub fn remove_all(socket: &Path) {
     }
 }
 
-fn list(socket: &Path, path: &str) -> Value {
+/// What the engine answers, which must be able to.
+pub fn list(socket: &Path, path: &str) -> Value {
     ask(socket, "GET", path).expect("listed")
 }
 
