@@ -12,7 +12,7 @@
 //! - [`Interpreter`]: the Python that sandboxes find, of the host or of an image.
 //! - [`PackageSettings`]: the cache's folder, and the limits of an installation.
 //! - [`provide`]: the folder, out of the cache or installed now.
-//! - [`shown`]: the plan of the sandbox that gets it.
+//! - [`shown()`]: the plan of the sandbox that gets it.
 
 mod cache;
 mod configuration;
