@@ -58,8 +58,9 @@ impl Launch<'_> {
                 started => started,
             };
         }
-        // Whatever was started is not our agent.
-        if let Ok((guard, _)) = started {
+        // Whatever was started is not our agent. It may have much to say, and an engine that cannot pass it on cannot end it.
+        if let Ok((guard, stream)) = started {
+            drop(stream);
             guard.remove(&engine.client).await?;
         }
         volume::fill(tier, engine, volume, self.image()).await?;

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use sandbox_agent::protocol::{ExitKind, ExitReport, Kind, MAX_PAYLOAD, Welcome, encode_frame};
-use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec};
+use sandbox_core::{
+    CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec, unique_name,
+};
 
 use crate::family::Backend;
 use crate::suite::Test;
@@ -34,9 +36,10 @@ const SOON: Duration = Duration::from_secs(10);
 struct Agent(String);
 
 impl Agent {
-    /// One that does this as soon as it is started.
+    /// One that does this as soon as it is started. No other test has the same.
     fn new(script: &str) -> Self {
-        Self(format!("#!/bin/sh\n{script}\n"))
+        let name = unique_name("agent");
+        Self(format!("#!/bin/sh\n# {name}\n{script}\n"))
     }
 
     /// One that is greeted and welcomes, and does this when it is asked for the first execution.
@@ -179,8 +182,9 @@ fn breaches() -> Result<(), Failed> {
                 Ok(next) => assert!(matches!(next.outcome, Outcome::Unknown { .. }), "{next:?}"),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}"),
             }
-            drop(sandbox);
+            // Its handle is still there, and reads nothing any more.
             agent.wait_gone(&spec.name).await;
+            drop(sandbox);
         }
         Ok(())
     })
