@@ -152,7 +152,7 @@ impl ContainerIsolator {
 }
 
 async fn process(client: &Docker, container: &str) -> Option<i64> {
-    let container = client.inspect_container(container, None).await.ok()?;
+    let container = inspect(client, container).await.ok()?;
     container.state?.pid.filter(|pid| *pid > 0)
 }
 

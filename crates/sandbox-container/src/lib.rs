@@ -25,6 +25,7 @@ mod labels;
 mod launch;
 mod lower;
 mod options;
+mod origin;
 mod owner;
 mod reconnect;
 mod removal;

@@ -25,6 +25,7 @@ use crate::Tier;
 use crate::engine::{Engine, Listed};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::labels;
+use crate::origin;
 use crate::owner::Owner;
 use crate::reconnect::Reconnection;
 use crate::removal;
@@ -131,10 +132,7 @@ impl Registry<'_> {
             self.forget(name)?;
             return Err(not_found(self.tier.name, name));
         };
-        let is_ours = match &self.store {
-            Some(store) => store.record(&container.id)?.is_some(),
-            None => false,
-        };
+        let is_ours = self.is_kept(&container.id)?;
         // Without its key it is good for nothing but to be removed.
         if !is_ours && !container.is_of_our_user {
             return Err(self.of_somebody_else(name));
@@ -168,6 +166,14 @@ impl Registry<'_> {
         failed.map_or(Ok(names.into_iter().collect()), Err)
     }
 
+    /// Whether this user has the key of the sandbox in this container.
+    fn is_kept(&self, container: &str) -> Result<bool> {
+        match &self.store {
+            Some(store) => Ok(store.record(container)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
     /// The container of a detached sandbox of this tier.
     async fn container(&self, name: &str) -> Result<Option<Existing>> {
         let filters = [
@@ -177,7 +183,13 @@ impl Registry<'_> {
         let mut elsewhere = None;
         for found in self.engine.list(self.tier, &filters).await? {
             match found.labels.get(labels::TIER) {
-                Some(tier) if tier == self.tier.name => return Ok(Some(Existing::of(found))),
+                Some(tier) if tier == self.tier.name => {
+                    let is_ours = self.is_kept(&found.id)?
+                        || !origin::is_foreign(self.tier, self.engine, &found.id).await?;
+                    if is_ours {
+                        return Ok(Some(Existing::of(found)));
+                    }
+                }
                 Some(tier) => elsewhere = Some(tier.clone()),
                 None => {}
             }
