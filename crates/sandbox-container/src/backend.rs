@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use sandbox_agent::protocol::Confinement;
+use sandbox_agent::protocol::{Confinement, Limit};
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
     BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
@@ -177,6 +177,10 @@ impl<F: OfFamily> ContainerBackend<F> {
         let report = report::report(self.tier.family, plan, facts, &kernel, mode, &storage);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        // The engine gets them too; Podman without root takes them and forgets all but a few.
+        for (resource, value) in &self.config.options.ulimits {
+            tighten(&mut confinement.limits, resource.number(), *value);
+        }
         confinement
             .limits
             .retain(|limit| facts.shell.takes_limit(limit.resource));
@@ -365,6 +369,14 @@ impl<F: OfFamily> ContainerBackend<F> {
         };
         let done = act(registry).await;
         self.noticing(done).await
+    }
+}
+
+/// Sets a resource limit where it is lower than what there is.
+fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
+    match limits.iter_mut().find(|limit| limit.resource == resource) {
+        Some(limit) => limit.value = limit.value.min(value),
+        None => limits.push(Limit { resource, value }),
     }
 }
 
