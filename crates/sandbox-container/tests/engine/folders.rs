@@ -114,6 +114,7 @@ fn large() -> Result<(), Failed> {
         std::fs::write(&source, &content).expect("file");
         let mut policy = CapabilityPolicy::new();
         policy.disk = Some(ByteSize::mib(512));
+        policy.allow_partial.push(Capability::Disk);
         let sandbox = client(policy).create(&spec()).await?;
         let copied = sandbox.copy_in(&source, "/workspace/in/").await?;
         assert!(copied.skipped.is_empty(), "{copied:?}");
