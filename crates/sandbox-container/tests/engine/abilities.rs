@@ -74,3 +74,16 @@ async fn no_network() -> Option<String> {
         "the engine's default network does not work: {error}"
     ))
 }
+
+/// Who on the host is the first user of containers: another than root where the engine gives them users of their own.
+pub async fn first_user() -> u32 {
+    let info = api().info().await.expect("info");
+    let options = info.security_options.unwrap_or_default();
+    if !options.iter().any(|option| option == "name=userns") {
+        return 0;
+    }
+    let folder = info.docker_root_dir.expect("the engine's folder");
+    let ids = folder.rsplit('/').next().unwrap_or_default();
+    let user = ids.split('.').next().unwrap_or_default();
+    user.parse().expect("its name ends in their number")
+}
