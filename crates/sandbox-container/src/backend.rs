@@ -301,6 +301,15 @@ impl<F: OfFamily> ContainerBackend<F> {
             body,
         };
         let (guard, stream) = launch.run().await?;
+        let confined = draft.confined.is_some();
+        if confined
+            && let Err(error) = applied::note(tier, &mut sandbox.enforcement, guard.warnings())
+        {
+            return Err(match guard.remove(&engine.client).await {
+                Ok(()) => error,
+                Err(left) => error.with_source(left),
+            });
+        }
         let goes = plan.image_retention == ImageRetention::Remove;
         let goes = goes && self.brought.contains(&source.id);
         let guard = guard.with_image(goes.then(|| source.id.clone()));

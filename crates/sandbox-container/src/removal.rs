@@ -105,6 +105,8 @@ pub(crate) struct Guard {
     claim: Option<Claim>,
     /// What is removed after the container.
     image: Option<String>,
+    /// What the engine said when it made the container.
+    warnings: Vec<String>,
 }
 
 impl Guard {
@@ -115,7 +117,19 @@ impl Guard {
             container: Some(container),
             claim: Some(claim),
             image: None,
+            warnings: Vec::new(),
         }
+    }
+
+    /// With what the engine said when it made the container.
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// What the engine said when it made the container.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Has this image removed with the container.
