@@ -312,7 +312,8 @@ impl<F: OfFamily> ContainerBackend<F> {
         }
         let goes = plan.image_retention == ImageRetention::Remove;
         let goes = goes && self.brought.contains(&source.id);
-        let guard = guard.with_image(goes.then(|| source.id.clone()));
+        let goes = goes.then(|| source.id.clone());
+        let guard = guard.with_image(goes.clone());
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let isolator = ContainerIsolator::new(Container {
             tier,
@@ -324,6 +325,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             lifetime: plan.lifetime,
             store: store.clone(),
             source: Some(source),
+            image: None,
         });
         if let Some(counts) = isolator.counts().await
             && draft.confined.is_some()
@@ -342,6 +344,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             plan,
             user,
             no_network,
+            image: goes,
             isolator,
         };
         hand_over.finish(stream, sandbox).await

@@ -351,6 +351,18 @@ fn goes_with_the_sandbox() -> Result<(), Failed> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert!(!has(&image).await, "still there after 30 s");
+        // That of a detached one with whoever ends it.
+        let state = tempfile::tempdir().expect("temporary folder");
+        let keeper = || {
+            let config = config().pull(PullPolicy::Missing);
+            let config = config.state_folder(state.path().join("state"));
+            client_of(Backend::new(config), CapabilityPolicy::new())
+        };
+        let kept = goes().detached(true).lifetime(Duration::from_secs(120));
+        drop(keeper().create(&kept).await?);
+        assert!(has(&image).await, "its sandbox lives");
+        keeper().remove(&kept.name).await?;
+        assert!(!has(&image).await, "its sandbox was removed");
         // What was there before stays.
         let silent = &mut |_: &ImageEvent| {};
         puller(PullPolicy::Never)
