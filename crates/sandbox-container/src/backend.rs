@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use bollard::models::ImageInspect;
-use sandbox_agent::protocol::Confinement;
+use sandbox_agent::protocol::{Confinement, Limit};
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
     BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
@@ -183,6 +183,10 @@ impl<F: OfFamily> ContainerBackend<F> {
         let report = report::report(family, plan, facts, &kernel, mode, &storage, network);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        // The engine gets them too; Podman without root takes them and forgets all but a few.
+        for (resource, value) in &self.config.options.ulimits {
+            tighten(&mut confinement.limits, resource.number(), *value);
+        }
         confinement
             .limits
             .retain(|limit| facts.shell.takes_limit(limit.resource));
@@ -342,9 +346,19 @@ impl<F: OfFamily> ContainerBackend<F> {
             body,
         };
         let (guard, stream) = launch.run().await?;
+        let confined = draft.confined.is_some();
+        if confined
+            && let Err(error) = applied::note(tier, &mut sandbox.enforcement, guard.warnings())
+        {
+            return Err(match guard.remove(&engine.client).await {
+                Ok(()) => error,
+                Err(left) => error.with_source(left),
+            });
+        }
         let goes = plan.image_retention == ImageRetention::Remove;
         let goes = goes && self.brought.contains(&source.id);
-        let guard = guard.with_image(goes.then(|| source.id.clone()));
+        let goes = goes.then(|| source.id.clone());
+        let guard = guard.with_image(goes.clone());
         let no_network = draft.confined.is_some() && !lower::has_network(plan);
         let isolator = ContainerIsolator::new(Container {
             tier,
@@ -356,6 +370,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             lifetime: plan.lifetime,
             store: store.clone(),
             source: Some(source),
+            image: None,
         });
         if let Some(counts) = isolator.counts().await
             && draft.confined.is_some()
@@ -375,6 +390,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             plan,
             user,
             no_network,
+            image: goes,
             isolator,
         };
         hand_over.finish(stream, sandbox).await
@@ -422,6 +438,14 @@ impl<F: OfFamily> ContainerBackend<F> {
         };
         let done = act(registry).await;
         self.noticing(done).await
+    }
+}
+
+/// Sets a resource limit where it is lower than what there is.
+fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
+    match limits.iter_mut().find(|limit| limit.resource == resource) {
+        Some(limit) => limit.value = limit.value.min(value),
+        None => limits.push(Limit { resource, value }),
     }
 }
 

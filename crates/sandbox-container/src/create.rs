@@ -32,10 +32,8 @@ pub(crate) async fn create(
         };
         match engine.client.create_container(Some(options), body).await {
             Ok(created) => {
-                for warning in &created.warnings {
-                    tracing::warn!(%tier, warning, "the engine warns");
-                }
-                Ok(Guard::new(tier, &engine.endpoint, created.id, claim))
+                let guard = Guard::new(tier, &engine.endpoint, created.id, claim);
+                Ok(guard.with_warnings(created.warnings))
             }
             Err(error) => {
                 let error = engine_error(tier, Operation::Create, error);

@@ -38,7 +38,10 @@ impl Identity {
         let identity = match plan.user {
             Some(user) => Self::asked(tier, user, facts)?,
             None if facts.rootless => Self::rootless(tier, plan, facts),
-            None => Self::plain(folders_owner(plan).unwrap_or(USER)),
+            None => {
+                let owner = folders_owner(plan).and_then(|owner| in_containers(owner, facts));
+                Self::plain(owner.unwrap_or(USER))
+            }
         };
         check_there(tier, plan)?;
         identity.check_writable(tier, plan, facts)?;
@@ -106,7 +109,13 @@ impl Identity {
     /// Who the code is for the host; `None` for a user that nobody else is.
     fn on_host(&self, facts: &EngineFacts) -> Option<(u32, u32)> {
         match facts.rootless {
-            false => Some(self.code),
+            false if !facts.user_namespace => Some(self.code),
+            false => facts.engine_user.map(|first| {
+                (
+                    first.0.saturating_add(self.code.0),
+                    first.1.saturating_add(self.code.1),
+                )
+            }),
             true if self.keep_id || self.code.0 == 0 => facts.engine_user,
             true => None,
         }
@@ -136,6 +145,10 @@ impl Identity {
             );
             let fix = match facts.engine_user.filter(|_| facts.rootless) {
                 Some((uid, _)) => format!("give the folder to user {uid}, who runs the engine"),
+                None if facts.user_namespace => format!(
+                    "the engine gives its containers users of their own (userns-remap): give the folder to one of them{}",
+                    who.map_or_else(String::new, |(uid, _)| format!(", {uid} for one"))
+                ),
                 None => "give the folder to an ordinary user, or name its owner as the specification's user".into(),
             };
             let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
@@ -143,6 +156,16 @@ impl Identity {
         }
         Ok(())
     }
+}
+
+/// Who a user of the host is in containers; `None` for one whom they do not have.
+fn in_containers(host: (u32, u32), facts: &EngineFacts) -> Option<(u32, u32)> {
+    if !facts.user_namespace {
+        return Some(host);
+    }
+    let first = facts.engine_user?;
+    let inside = |id: u32, first: u32| id.checked_sub(first).filter(|id| *id < facts.ids);
+    Some((inside(host.0, first.0)?, inside(host.1, first.1)?))
 }
 
 /// Refuses folders that are not there: an engine may make them, on the host.
@@ -264,6 +287,25 @@ mod tests {
                 .fix()
                 .is_some_and(|fix| fix.contains("runs the engine"))
         );
+    }
+
+    #[test]
+    fn users_of_their_own_are_counted_from_their_first() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let owner = folder.path().metadata().expect("metadata");
+        let plan = with_workspace(folder.path());
+        let remapped = |first: (u32, u32)| EngineFacts {
+            user_namespace: true,
+            engine_user: Some(first),
+            ids: 65_536,
+            ..EngineFacts::sample()
+        };
+        let engine = remapped((owner.uid(), owner.gid()));
+        let identity = Identity::of(TIER, &plan, &engine).expect("the folder's owner");
+        assert_eq!(identity, Identity::plain(ROOT));
+        let engine = remapped((owner.uid() + 1, owner.gid() + 1));
+        let error = Identity::of(TIER, &plan, &engine).expect_err("of nobody there");
+        assert!(error.fix().is_some_and(|fix| fix.contains("userns-remap")));
     }
 
     #[test]

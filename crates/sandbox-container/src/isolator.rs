@@ -43,6 +43,8 @@ pub(crate) struct Container {
     pub store: Option<Store>,
     /// The image that it was made of, where that is known.
     pub source: Option<Source>,
+    /// The image that goes with it where its guard, if there is one, removes none.
+    pub image: Option<String>,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,8 @@ struct Inner {
     last_words: Mutex<LastWords>,
     no_network: bool,
     store: Option<Store>,
+    /// The image that goes with the container once no guard holds it.
+    image: Mutex<Option<String>>,
     /// Where the kernel counts what it refused, looked up once.
     counts: OnceCell<Option<Counts>>,
     /// The image that the container was made of, once that is asked for.
@@ -84,6 +88,7 @@ impl ContainerIsolator {
             lifetime,
             store,
             source,
+            image,
         } = container;
         let reaper = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), id.clone());
@@ -101,6 +106,7 @@ impl ContainerIsolator {
             last_words: Mutex::new(last_words),
             no_network,
             store,
+            image: Mutex::new(image),
             counts: OnceCell::new(),
             source: OnceCell::new_with(source),
             reaper,
@@ -120,8 +126,8 @@ impl ContainerIsolator {
     /// The container is not this process' any more: it outlives the isolator.
     pub(crate) fn keep(&self) {
         if let Some(guard) = lock(&self.0.guard).take() {
-            // What it was made of stays with it.
-            drop(guard.release());
+            // What it was made of goes with it, whoever ends it.
+            *lock(&self.0.image) = guard.release();
         }
     }
 
@@ -152,7 +158,7 @@ impl ContainerIsolator {
 }
 
 async fn process(client: &Docker, container: &str) -> Option<i64> {
-    let container = client.inspect_container(container, None).await.ok()?;
+    let container = inspect(client, container).await.ok()?;
     container.state?.pid.filter(|pid| *pid > 0)
 }
 
@@ -177,6 +183,7 @@ impl Isolator for ContainerIsolator {
         }
         inner.gone.store(true, Ordering::Relaxed);
         let image = guard.and_then(Guard::release);
+        let image = image.or_else(|| lock(&inner.image).take());
         if let Some(store) = &inner.store {
             store.remove(&inner.container)?;
         }

@@ -79,7 +79,7 @@ impl Launch<'_> {
         let client = &self.engine.client;
         let content = self
             .volume
-            .inspect(self.tier, client, guard.container())
+            .inspect(self.tier, self.engine, guard.container())
             .await?;
         guard.remove(client).await?;
         Ok(content)

@@ -27,6 +27,7 @@ mod lower;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod options;
+mod origin;
 mod owner;
 mod packages;
 mod reconnect;

@@ -88,6 +88,21 @@ impl Ulimit {
             Self::Stack => "stack",
         }
     }
+
+    /// The kernel's number for it (`RLIMIT_*`).
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::CpuTime => 0,
+            Self::FileSize => 1,
+            Self::Data => 2,
+            Self::Stack => 3,
+            Self::Processes => 6,
+            Self::OpenFiles => 7,
+            Self::LockedMemory => 8,
+            Self::PendingSignals => 11,
+            Self::MessageQueues => 12,
+        }
+    }
 }
 
 impl EngineOptions {

@@ -77,16 +77,21 @@ pub(crate) async fn wait_until_gone(
 
 /// Removes an image that came for a container which is gone. One that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
+    if !try_remove_image(tier, client, image).await? {
+        tracing::debug!(%tier, image, "an image that is used by others stays");
+    }
+    Ok(())
+}
+
+/// As [`remove_image`]; false where it stays.
+pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -> Result<bool> {
     let removed = client
         .remove_image(image, None::<RemoveImageOptions>, None)
         .await;
     match removed {
-        Ok(_) => Ok(()),
-        Err(error) if has_status(&error, 404) => Ok(()),
-        Err(error) if has_status(&error, 409) => {
-            tracing::debug!(%tier, image, %error, "an image that is used by others stays");
-            Ok(())
-        }
+        Ok(_) => Ok(true),
+        Err(error) if has_status(&error, 404) => Ok(true),
+        Err(error) if has_status(&error, 409) => Ok(false),
         Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
     }
 }
@@ -100,6 +105,8 @@ pub(crate) struct Guard {
     claim: Option<Claim>,
     /// What is removed after the container.
     image: Option<String>,
+    /// What the engine said when it made the container.
+    warnings: Vec<String>,
 }
 
 impl Guard {
@@ -110,7 +117,19 @@ impl Guard {
             container: Some(container),
             claim: Some(claim),
             image: None,
+            warnings: Vec::new(),
         }
+    }
+
+    /// With what the engine said when it made the container.
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// What the engine said when it made the container.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Has this image removed with the container.

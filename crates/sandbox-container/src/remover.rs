@@ -14,7 +14,7 @@ use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error};
 use crate::labels;
 use crate::owner::Claim;
-use crate::removal::{remove, remove_image};
+use crate::removal::{remove, try_remove_image};
 
 /// How long an engine that does not answer is waited for. What is left then goes with the next client.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -159,13 +159,23 @@ impl Removal {
             (Some(container), _) => {
                 remove(self.tier, &client, container).await?;
                 match &self.image {
-                    Some(image) => remove_image(self.tier, &client, image).await,
+                    Some(image) => self.remove_image(&client, image).await,
                     None => Ok(()),
                 }
             }
             (None, Some(claim)) => self.remove_claimed(&client, claim.token()).await,
             (None, None) => Ok(()),
         }
+    }
+
+    /// Removes the image unless others use it. An engine that removes an ended container by itself may say that it is gone while its image
+    /// is still in use.
+    async fn remove_image(&self, client: &Docker, image: &str) -> Result<()> {
+        let deadline = Instant::now() + LATE;
+        while !try_remove_image(self.tier, client, image).await? && Instant::now() < deadline {
+            tokio::time::sleep(PAUSES[0]).await;
+        }
+        Ok(())
     }
 
     async fn remove_claimed(&self, client: &Docker, token: &str) -> Result<()> {

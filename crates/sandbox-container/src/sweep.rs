@@ -2,12 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sandbox_core::Error;
+use sandbox_core::{Error, Result};
 
 use crate::Tier;
 use crate::engine::{Engine, Listed};
 use crate::image;
 use crate::labels;
+use crate::origin;
 use crate::owner::{Claim, Owner, Standing};
 use crate::removal;
 
@@ -47,11 +48,12 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
         if !is_left(&container, standing, claimed, now) {
             continue;
         }
-        match removal::remove(tier, &engine.client, &container.id).await {
-            Ok(()) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
+        match remove(tier, engine, &container.id).await {
+            Ok(false) => {}
+            Ok(true) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
                 swept.names.extend(label(labels::NAME).cloned());
             }
-            Ok(()) => {}
+            Ok(true) => {}
             Err(error) => swept.failed = swept.failed.or(Some(error)),
         }
     }
@@ -59,6 +61,15 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
         swept.failed = swept.failed.or(Some(error));
     }
     swept
+}
+
+/// Removes a container, unless its labels are not its own; gives whether it did.
+async fn remove(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
+    if origin::is_foreign(tier, engine, container).await? {
+        return Ok(false);
+    }
+    removal::remove(tier, &engine.client, container).await?;
+    Ok(true)
 }
 
 /// Whether nobody wants a container any more.

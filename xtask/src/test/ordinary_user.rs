@@ -18,6 +18,7 @@ const PROGRAMME: Programme = Programme {
         "sandbox-conformance",
     ],
     tier: "local",
+    proves_itself: true,
     requirement: Requirement::Local,
     tell: Requirements::tell_ordinary_user,
 };

@@ -13,6 +13,7 @@ const PROGRAMME: Programme = Programme {
     label: "rootless podman",
     packages: &["sandbox-podman"],
     tier: "podman",
+    proves_itself: false,
     requirement: Requirement::PodmanRootless,
     tell: Requirements::tell_rootless,
 };

@@ -29,6 +29,8 @@ pub struct Programme {
     pub packages: &'static [&'static str],
     /// The tier that is measured and compared with its committed profile, if there is one of such a host.
     pub tier: &'static str,
+    /// Whether the suite proves itself as well: once for each kind of user is enough, whatever the tier.
+    pub proves_itself: bool,
     /// What makes a tier that cannot be measured, or has no such profile, a failure.
     pub requirement: Requirement,
     /// How programs are told what is required.
@@ -128,6 +130,9 @@ impl Sum<'_> {
         command
             .arg("--reports")
             .arg(self.stage.temporary().join("conformance"));
+        if !self.programme.proves_itself {
+            command.arg("--proven-elsewhere");
+        }
         if self.run.requirements.requires(requirement) {
             command.args(["--require", tier]);
         }

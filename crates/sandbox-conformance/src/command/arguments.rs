@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Leave the self-checks out.
     #[arg(long)]
     pub skip_self_checks: bool,
+    /// Leave the self-checks and the mutants out because they run elsewhere, for this same build: --check accepts that.
+    #[arg(long, conflicts_with = "self_checks_only")]
+    pub proven_elsewhere: bool,
     /// Run the mutants alone whose names hold this text; without one all of them run, where the self-checks do.
     #[cfg(feature = "mutants")]
     #[arg(long, value_name = "TEXT", conflicts_with = "tier")]
@@ -87,7 +90,7 @@ impl Arguments {
         if self.mutant.is_some() {
             return false;
         }
-        self.filter.is_empty() && !self.skip_self_checks
+        self.filter.is_empty() && !self.skip_self_checks && !self.proven_elsewhere
     }
 
     /// The mutants to run, beside these tiers.

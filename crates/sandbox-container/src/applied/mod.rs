@@ -9,6 +9,7 @@ mod compare;
 mod limits;
 mod mounts;
 mod process;
+mod warnings;
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use sandbox_core::{Enforcement, EnforcementReport};
 use tokio::time::Instant;
 
 use crate::cgroup::Counts;
+pub(crate) use warnings::note;
+
 use asked::Asked;
 use process::Process;
 

@@ -43,7 +43,8 @@ pub struct EngineFacts {
     pub selinux: bool,
     /// Whether the engine runs without root.
     pub rootless: bool,
-    /// Who runs an engine without root, user and group: the root of its containers. `None` where that is not known.
+    /// Who on the host is the root of its containers, user and group: whoever runs an engine without root, and the first of the users that
+    /// an engine with root gives its containers (`userns-remap`). `None` where that is nobody else than root, or not known.
     pub engine_user: Option<(u32, u32)>,
     /// How many user ids its containers have; an engine with root has them all.
     pub ids: u32,
@@ -109,8 +110,16 @@ impl EngineFacts {
             apparmor: has("apparmor"),
             selinux: has("selinux"),
             rootless: has("rootless"),
-            engine_user: None,
-            ids: u32::MAX,
+            engine_user: info
+                .docker_root_dir
+                .as_deref()
+                .and_then(remapped_root)
+                .filter(|_| has("userns")),
+            ids: if has("userns") {
+                REMAPPED_IDS
+            } else {
+                u32::MAX
+            },
             user_namespace: has("userns"),
             storage: text(&info.driver),
             runtime_known: known.is_some(),
@@ -134,6 +143,15 @@ impl EngineFacts {
     pub(crate) fn api_at_least(&self, major: usize, minor: usize) -> bool {
         self.api >= (major, minor)
     }
+}
+
+/// How many users an engine gives containers that have users of their own: the count that distributions hand out, which it does not tell.
+const REMAPPED_IDS: u32 = 65_536;
+
+/// Whose the folder is that an engine keeps its data in where it gives containers users of their own: its name ends in their root's.
+fn remapped_root(folder: &str) -> Option<(u32, u32)> {
+    let (user, group) = folder.rsplit('/').next()?.split_once('.')?;
+    Some((user.parse().ok()?, group.parse().ok()?))
 }
 
 fn kernel_version(text: &str) -> (u32, u32) {
@@ -204,6 +222,27 @@ mod tests {
         ] {
             assert_eq!(kernel_version(text), version, "{text}");
         }
+    }
+
+    #[test]
+    fn users_of_their_own_are_read_from_the_data_folder() {
+        let api = ClientVersion {
+            major_version: 1,
+            minor_version: 47,
+        };
+        let facts = |option: &str, folder: &str| {
+            let info = SystemInfo {
+                security_options: Some(vec![option.to_owned()]),
+                docker_root_dir: Some(folder.to_owned()),
+                ..SystemInfo::default()
+            };
+            EngineFacts::new(&info, &api, true, None)
+        };
+        let remapped = facts("name=userns", "/var/lib/docker/100000.200000");
+        assert_eq!(remapped.engine_user, Some((100_000, 200_000)));
+        assert_eq!(remapped.ids, 65_536);
+        assert_eq!(facts("name=userns", "/var/lib/docker").engine_user, None);
+        assert_eq!(facts("name=seccomp", "/data/1.2").engine_user, None);
     }
 
     #[test]

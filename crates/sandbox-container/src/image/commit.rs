@@ -14,7 +14,7 @@ use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 use super::find::look;
 use super::repack::{Target, repack};
 use super::{info, pipe};
-use crate::engine::Engine;
+use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels, removal};
 
@@ -43,7 +43,7 @@ impl Source {
 /// The image that a container of somebody else was made of.
 pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
-    let found = engine.client.inspect_container(container, None).await;
+    let found = inspect(&engine.client, container).await;
     let image = found.map_err(failed)?.image.ok_or_else(|| {
         let context = format!("the engine does not say which image container {container} is of");
         Error::new(ErrorKind::Io, "inspect container", context).on(tier)
@@ -163,12 +163,18 @@ impl Commit<'_> {
     }
 
     fn refused(&self, error: EngineError) -> Error {
-        let full = error.to_string().contains("no space left on device");
+        let said = error.to_string();
         let error = engine_error(self.tier, Operation::Commit, error);
-        match full {
-            true => self.error(ErrorKind::StorageFull, error.context().to_owned()),
-            false => error,
+        if said.contains("no space left on device") {
+            return self.error(ErrorKind::StorageFull, error.context().to_owned());
         }
+        // Podman without root goes without them until it commits.
+        if said.contains("runroot must be set") {
+            return error.with_fix(
+                "set runroot and graphroot beside the driver in ~/.config/containers/storage.conf",
+            );
+        }
+        error
     }
 
     fn error(&self, kind: ErrorKind, context: String) -> Error {

@@ -32,15 +32,20 @@ impl ImageFacts {
     }
 }
 
+/// A label of an image by which its containers would pass for sandboxes.
+pub(crate) fn sandbox_label(image: &ImageInspect) -> Option<&String> {
+    let config = image.config.as_ref();
+    let names = config.and_then(|config| config.labels.as_ref());
+    labels::foreign(names.into_iter().flat_map(|names| names.keys()))
+}
+
 /// Refuses an image whose labels would make its containers something else than they are: whoever looks after sandboxes goes by them.
 ///
 /// # Errors
 ///
 /// `InvalidSpec` naming the label.
 pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
-    let config = image.config.as_ref();
-    let names = config.and_then(|config| config.labels.as_ref());
-    let Some(label) = labels::foreign(names.into_iter().flat_map(|names| names.keys())) else {
+    let Some(label) = sandbox_label(image) else {
         return Ok(());
     };
     let id = image.id.as_deref().unwrap_or_default();

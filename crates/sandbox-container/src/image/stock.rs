@@ -18,15 +18,34 @@ use crate::{Tier, labels, removal};
 ///
 /// When the engine does not answer.
 pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>> {
-    let images = engine
-        .client
-        .list_images(None::<ListImagesOptions>)
-        .await
-        .map_err(|error| engine_error(tier, Operation::ListImages, error))?;
+    let images = list(tier, engine, ListImagesOptions::default()).await?;
     let mut images = images.iter().map(of_summary).collect::<Vec<_>>();
     images.retain(|image| image.built || !image.names.is_empty());
     images.sort_by(|a, b| (&a.names, &a.id).cmp(&(&b.names, &b.id)));
     Ok(images)
+}
+
+/// How often the engine is asked for a list of its images.
+const ATTEMPTS: u32 = 10;
+
+/// Asks for images; again where one was removed meanwhile, for which Podman gives no list at all.
+async fn list(
+    tier: Tier,
+    engine: &Engine,
+    options: ListImagesOptions,
+) -> Result<Vec<ImageSummary>> {
+    let mut attempts = 1;
+    loop {
+        let error = match engine.client.list_images(Some(options.clone())).await {
+            Ok(images) => return Ok(images),
+            Err(error) => error,
+        };
+        let vanished = error.to_string().contains("image not known");
+        if !vanished || attempts == ATTEMPTS {
+            return Err(engine_error(tier, Operation::ListImages, error));
+        }
+        attempts += 1;
+    }
 }
 
 /// Removes an image, or this name of it.
@@ -68,8 +87,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine, now: i64) -> Result<()> {
         filters: Some(filters),
         ..ListImagesOptions::default()
     };
-    let images = engine.client.list_images(Some(options)).await;
-    let images = images.map_err(|error| engine_error(tier, Operation::ListImages, error))?;
+    let images = list(tier, engine, options).await?;
     let left = images
         .iter()
         .filter(|image| now.saturating_sub(image.created) > PASSED);

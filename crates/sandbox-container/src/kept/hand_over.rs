@@ -23,6 +23,8 @@ pub(crate) struct HandOver<'a> {
     /// As whom its agent runs.
     pub(crate) user: String,
     pub(crate) no_network: bool,
+    /// The image that goes with it.
+    pub(crate) image: Option<String>,
     /// Its guard removes the container until everything is done.
     pub(crate) isolator: ContainerIsolator,
 }
@@ -66,6 +68,7 @@ impl HandOver<'_> {
             container: container.clone(),
             user: self.user.clone(),
             no_network: self.no_network,
+            image: self.image.clone(),
         };
         let record = Record::new(
             tier.name,

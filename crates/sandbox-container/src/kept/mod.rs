@@ -9,7 +9,7 @@ mod hand_over;
 mod hiding;
 mod store;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use sandbox_core::spi::Found;
@@ -25,12 +25,14 @@ use crate::Tier;
 use crate::engine::{Engine, Listed};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::labels;
+use crate::origin;
 use crate::owner::Owner;
 use crate::reconnect::Reconnection;
 use crate::removal;
 use crate::stream::LastWords;
 use crate::sweep;
 use crate::volume::{self, AgentVolume};
+use store::Record;
 
 /// How long an engine may take to remove a container that has ended, before the sandbox is said to have left it.
 const REMOVAL: Duration = Duration::from_secs(3);
@@ -49,7 +51,7 @@ impl Registry<'_> {
     pub(crate) async fn get(&self, name: &str) -> Result<Found> {
         let (tier, engine) = (self.tier, self.engine);
         let Some(container) = self.container(name).await? else {
-            self.forget(name)?;
+            self.forget(name).await?;
             return Err(not_found(tier.name, name));
         };
         if !container.runs {
@@ -71,6 +73,7 @@ impl Registry<'_> {
             lifetime: Some(record.remaining()),
             store: Some(store.clone()),
             source: None,
+            image: record.parts.image.clone(),
         });
         let plan = record.plan.clone();
         let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
@@ -100,7 +103,7 @@ impl Registry<'_> {
         let Ok(Ok(())) = tokio::time::timeout(REMOVAL, gone).await else {
             return Ok(ended(self.tier.name, name));
         };
-        self.forget(name)?;
+        self.forget(name).await?;
         Ok(not_found(self.tier.name, name))
     }
 
@@ -118,7 +121,7 @@ impl Registry<'_> {
                 Some(true) => list.push(record.info(SandboxState::Running)),
                 Some(false) => list.push(record.info(SandboxState::Ended)),
                 // It has ended wholly; only this was left.
-                None => store.remove(&record.parts.container)?,
+                None => self.finish(store, &record).await?,
             }
         }
         list.sort_by(|one, other| one.name.cmp(&other.name));
@@ -128,20 +131,29 @@ impl Registry<'_> {
     /// Ends one, whatever state it is in, and removes what is kept of it.
     pub(crate) async fn remove(&self, name: &str) -> Result<()> {
         let Some(container) = self.container(name).await? else {
-            self.forget(name)?;
+            self.forget(name).await?;
             return Err(not_found(self.tier.name, name));
         };
-        let is_ours = match &self.store {
-            Some(store) => store.record(&container.id)?.is_some(),
-            None => false,
+        let kept = match &self.store {
+            Some(store) => store.record(&container.id)?.map(|record| (store, record)),
+            None => None,
         };
         // Without its key it is good for nothing but to be removed.
-        if !is_ours && !container.is_of_our_user {
+        if kept.is_none() && !container.is_of_our_user {
             return Err(self.of_somebody_else(name));
         }
         removal::remove(self.tier, &self.engine.client, &container.id).await?;
-        match &self.store {
-            Some(store) => store.remove(&container.id),
+        match kept {
+            Some((store, record)) => self.finish(store, &record).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what is kept of a sandbox whose container is gone, and the image that goes with it.
+    async fn finish(&self, store: &Store, record: &Record) -> Result<()> {
+        store.remove(&record.parts.container)?;
+        match &record.parts.image {
+            Some(image) => removal::remove_image(self.tier, &self.engine.client, image).await,
             None => Ok(()),
         }
     }
@@ -157,7 +169,7 @@ impl Registry<'_> {
             let running = self.running().await?;
             for record in records {
                 if !running.contains_key(&record.parts.container) {
-                    store.remove(&record.parts.container)?;
+                    self.finish(store, &record).await?;
                     names.insert(record.plan.name);
                 }
             }
@@ -166,6 +178,14 @@ impl Registry<'_> {
             failed = failed.or(Some(error));
         }
         failed.map_or(Ok(names.into_iter().collect()), Err)
+    }
+
+    /// Whether this user has the key of the sandbox in this container.
+    fn is_kept(&self, container: &str) -> Result<bool> {
+        match &self.store {
+            Some(store) => Ok(store.record(container)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     /// The container of a detached sandbox of this tier.
@@ -177,7 +197,13 @@ impl Registry<'_> {
         let mut elsewhere = None;
         for found in self.engine.list(self.tier, &filters).await? {
             match found.labels.get(labels::TIER) {
-                Some(tier) if tier == self.tier.name => return Ok(Some(Existing::of(found))),
+                Some(tier) if tier == self.tier.name => {
+                    let is_ours = self.is_kept(&found.id)?
+                        || !origin::is_foreign(self.tier, self.engine, &found.id).await?;
+                    if is_ours {
+                        return Ok(Some(Existing::of(found)));
+                    }
+                }
                 Some(tier) => elsewhere = Some(tier.clone()),
                 None => {}
             }
@@ -205,18 +231,15 @@ impl Registry<'_> {
     }
 
     /// Removes what is kept of sandboxes of this name. They have no container any more.
-    fn forget(&self, name: &str) -> Result<()> {
+    async fn forget(&self, name: &str) -> Result<()> {
         let Some(store) = &self.store else {
             return Ok(());
         };
         let records = store.records(&self.engine.endpoint.to_string())?;
-        let of_name = records
-            .into_iter()
-            .filter(|record| record.plan.name == name);
-        let ids = of_name
-            .map(|record| record.parts.container)
-            .collect::<HashSet<_>>();
-        ids.iter().try_for_each(|id| store.remove(id))
+        for record in records.iter().filter(|record| record.plan.name == name) {
+            self.finish(store, record).await?;
+        }
+        Ok(())
     }
 
     fn of_somebody_else(&self, name: &str) -> Error {

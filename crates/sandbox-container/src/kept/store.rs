@@ -40,6 +40,9 @@ pub(crate) struct Place {
     pub(crate) user: String,
     /// Whether code has no network but its loopback.
     pub(crate) no_network: bool,
+    /// The image that goes with the sandbox: its creator had brought it, and was told to take it away.
+    #[serde(default)]
+    pub(crate) image: Option<String>,
 }
 
 /// The folder with a folder for each.
@@ -247,6 +250,7 @@ mod tests {
             container: ID.into(),
             user: "0:0".into(),
             no_network: true,
+            image: None,
         };
         let report = EnforcementReport::nothing("a test");
         Record::new(

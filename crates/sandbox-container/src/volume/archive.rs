@@ -29,15 +29,17 @@ pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Compares what the engine gave with what must be there: the folder, and in it these files alone.
-pub(super) fn compare(bytes: &[u8], files: &[Carried<'_>]) -> Content {
-    match read(bytes, files) {
+/// Compares what the engine gave with what must be there: the folder, and in it these files alone, of root's. `root` is who that is on the
+/// engine's host, which some engines name instead.
+pub(super) fn compare(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> Content {
+    match read(bytes, files, root) {
         Ok(content) => content,
         Err(error) => Content::Other(format!("unreadable archive: {error}")),
     }
 }
 
-fn read(bytes: &[u8], files: &[Carried<'_>]) -> std::io::Result<Content> {
+fn read(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> std::io::Result<Content> {
+    let roots = [(0, 0), (root.0.into(), root.1.into())];
     let mut archive = tar::Archive::new(bytes);
     let mut missing = files.to_vec();
     for entry in archive.entries()? {
@@ -60,7 +62,7 @@ fn read(bytes: &[u8], files: &[Carried<'_>]) -> std::io::Result<Content> {
         };
         let file = missing.swap_remove(place);
         let (mode, owner) = (header.mode()? & 0o7777, (header.uid()?, header.gid()?));
-        if !header.entry_type().is_file() || mode != file.mode || owner != (0, 0) {
+        if !header.entry_type().is_file() || mode != file.mode || !roots.contains(&owner) {
             let what = format!(
                 "{} has type {:?}, mode {mode:o}, owner {owner:?}",
                 file.name,
@@ -84,6 +86,8 @@ fn read(bytes: &[u8], files: &[Carried<'_>]) -> std::io::Result<Content> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ROOT: (u32, u32) = (0, 0);
 
     const PROGRAM: &[u8] = b"\x7fELF and more";
 
@@ -128,8 +132,8 @@ mod tests {
     #[test]
     fn only_the_agent_alone_is_right() {
         let right = ("agent", 0o555, 0, PROGRAM);
-        assert_eq!(compare(&given(&[right]), &[AGENT]), Content::Agent);
-        assert_eq!(compare(&given(&[]), &[AGENT]), Content::Empty);
+        assert_eq!(compare(&given(&[right]), &[AGENT], ROOT), Content::Agent);
+        assert_eq!(compare(&given(&[]), &[AGENT], ROOT), Content::Empty);
         for wrong in [
             vec![("agent", 0o555, 0, &PROGRAM[1..])],
             vec![("agent", 0o755, 0, PROGRAM)],
@@ -138,9 +142,16 @@ mod tests {
             vec![right, ("other", 0o555, 0, b"")],
             vec![("agent2", 0o555, 0, PROGRAM)],
         ] {
-            let found = compare(&given(&wrong), &[AGENT]);
+            let found = compare(&given(&wrong), &[AGENT], ROOT);
             assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_owner_may_be_root_by_its_number_on_the_host() {
+        let agent = given(&[("agent", 0o555, 100_000, PROGRAM)]);
+        assert!(matches!(compare(&agent, &[AGENT], ROOT), Content::Other(_)));
+        assert_eq!(compare(&agent, &[AGENT], (100_000, 0)), Content::Agent);
     }
 
     #[test]
@@ -149,10 +160,13 @@ mod tests {
             ("agent", 0o555, 0, PROGRAM),
             ("other", 0o444, 0, b"{}".as_slice()),
         );
-        assert_eq!(compare(&given(&[other, agent]), &BOTH), Content::Agent);
-        assert_eq!(compare(&given(&[]), &BOTH), Content::Empty);
+        assert_eq!(
+            compare(&given(&[other, agent]), &BOTH, ROOT),
+            Content::Agent
+        );
+        assert_eq!(compare(&given(&[]), &BOTH, ROOT), Content::Empty);
         for wrong in [vec![agent], vec![other], vec![agent, agent]] {
-            let found = compare(&given(&wrong), &BOTH);
+            let found = compare(&given(&wrong), &BOTH, ROOT);
             assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
         }
     }
@@ -161,8 +175,11 @@ mod tests {
     fn garbage_is_not_the_agent() {
         let mut cut = given(&[("agent", 0o555, 0, PROGRAM)]);
         cut.truncate(1024 + 5);
-        assert!(matches!(compare(&cut, &[AGENT]), Content::Other(_)));
-        assert!(matches!(compare(&[7; 4096], &[AGENT]), Content::Other(_)));
+        assert!(matches!(compare(&cut, &[AGENT], ROOT), Content::Other(_)));
+        assert!(matches!(
+            compare(&[7; 4096], &[AGENT], ROOT),
+            Content::Other(_)
+        ));
     }
 
     #[test]

@@ -48,7 +48,7 @@ async fn fill_locked(
     volume: &AgentVolume,
     container: &str,
 ) -> Result<()> {
-    match volume.inspect(tier, &engine.client, container).await? {
+    match volume.inspect(tier, engine, container).await? {
         Content::Agent => return Ok(()),
         Content::Empty => {}
         Content::Other(why) => {
@@ -71,7 +71,7 @@ async fn fill_locked(
             .client
             .upload_to_container(container, Some(options), body_full(archive.into()));
     upload.await.map_err(failed)?;
-    match volume.inspect(tier, &engine.client, container).await? {
+    match volume.inspect(tier, engine, container).await? {
         Content::Agent => Ok(()),
         Content::Empty => Err(spoiled(tier, volume, "nothing arrived in it")),
         Content::Other(why) => Err(spoiled(tier, volume, &why)),

@@ -10,7 +10,6 @@ mod unused;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bollard::Docker;
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
@@ -196,9 +195,10 @@ impl AgentVolume {
     pub(crate) async fn inspect(
         &self,
         tier: Tier,
-        client: &Docker,
+        engine: &Engine,
         container: &str,
     ) -> Result<Content> {
+        let client = &engine.client;
         let options = DownloadFromContainerOptions {
             path: FOLDER.to_owned(),
         };
@@ -218,7 +218,9 @@ impl AgentVolume {
                 return Ok(Content::Other("more than the agent".into()));
             }
         }
-        Ok(archive::compare(&bytes, &files))
+        let root = engine.facts.engine_user;
+        let root = root.filter(|_| engine.facts.user_namespace);
+        Ok(archive::compare(&bytes, &files, root.unwrap_or_default()))
     }
 }
 

@@ -36,6 +36,13 @@ pub const TESTS: &[Test] = &[
     ("commit::the_agent_goes_on_afterwards", goes_on),
 ];
 
+fn no_network() -> HostConfig {
+    HostConfig {
+        network_mode: Some("none".into()),
+        ..HostConfig::default()
+    }
+}
+
 /// A container that is nobody's sandbox, and is removed with this value.
 struct Foreign {
     name: String,
@@ -65,12 +72,8 @@ impl Foreign {
         Self { name }
     }
 
-    async fn busybox() -> Self {
-        let host = HostConfig {
-            network_mode: Some("none".into()),
-            ..HostConfig::default()
-        };
-        Self::start(BUSYBOX, &["/bin/sleep", "300"], host).await
+    async fn busybox(command: &[&str]) -> Self {
+        Self::start(BUSYBOX, command, no_network()).await
     }
 
     async fn changes(&self) -> Vec<String> {
@@ -115,7 +118,7 @@ fn accepting(more: &[Capability]) -> SandboxClient {
 
 fn entered() -> Result<(), Failed> {
     run(async {
-        let theirs = Foreign::busybox().await;
+        let theirs = Foreign::busybox(&["/bin/sleep", "300"]).await;
         let before = theirs.changes().await;
         let sandbox = accepting(&[]).adopt(&theirs.name, &spec()).await?;
         assert_eq!(
@@ -203,7 +206,7 @@ fn gate() -> Result<(), Failed> {
 
 fn ends() -> Result<(), Failed> {
     run(async {
-        let theirs = Foreign::busybox().await;
+        let theirs = Foreign::busybox(&["/bin/sleep", "300"]).await;
         let client = accepting(&[]);
         let sandbox = client.adopt(&theirs.name, &spec()).await?;
         let started = sandbox
@@ -250,7 +253,7 @@ fn not_there() -> Result<(), Failed> {
             let error = client.adopt(bad, &spec()).await.expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         }
-        let theirs = Foreign::start(BUSYBOX, &["/bin/true"], HostConfig::default()).await;
+        let theirs = Foreign::busybox(&["/bin/true"]).await;
         for _ in 0..100 {
             if !theirs.is_running().await {
                 break;
@@ -330,7 +333,7 @@ fn committed() -> Result<(), Failed> {
         assert_eq!(shell(&again, "ls /tmp/file").await?.exit_code(), Some(1));
         again.kill().await?;
         // The work folder is a place of the sandbox's own again; a container shows what is in the image.
-        let theirs = Foreign::start(&tag, &["/bin/sleep", "300"], HostConfig::default()).await;
+        let theirs = Foreign::start(&tag, &["/bin/sleep", "300"], no_network()).await;
         let all = accepting(&[Capability::NetworkAccess]);
         let sandbox = all.adopt(&theirs.name, &spec()).await?;
         assert_eq!(output(&sandbox, "cat /workspace/file").await?, "kept\n");

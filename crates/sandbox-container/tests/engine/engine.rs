@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::models::{ContainerConfig, ContainerCreateBody};
+use bollard::errors::Error;
+use bollard::models::{ContainerConfig, ContainerCreateBody, HostConfig};
 use bollard::query_parameters::CommitContainerOptions;
 use futures_util::StreamExt;
 use libtest_mimic::Failed;
@@ -122,6 +123,11 @@ pub async fn ran(image: &str, user: &str, command: &[&str]) -> String {
         image: Some(image.into()),
         user: Some(user.into()),
         cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+        host_config: Some(HostConfig {
+            // An engine without root may have no other.
+            network_mode: Some("none".into()),
+            ..HostConfig::default()
+        }),
         ..Default::default()
     };
     let id = engine
@@ -160,10 +166,11 @@ pub async fn image_of(base: &str, script: &str, instructions: &str) -> String {
 
 /// Whether the engine has a container of this name, in any state.
 pub async fn exists(container: &str) -> bool {
-    // One whose state Docker's clients do not know, or that is going at this moment, is there.
+    // What cannot be read is there: Podman has states that Docker's clients do not know.
+    let found = api().inspect_container(container, None).await;
     !matches!(
-        api().inspect_container(container, None).await,
-        Err(bollard::errors::Error::DockerResponseServerError {
+        found,
+        Err(Error::DockerResponseServerError {
             status_code: 404,
             ..
         })

@@ -1,6 +1,8 @@
 //! What the engine adds to the agent's own confinement, and what an image brings along against it.
 
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::query_parameters::RemoveImageOptions;
+use futures_util::StreamExt;
 use libtest_mimic::Failed;
 use sandbox_container::{EngineOptions, PathOptions, Ulimit};
 use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient};
@@ -8,6 +10,7 @@ use tokio::net::{TcpListener, UnixStream};
 
 use crate::family::{self, Backend, FAMILY};
 use crate::suite::Test;
+use crate::suite::abilities::without_limits;
 use crate::suite::engine::{
     PYTHON, api, client, client_of, config, image_of, output, ran, run, sandbox, shell, spec,
 };
@@ -20,6 +23,7 @@ pub const TESTS: &[Test] = &[
     ("hardening::options_never_loosen", loosening),
     ("hardening::memory_kills_are_told_apart_from_afar", afar),
     ("hardening::a_kernel_of_its_own_is_named", gvisor),
+    ("hardening::users_are_given_where_there_are_any", users),
 ];
 
 /// A line of the kernel's about a process of a sandbox.
@@ -30,6 +34,24 @@ fn field(status: &str, name: &str) -> String {
         .to_owned()
 }
 
+/// Has the engine run a program in a container, and gives its exit code.
+async fn exec_code(container: &str, command: &[&str]) -> Option<i64> {
+    let engine = api();
+    let options = CreateExecOptions {
+        attach_stdout: Some(true),
+        cmd: Some(command.to_vec()),
+        ..CreateExecOptions::default()
+    };
+    let process = engine.create_exec(container, options).await;
+    let process = process.expect("a process").id;
+    let started = engine.start_exec(&process, None::<StartExecOptions>).await;
+    if let StartExecResults::Attached { mut output, .. } = started.expect("started") {
+        while output.next().await.is_some() {}
+    }
+    let ended = engine.inspect_exec(&process).await;
+    ended.expect("its end").exit_code
+}
+
 fn profile() -> Result<(), Failed> {
     run(async {
         let sandbox = sandbox().await?;
@@ -37,6 +59,11 @@ fn profile() -> Result<(), Failed> {
             .inspect_container(&format!("sandbox-{}", sandbox.name()), None)
             .await
             .expect("container");
+        // A process that the engine itself starts has the container's profile alone, which the engines' own may let through.
+        let name = container.id.expect("an id");
+        let control = exec_code(&name, &["true"]).await;
+        let attack = exec_code(&name, &["unshare", "-U", "true"]).await;
+        assert_eq!((control, attack), (Some(0), Some(1)), "a user namespace");
         let pid = container.state.and_then(|state| state.pid).expect("pid");
         let agent = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the agent");
         assert_eq!(
@@ -134,6 +161,14 @@ fn options() -> Result<(), Failed> {
             .cpu_shares(512)
             .oom_score_adj(700)
             .hostname("grader");
+        if let Some(reason) = without_limits().await {
+            let error = with(options.clone()).create(&spec()).await;
+            let error = error.expect_err(&reason);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            options.cpu_shares = None;
+            options.processors = None;
+        }
+        let bounds_processors = options.processors.is_some();
         let made_read_only = EngineOptions::default().read_only_path("/proc/tty");
         let takes_lists = FAMILY.path_options == PathOptions::Lists;
         if takes_lists {
@@ -150,7 +185,7 @@ fn options() -> Result<(), Failed> {
         assert_eq!(lines[0], "grader");
         let adjustment: u32 = lines[1].parse().expect("the uptime is empty");
         assert!(adjustment >= 700, "{said}");
-        assert!(lines[2].ends_with("\t0"), "{said}");
+        assert_eq!(lines[2].ends_with("\t0"), bounds_processors, "{said}");
         assert_ne!(lines[3], "unlimited");
         let tty = shell(&sandbox, "grep -q ' /proc/tty ro' /proc/self/mountinfo").await?;
         assert_eq!(tty.ok(), takes_lists, "{tty:?}");
@@ -173,17 +208,9 @@ fn loosening() -> Result<(), Failed> {
         for options in [
             EngineOptions::default().apparmor("unconfined"),
             EngineOptions::default().cpu_shares(60_000),
-            EngineOptions::default().private_users(),
         ] {
-            let gives_users = options.private_users && FAMILY.private_users;
-            let error = match with(options).create(&spec()).await {
-                // Not refused where the engine has users to give away: what they are is looked at in the family's own tests.
-                Ok(sandbox) if gives_users => {
-                    sandbox.kill().await?;
-                    continue;
-                }
-                created => created.expect_err("refused"),
-            };
+            let error = with(options).create(&spec()).await;
+            let error = error.expect_err("refused");
             assert!(
                 matches!(
                     error.kind(),
@@ -245,11 +272,37 @@ fn afar() -> Result<(), Failed> {
     })
 }
 
-/// Where the engine has gVisor's runtime; elsewhere that it has not is what is said.
+fn users() -> Result<(), Failed> {
+    run(async {
+        let error = match with(EngineOptions::default().private_users())
+            .create(&spec())
+            .await
+        {
+            Ok(sandbox) => {
+                assert!(FAMILY.private_users);
+                let said = output(&sandbox, "cat /proc/self/uid_map; id -u").await?;
+                sandbox.kill().await?;
+                assert!(said.ends_with("\n1000\n"), "{said}");
+                let first = said.split_whitespace().nth(1).unwrap_or_default();
+                assert!(first.parse::<u32>().is_ok_and(|user| user > 0), "{said}");
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        // An engine that has none, by its family or by this host, says so.
+        let kinds = [ErrorKind::SetupFailed, ErrorKind::Unsupported];
+        assert!(kinds.contains(&error.kind()), "{error}");
+        assert!(error.fix().is_some(), "{error}");
+        Ok(())
+    })
+}
+
+/// Where the engine has gVisor's runtime and takes it from a request; elsewhere that it does not is what is said.
 fn gvisor() -> Result<(), Failed> {
     run(async {
         let runtimes = api().info().await.expect("info").runtimes;
         let has = runtimes.is_some_and(|known| known.contains_key("runsc"));
+        let has = has && FAMILY.chooses_runtime;
         let backend = Backend::new(config().runtime("runsc"));
         let created = client_of(backend, CapabilityPolicy::new())
             .create(&spec())
@@ -257,6 +310,7 @@ fn gvisor() -> Result<(), Failed> {
         if !has {
             let error = created.expect_err("no such runtime");
             assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
+            assert!(error.context().contains("runtime"), "{error}");
             return Ok(());
         }
         let sandbox = created?;

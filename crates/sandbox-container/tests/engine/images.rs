@@ -92,7 +92,7 @@ async fn own_image(mark: &str) -> String {
         .create(&spec().writable_root(true).user("0"))
         .await
         .expect("sandbox");
-    output(&sandbox, &format!("echo {mark} > /mark"))
+    output(&sandbox, &format!("echo {mark} > /etc/mark"))
         .await
         .expect("written");
     let name = format!("sandbox-test/{}:own", unique_name("own"));
@@ -139,7 +139,7 @@ fn pulled_when_missing() -> Result<(), Failed> {
                 seen.lock().expect("events").push(event.clone());
             })
             .await?;
-        assert_eq!(output(&sandbox, "cat /mark").await?, "missing\n");
+        assert_eq!(output(&sandbox, "cat /etc/mark").await?, "missing\n");
         sandbox.kill().await?;
         assert!(has(&image).await, "kept unless told otherwise");
         let events = std::mem::take(&mut *events.lock().expect("events"));
@@ -173,7 +173,7 @@ fn follows_a_tag() -> Result<(), Failed> {
         let client = puller(PullPolicy::Missing);
         let mark = async |pull| {
             let sandbox = client.create(&spec().image(&image).pull(pull)).await?;
-            let mark = output(&sandbox, "cat /mark").await?;
+            let mark = output(&sandbox, "cat /etc/mark").await?;
             sandbox.kill().await?;
             Ok::<_, sandbox_core::Error>(mark)
         };
@@ -196,6 +196,8 @@ fn pinned() -> Result<(), Failed> {
         let name = name_in(&registry);
         let own = own_image("pinned").await;
         push(&own, &name, "1").await;
+        // Podman names each digest of an image that it knows, also one that no registry has.
+        untag(&own).await;
         let client = puller(PullPolicy::Missing);
         let silent = &mut |_: &ImageEvent| {};
         let pulled = client
@@ -208,7 +210,7 @@ fn pinned() -> Result<(), Failed> {
         let digest = digest.expect("a digest").clone();
         untag(&format!("{name}:1")).await;
         let sandbox = client.create(&spec().image(&digest)).await?;
-        assert_eq!(output(&sandbox, "cat /mark").await?, "pinned\n");
+        assert_eq!(output(&sandbox, "cat /etc/mark").await?, "pinned\n");
         sandbox.kill().await?;
         // The tag beside a digest says nothing, also where there is no such tag.
         let (_, hash) = digest.split_once('@').expect("a digest");
@@ -227,7 +229,6 @@ fn pinned() -> Result<(), Failed> {
         let never = puller(PullPolicy::Never).create(&spec().image(wrong)).await;
         assert_eq!(never.expect_err("another").kind(), ErrorKind::ImageNotFound);
         untag(&digest).await;
-        untag(&own).await;
         Ok(())
     })
 }
@@ -343,13 +344,25 @@ fn goes_with_the_sandbox() -> Result<(), Failed> {
         assert!(!has(&image).await, "nobody uses it any more");
         // A handle that is dropped takes it along as well.
         drop(client.create(&goes()).await?);
-        for _ in 0..250 {
+        for _ in 0..1500 {
             if !has(&image).await {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert!(!has(&image).await, "still there after 5 s");
+        assert!(!has(&image).await, "still there after 30 s");
+        // That of a detached one with whoever ends it.
+        let state = tempfile::tempdir().expect("temporary folder");
+        let keeper = || {
+            let config = config().pull(PullPolicy::Missing);
+            let config = config.state_folder(state.path().join("state"));
+            client_of(Backend::new(config), CapabilityPolicy::new())
+        };
+        let kept = goes().detached(true).lifetime(Duration::from_secs(120));
+        drop(keeper().create(&kept).await?);
+        assert!(has(&image).await, "its sandbox lives");
+        keeper().remove(&kept.name).await?;
+        assert!(!has(&image).await, "its sandbox was removed");
         // What was there before stays.
         let silent = &mut |_: &ImageEvent| {};
         puller(PullPolicy::Never)

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use sandbox_core::{ByteSize, CapabilityPolicy, ExecRequest, Outcome};
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome};
 
 use crate::family::FAMILY;
 use crate::suite::Test;
+use crate::suite::abilities::without_limits;
 use crate::suite::engine::{client, output, run, sandbox, shell, spec};
 
 pub const TESTS: &[Test] = &[
@@ -15,6 +16,7 @@ pub const TESTS: &[Test] = &[
     ("limits::the_disk_is_bounded_in_all", disk),
     ("limits::empty_files_are_bounded", empty_files),
     ("limits::a_fork_bomb_is_stopped", pids),
+    ("limits::what_is_not_limited_is_refused", refused),
     ("limits::output_is_cut_at_its_cap", output_cap),
     ("limits::open_files", open_files),
     (
@@ -84,6 +86,8 @@ fn disk() -> Result<(), Failed> {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.disk = Some(ByteSize::mib(16));
+        // Of empty files, which the next test is about.
+        policy.allow_partial.push(Capability::Disk);
         let sandbox = client(policy).create(&spec()).await?;
         let fill = |place: &str| format!("dd if=/dev/zero of={place}/big bs=64k count=512 2>&1");
         for place in ["/tmp", "/workspace", "/dev/shm"] {
@@ -138,6 +142,29 @@ fn pids() -> Result<(), Failed> {
         let result = shell(&sandbox, script).await?;
         assert!(!result.stdout_text().contains("all"), "{result:?}");
         assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        sandbox.kill().await
+    })
+}
+
+/// Where an engine has no limits. Where it has them, they are accepted, and work by the other tests.
+fn refused() -> Result<(), Failed> {
+    run(async {
+        let client = client(CapabilityPolicy::new());
+        let limited = client.create(&spec().memory(ByteSize::mib(64))).await;
+        if without_limits().await.is_none() {
+            return limited?.kill().await;
+        }
+        let error = limited.expect_err("a limit that was written");
+        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
+        let sandbox = client.create(&spec()).await?;
+        let entry = sandbox.enforcement().get(Capability::Memory);
+        assert_eq!(entry.map(|entry| entry.status()), Some("unenforced"));
+        let killed = shell(&sandbox, "kill -9 $$").await?;
+        assert_eq!(
+            killed.outcome,
+            Outcome::Signaled { signal: 9 },
+            "no kill for memory: {killed:?}"
+        );
         sandbox.kill().await
     })
 }

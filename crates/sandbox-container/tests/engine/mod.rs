@@ -3,6 +3,7 @@
 //!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
 
+mod abilities;
 mod adopt;
 mod build;
 mod detached;
@@ -13,6 +14,7 @@ mod folders;
 mod hardening;
 mod hostile;
 mod images;
+mod inherited;
 mod isolation;
 mod lifetime;
 mod limits;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{FAMILY, NOT_HERE, left_out};
+use crate::family::{FAMILY, NOT_HERE};
 
 /// The family's tier that applies the policy.
 const TIER: &str = FAMILY.tier;
@@ -49,10 +51,6 @@ pub fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::from_args();
-    if let Some(reason) = left_out() {
-        println!("NOT RUN: the shared tests of engines on {TIER}: {reason}");
-        return libtest_mimic::run(&arguments, Vec::new()).exit_code();
-    }
     let missing = engine::missing();
     let required = std::env::var("SANDBOX_REQUIRE")
         .is_ok_and(|list| list.split(',').any(|name| name.trim() == TIER));
@@ -78,6 +76,7 @@ pub fn main() -> ExitCode {
         hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
+        inherited::TESTS,
         detached::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
@@ -116,7 +115,15 @@ pub fn main() -> ExitCode {
         .chain(with_registry)
         .chain(without)
         .collect::<Vec<_>>();
-    for (name, reason) in NOT_HERE {
+    let lacking = match missing {
+        Some(_) => Vec::new(),
+        None => abilities::lacking(),
+    };
+    let of_family = NOT_HERE
+        .iter()
+        .map(|(name, reason)| (*name, (*reason).to_owned()));
+    let not_here = of_family.chain(lacking).collect::<Vec<_>>();
+    for (name, reason) in &not_here {
         assert!(
             trials.iter().any(|trial| trial.name().starts_with(name)),
             "no test {name}"
@@ -124,7 +131,7 @@ pub fn main() -> ExitCode {
         println!("NOT RUN: {name}: {reason}");
     }
     trials.retain(|trial| {
-        !NOT_HERE
+        !not_here
             .iter()
             .any(|(name, _)| trial.name().starts_with(name))
     });

@@ -23,9 +23,6 @@ const OPEN_FILES: u64 = 1_048_576;
 const PROCESSES: u64 = 32_768;
 /// The first kernel that lets ordinary users mount an overlay.
 const OVERLAY_KERNEL: (u32, u32) = (5, 13);
-/// Podman 4.3 does not try it by itself and copies the whole image for each container instead.
-const STORAGE: &str = "[storage]\ndriver = \"overlay\"\n";
-
 /// Writes the machine's configuration only if there is none.
 ///
 /// # Errors
@@ -48,9 +45,20 @@ pub fn write_for(engine: &str, account: &Account) -> Result<()> {
     let storage = account.home.join(".local/share/containers/storage");
     if programs::is_root() && !storage.exists() && users_mount_overlays() {
         account.make_folder(&folder)?;
-        service::write_once(engine, &folder, STORAGE_FILE, STORAGE)?;
+        let storage = storage_text(&account.runtime_folder(), &storage);
+        service::write_once(engine, &folder, STORAGE_FILE, &storage)?;
     }
     Ok(())
+}
+
+/// The kernel's overlay, which Podman 4.3 does not try by itself: it copies the whole image for each container instead. Both folders are
+/// its own choice, and have to be written beside a driver: without them its service cannot commit.
+fn storage_text(runtime: &Path, storage: &Path) -> String {
+    format!(
+        "[storage]\ndriver = \"overlay\"\nrunroot = \"{}\"\ngraphroot = \"{}\"\n",
+        runtime.join("containers").display(),
+        storage.display()
+    )
 }
 
 fn users_mount_overlays() -> bool {
@@ -113,6 +121,15 @@ mod tests {
             "{low}"
         );
         assert!(text(u64::MAX, 100).contains("\"nofile=1048576:1048576\", \"nproc=100:100\""));
+    }
+
+    #[test]
+    fn a_storage_has_its_folders_beside_the_driver() {
+        let text = storage_text(Path::new("/run/user/7"), Path::new("/home/u/storage"));
+        assert_eq!(
+            text,
+            "[storage]\ndriver = \"overlay\"\nrunroot = \"/run/user/7/containers\"\ngraphroot = \"/home/u/storage\"\n"
+        );
     }
 
     #[test]

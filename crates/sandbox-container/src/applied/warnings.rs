@@ -1,0 +1,89 @@
+//! What an engine says with a container that it has made: what it left out of what it was asked for.
+
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result};
+
+use crate::Tier;
+
+/// Lowers what an engine warns of to partial.
+///
+/// # Errors
+///
+/// `Unsupported` for an option of the engine's that somebody chose and that it discarded: options are in place or refused.
+pub(crate) fn note(tier: Tier, report: &mut EnforcementReport, warnings: &[String]) -> Result<()> {
+    for warning in warnings {
+        let words = warning.to_lowercase();
+        if words.contains("weight") {
+            let context = format!("engine option io_weight: the engine says: {warning}");
+            let error = Error::new(ErrorKind::Unsupported, "create sandbox", context);
+            return Err(error
+                .on(tier)
+                .with_fix("leave it out, or use another engine"));
+        }
+        // What names no limit (an image's platform, a deprecated field) changes none.
+        let Some(capability) = about(&words) else {
+            tracing::warn!(%tier, warning, "the engine warns");
+            continue;
+        };
+        if let Some(Enforcement::Enforced { mechanism }) = report.get(capability) {
+            let gap = format!("the engine says: {warning}");
+            let partial = Enforcement::partial(mechanism.clone(), gap);
+            report.set(capability, partial);
+        }
+    }
+    Ok(())
+}
+
+/// Which limit a warning is about, by the words of engines.
+fn about(words: &str) -> Option<Capability> {
+    let any = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+    if any(&["memory", "swap", "oom"]) {
+        Some(Capability::Memory)
+    } else if any(&["pids", "processes"]) {
+        Some(Capability::Pids)
+    } else if any(&["cpu"]) {
+        Some(Capability::Cpus)
+    } else if any(&["storage", "quota"]) {
+        Some(Capability::Disk)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::samples::TIER;
+
+    fn report() -> EnforcementReport {
+        let mut report = EnforcementReport::new();
+        report
+            .set(Capability::Memory, Enforcement::enforced("cgroup"))
+            .set(Capability::Pids, Enforcement::unenforced("no cgroup"));
+        report
+    }
+
+    #[test]
+    fn a_limit_that_was_left_out_is_partial() {
+        let mut report = report();
+        let said = [
+            "Your kernel does not support swap limit capabilities. Memory limited without swap.",
+            "Your kernel does not support pids limit capabilities. PIDs limit discarded.",
+            "The requested image's platform does not match the host's",
+        ];
+        note(TIER, &mut report, &said.map(str::to_owned)).expect("noted");
+        let memory = report.get(Capability::Memory).expect("an entry");
+        assert_eq!(memory.status(), "partial");
+        assert!(memory.to_string().contains("without swap"), "{memory}");
+        // What is weaker already stays so.
+        let pids = report.get(Capability::Pids).map(Enforcement::status);
+        assert_eq!(pids, Some("unenforced"));
+    }
+
+    #[test]
+    fn an_option_that_was_left_out_is_refused() {
+        let said = "Your kernel does not support Block I/O weight. Weight discarded.";
+        let error = note(TIER, &mut report(), &[said.to_owned()]).expect_err("discarded");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.context().contains("io_weight"), "{error}");
+    }
+}
