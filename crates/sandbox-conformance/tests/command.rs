@@ -124,6 +124,24 @@ fn an_unknown_tier_is_named() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no backend \"nonsense\""));
 }
 
+#[test]
+fn a_call_that_would_measure_nothing_is_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let nowhere = folder.path().join("nowhere.json");
+    for (option, value, told) in [
+        ("--filter", Path::new("nonsense"), "no probe's name holds"),
+        ("--compare", nowhere.as_path(), "nowhere.json"),
+    ] {
+        let mut command = command(folder.path());
+        command.args(["--tier", "local", "--skip-self-checks", option]);
+        let output = command.arg(value).output().expect("the command");
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(told), "{option}: {error}");
+        assert!(!folder.path().join("report.json").exists(), "{option}");
+    }
+}
+
 #[cfg(feature = "docker")]
 #[test]
 fn a_required_tier_that_cannot_run_has_its_own_exit_code() {

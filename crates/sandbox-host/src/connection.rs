@@ -344,8 +344,23 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
     }
 }
 
+/// Writes until the connection ends: the stream is closed then. An engine that still had output for somebody who keeps it open and does not
+/// read could not end the sandbox.
 async fn write<W: AsyncWrite + Unpin>(
     shared: Arc<Shared>,
+    writer: W,
+    queue: mpsc::UnboundedReceiver<Vec<u8>>,
+) {
+    let mut ended = shared.ended.subscribe();
+    tokio::select! {
+        // The sender is in `shared`.
+        _ = ended.wait_for(Option::is_some) => {}
+        () = write_all(&shared, writer, queue) => {}
+    }
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(
+    shared: &Shared,
     mut writer: W,
     mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
 ) {

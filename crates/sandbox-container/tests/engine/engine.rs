@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::errors::Error;
 use bollard::models::{ContainerConfig, ContainerCreateBody, HostConfig};
 use bollard::query_parameters::CommitContainerOptions;
 use futures_util::StreamExt;
@@ -38,16 +37,20 @@ where
     }
 }
 
-/// Why the tests cannot run here; `None` where they can.
-pub fn missing() -> Option<String> {
+/// Waits for an answer to why tests cannot run, before there are tests.
+pub fn reason(look: impl Future<Output = Option<String>>) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return Some(error.to_string()),
-    };
-    runtime.block_on(async {
+    match runtime {
+        Ok(runtime) => runtime.block_on(look),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Why the tests cannot run here; `None` where they can.
+pub fn missing() -> Option<String> {
+    reason(async {
         let client = client(CapabilityPolicy::new());
         let engine = client
             .diagnose()
@@ -162,11 +165,10 @@ pub async fn image_of(base: &str, script: &str, instructions: &str) -> String {
 
 /// Whether the engine has a container of this name, in any state.
 pub async fn exists(container: &str) -> bool {
-    // What cannot be read is there: Podman has states that Docker's clients do not know.
-    let found = api().inspect_container(container, None).await;
+    // One whose state Docker's clients do not know, or that is going at this moment, is there.
     !matches!(
-        found,
-        Err(Error::DockerResponseServerError {
+        api().inspect_container(container, None).await,
+        Err(bollard::errors::Error::DockerResponseServerError {
             status_code: 404,
             ..
         })

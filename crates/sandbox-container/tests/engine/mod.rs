@@ -12,12 +12,16 @@ mod exec;
 mod failures;
 mod folders;
 mod hardening;
+mod hostile;
 mod images;
 mod inherited;
 mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+#[path = "../../../sandbox-local/tests/local/registry.rs"]
+mod package_registry;
+mod packages;
 mod registry;
 mod runtime;
 mod speed;
@@ -27,7 +31,14 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{NOT_HERE, TIER};
+use crate::family::{FAMILY, NOT_HERE};
+
+/// The family's tier that applies the policy.
+const TIER: &str = FAMILY.tier;
+/// The one that applies none.
+const UNSAFE_TIER: &str = FAMILY.unsafe_tier;
+/// The engine's own command.
+const COMMAND: &str = FAMILY.command;
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
@@ -62,6 +73,7 @@ pub fn main() -> ExitCode {
         exec::TESTS,
         isolation::TESTS,
         hardening::TESTS,
+        hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         inherited::TESTS,
@@ -72,6 +84,7 @@ pub fn main() -> ExitCode {
         adopt::TESTS,
         build::TESTS,
         folders::TESTS,
+        packages::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {
