@@ -165,6 +165,8 @@ impl KubernetesBackend {
         let paths = Paths::of(plan, Isolation::Container);
         let mut profile = Profile::new(Isolation::Container, paths);
         profile.pids_by_rlimit = plan.user.is_none();
+        // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to.
+        profile.disk_by_rlimit = true;
         let confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
         let mut sandbox = Sandbox::new(plan, confinement, draft.report.clone())?;
         if let Some(lifetime) = plan.lifetime {

@@ -134,15 +134,17 @@ fn pids(facts: &Facts<'_>) -> Enforcement {
     Enforcement::partial("RLIMIT_NPROC", gap)
 }
 
+/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk.
+const MESSAGE_FILE: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
+
 fn disk(facts: &Facts<'_>) -> Enforcement {
-    let mechanism = facts.storage.describe();
-    if facts.version.kubelets_at_least(SIZED_MEMORY) {
-        return Enforcement::enforced(mechanism);
+    let mut gaps = vec![MESSAGE_FILE];
+    if !facts.version.kubelets_at_least(SIZED_MEMORY) {
+        gaps.push(
+            "a kubelet older than 1.22 may give a volume in memory no size of its own: then the memory limit bounds it, and an eviction some seconds later",
+        );
     }
-    Enforcement::partial(
-        mechanism,
-        "a kubelet older than 1.22 may give a volume in memory no size of its own: then the memory limit bounds it, and an eviction some seconds later",
-    )
+    Enforcement::partial(facts.storage.describe(), gaps.join("; "))
 }
 
 #[cfg(test)]
@@ -194,7 +196,9 @@ mod tests {
     #[test]
     fn hardened_init() {
         let report = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 33);
-        assert_eq!(report.unenforced_capabilities(), [Capability::Pids]);
+        let gaps = report.unenforced_capabilities();
+        assert_eq!(gaps, [Capability::Pids, Capability::Disk]);
+        assert!(!format!("{:?}", report.get(Capability::Disk)).contains("older"));
         insta::assert_json_snapshot!(report);
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use sandbox_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::TIER;
 use crate::error::{Operation, cluster_error};
@@ -17,6 +17,9 @@ use crate::failure::{self, Progress};
 const WATCH: u32 = 290;
 /// What a server calls a version that it no longer remembers.
 const GONE: u16 = 410;
+
+/// Between a watch that ended and the next: a server that ends each at once is not asked all the time.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +46,9 @@ pub(crate) async fn until_running(pods: &Api<Pod>, made: &Pod, patience: Patienc
     let name = made.metadata.name.clone().unwrap_or_default();
     let mut version = made.metadata.resource_version.clone();
     loop {
+        if Instant::now() >= wait.next_bound() {
+            return Err(wait.over());
+        }
         let from = match &version {
             Some(version) => version.clone(),
             // What has happened meanwhile is looked at, and watched on from there.
@@ -79,7 +85,10 @@ pub(crate) async fn until_running(pods: &Api<Pod>, made: &Pod, patience: Patienc
                     return Err(cluster_error(Operation::WatchPod, kube::Error::Api(status)));
                 }
                 // The server has closed it, or was restarted: the next request shows which.
-                Ok(None) | Err(_) => break,
+                Ok(None) | Err(_) => {
+                    sleep(PAUSE).await;
+                    break;
+                }
             };
             if wait.look(&pod)? {
                 return Ok(());

@@ -6,8 +6,8 @@ mod storage;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Pod, PodDNSConfig, PodSpec,
-    ResourceRequirements, Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, KeyToPath, Pod, PodDNSConfig, PodSpec, ResourceRequirements,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
@@ -180,12 +180,6 @@ fn container(plan: &Plan, parts: &Parts<'_>) -> Container {
             .to_owned(),
         ),
         working_dir: Some("/".to_owned()),
-        // The image's own variables reach the agent and no further; this one would make the runtime look for a folder.
-        env: Some(vec![EnvVar {
-            name: "HOME".to_owned(),
-            value: Some("/".to_owned()),
-            value_from: None,
-        }]),
         stdin: Some(false),
         tty: Some(false),
         resources: Some(ResourceRequirements {
