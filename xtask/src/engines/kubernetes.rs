@@ -114,30 +114,36 @@ impl Engine for Kubernetes {
 }
 
 fn describe() -> Result<String> {
-    let (layout, kubeconfig, origin) = match Cluster::find()? {
-        Cluster::Named(path) => (Layout::of_this_user()?, path, "named by KUBECONFIG"),
+    let (kubectl, kubeconfig, origin) = match Cluster::find()? {
+        Cluster::Named(path) => (named(&path)?, path, "named by KUBECONFIG"),
         Cluster::Ours(layout) => {
-            let path = layout.kubeconfig().display().to_string();
-            (layout, path, "started by us")
-        }
-    };
-    let kubectl = match (Kubectl::of(&layout, &kubeconfig), origin) {
-        (Some(kubectl), _) => kubectl,
-        (None, "started by us") => {
-            return Err(
+            let kubectl = Kubectl::new(&layout).ok_or_else(|| {
                 Failure::new("no cluster was started, and KUBECONFIG names none")
-                    .with_fix("cargo xtask engines up k8s"),
-            );
-        }
-        (None, _) => {
-            return Err(Failure::new(format!(
-                "there is no kubectl to ask the cluster of {kubeconfig} with"
-            ))
-            .with_fix("install kubectl (Debian: kubernetes-client)"));
+                    .with_fix("cargo xtask engines up k8s")
+            })?;
+            let path = layout.kubeconfig().display().to_string();
+            (kubectl, path, "started by us")
         }
     };
     let described = kubectl.describe()?;
     Ok(format!("{described}, {origin}; KUBECONFIG={kubeconfig}"))
+}
+
+/// The command for a cluster of the user's.
+fn named(kubeconfig: &str) -> Result<Kubectl> {
+    // Without any of them kubectl would ask whoever listens on this machine.
+    if !std::env::split_paths(kubeconfig).any(|path| path.exists()) {
+        return Err(
+            Failure::new(format!("KUBECONFIG names {kubeconfig}, which is not there"))
+                .with_fix("set it to a cluster's configuration, or unset it"),
+        );
+    }
+    Kubectl::of(&Layout::of_this_user()?, kubeconfig).ok_or_else(|| {
+        Failure::new(format!(
+            "there is no kubectl to ask the cluster of {kubeconfig} with"
+        ))
+        .with_fix("install kubectl (Debian: kubernetes-client)")
+    })
 }
 
 fn start(layout: &Layout) -> Result<()> {
