@@ -354,10 +354,10 @@ fn keeps_a_log() {
     let mut settings = settings();
     settings.log_bytes = 1000;
     let mut client = Client::start(&settings);
-    let tail = |client: &mut Client, bytes: u32| {
+    let tail = |client: &mut Client, lines: u32| {
         let stream = client.open_stream();
         let request = LogRequest {
-            tail: bytes,
+            tail: lines,
             follow: false,
         };
         client.send(stream, Kind::Logs, &request.encode());
@@ -373,7 +373,7 @@ fn keeps_a_log() {
     client.run(&logged("echo out; sleep 0.05; echo err >&2"));
     client.run(&script("echo not logged"));
     assert_eq!(tail(&mut client, 100), "out\nerr\n");
-    assert_eq!(tail(&mut client, 4), "err\n");
+    assert_eq!(tail(&mut client, 1), "err\n");
     client.run(&logged("yes 123456789 | head -n 500"));
     assert_eq!(tail(&mut client, u32::MAX), "123456789\n".repeat(100));
 }

@@ -135,7 +135,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
         (
             frame(Kind::Attach, &other_version),
             FailStep::Protocol,
-            "protocol version 9, expected 1",
+            "protocol version 9, expected 2",
         ),
         (
             frame(Kind::Attach, &[&good[..], &[0]].concat()),

@@ -4,18 +4,10 @@ mod common;
 
 use std::path::Path;
 
-use common::{Client, builtin, command, refuse, script, settings};
+use common::{Client, builtin, command, refuse, refused, script, settings};
 use sandbox_agent::protocol::{
     Builtin, ExitKind, FailStep, LandlockPath, LandlockRules, Limit, Settings,
 };
-
-#[track_caller]
-fn refused(client: &mut Client, text: &str, words: &str) {
-    let outcome = client.run(&script(text));
-    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    assert!(outcome.kind() != ExitKind::Exited(0), "{text} worked");
-    assert!(stderr.contains(words), "{text}: {stderr}");
-}
 
 #[track_caller]
 fn works(client: &mut Client, text: &str) -> String {

@@ -33,13 +33,13 @@ fn log_bytes(wire: &mut Wire, stream: u32, count: usize) -> String {
 #[test]
 fn logs_are_followed() {
     let (mut first, address) = Client::listen(&detached());
-    first.run(&logged("echo before"));
+    first.run(&logged("echo long; echo before"));
     let mut second = address.attach(&detached());
     let all = follow(&mut second, u32::MAX);
-    let tail = follow(&mut second, 3);
+    let tail = follow(&mut second, 1);
     let from_now = follow(&mut second, 0);
-    assert_eq!(log_bytes(&mut second, all, 7), "before\n");
-    assert_eq!(log_bytes(&mut second, tail, 3), "re\n");
+    assert_eq!(log_bytes(&mut second, all, 12), "long\nbefore\n");
+    assert_eq!(log_bytes(&mut second, tail, 7), "before\n");
     let stream = first.exec(&logged("echo one; sleep 0.3; echo two >&2; sleep 0.3"));
     for followed in [all, tail, from_now] {
         assert_eq!(log_bytes(&mut second, followed, 8), "one\ntwo\n");

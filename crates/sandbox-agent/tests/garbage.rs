@@ -125,7 +125,11 @@ fn a_wrong_command_line_is_said() {
     let version = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         version,
-        format!("sandbox-agent {} (protocol 1)\n", env!("CARGO_PKG_VERSION"))
+        format!(
+            "sandbox-agent {} (protocol {})\n",
+            env!("CARGO_PKG_VERSION"),
+            sandbox_agent::protocol::VERSION
+        )
     );
 }
 

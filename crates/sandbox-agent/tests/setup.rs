@@ -4,11 +4,10 @@ mod common;
 
 use std::{
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
-use common::{Client, command, script, settings};
+use common::{Client, command, processes::alive, refused, script, settings};
 use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup};
 
 const NAMESPACES: &[&str] = &[
@@ -167,14 +166,6 @@ fn output(client: &mut Client, text: &str) -> String {
         String::from_utf8_lossy(&outcome.stderr)
     );
     outcome.text()
-}
-
-#[track_caller]
-fn refused(client: &mut Client, text: &str, words: &str) {
-    let outcome = client.run(&script(text));
-    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
-    assert!(outcome.kind() != ExitKind::Exited(0), "{text} worked");
-    assert!(stderr.contains(words), "{text}: {stderr}");
 }
 
 fn check_place(client: &mut Client, user: &str) {
@@ -401,26 +392,17 @@ fn the_end_of_the_owner_ends_the_namespace() {
     let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(client.wait(stream).kind, Kind::Started);
     let start = Instant::now();
-    while count(&mark) < 2 {
+    while alive(&mark) < 2 {
         assert!(start.elapsed() < Duration::from_secs(5));
     }
     drop(client);
     let start = Instant::now();
-    while count(&mark) > 0 {
+    while alive(&mark) > 0 {
         assert!(
             start.elapsed() < Duration::from_secs(5),
             "processes are left"
         );
     }
-}
-
-fn count(mark: &str) -> usize {
-    let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter(|line| line.starts_with("sleep") && line.contains(mark))
-        .count()
 }
 
 #[test]

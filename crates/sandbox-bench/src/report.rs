@@ -224,8 +224,7 @@ fn write_table(formatter: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result 
     let width = |column: usize| {
         rows.iter()
             .map(|row: &Row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
+            .fold(0, usize::max)
     };
     let widths = [0, 1, 2, 3, 4, 5, 6].map(width);
     for row in rows {

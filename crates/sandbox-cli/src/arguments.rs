@@ -72,9 +72,9 @@ impl Command {
     /// How the answer is to be written.
     pub fn format(&self) -> Format {
         match self {
-            Self::Run(arguments) => arguments.format,
-            Self::Create(arguments) => arguments.format,
-            Self::Exec(arguments) => arguments.format,
+            Self::Run(arguments) => arguments.format.format,
+            Self::Create(arguments) => arguments.format.format,
+            Self::Exec(arguments) => arguments.format.format,
             Self::Cp(arguments) => arguments.format.format,
             Self::Ls(arguments) => arguments.format.format,
             Self::Logs(arguments) => arguments.format.format,
@@ -84,9 +84,9 @@ impl Command {
             Self::Prune(arguments) => arguments.format.format,
             Self::Commit(arguments) => arguments.format.format,
             Self::Image(arguments) => arguments.format(),
-            Self::Check(arguments) => arguments.format,
-            Self::Doctor(arguments) => arguments.format,
-            Self::Matrix(arguments) => arguments.format,
+            Self::Check(arguments) => arguments.format.format,
+            Self::Doctor(arguments) => arguments.format.format,
+            Self::Matrix(arguments) => arguments.format.format,
             Self::Conformance(_) | Self::Policy(_) => Format::Text,
         }
     }

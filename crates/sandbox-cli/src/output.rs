@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 
+use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -16,6 +17,23 @@ pub enum Format {
     /// One JSON object on standard output
     Json,
 }
+
+/// The option that says how an answer is written.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct FormatOption {
+    /// How the answer is written
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+}
+
+/// What `--output` says of a command that passes output on while it comes.
+pub const LIVE_OUTPUT: &str = "How the result is written; json holds everything back until the end";
 
 impl Format {
     /// The format that an unreadable command line asks for, so that a program that reads JSON gets it in every case.

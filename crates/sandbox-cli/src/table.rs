@@ -2,16 +2,16 @@
 
 /// The rows with their columns aligned, two spaces apart; the last column is as long as it is.
 pub fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths = (0..columns)
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect::<Vec<_>>();
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = cell.chars().count();
+            match widths.get_mut(column) {
+                Some(widest) => *widest = width.max(*widest),
+                None => widths.push(width),
+            }
+        }
+    }
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -35,5 +35,8 @@ mod tests {
             vec!["long".to_owned(), "c".to_owned()],
         ];
         assert_eq!(table(&rows), "ä     b\nlong  c\n");
+        let rows = [vec!["a".to_owned()], vec![String::new(), "b".to_owned()]];
+        assert_eq!(table(&rows), "a\n   b\n");
+        assert_eq!(table(&[]), "");
     }
 }

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{exit_code, processes_with, program, sandbox, text, unique_seconds, wait_until};
+use common::{
+    await_ready, exit_code, processes_with, program, sandbox, text, unique_seconds, wait_until,
+};
 use serde_json::Value;
 
 /// Set in a run of the tests that another run has started.
@@ -179,9 +181,9 @@ fn a_sandbox_is_used_from_one_process_after_the_other() {
     );
     let (code, log, _) = run(&["logs", &kept.name]);
     assert_eq!((code, log.as_str()), (Some(0), "hello\nkept\nout\nerr\n"));
-    let (_, log, _) = run(&["logs", "--tail", "8", &kept.name]);
+    let (_, log, _) = run(&["logs", "--tail", "2", &kept.name]);
     assert_eq!(log, "out\nerr\n");
-    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "4B", &kept.name]);
+    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "1", &kept.name]);
     let log: Value = serde_json::from_str(&log).unwrap();
     assert_eq!(
         (&log["name"], &log["log"]),
@@ -298,11 +300,7 @@ fn an_interrupted_execution_ends_alone() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n");
+        await_ready(&mut child);
         let id = child.id().to_string();
         assert!(
             Command::new("kill")

@@ -4,12 +4,11 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    checkout, exit_code, processes_with, program, run_json, run_text, sandbox, text,
+    await_ready, checkout, exit_code, processes_with, program, run_json, run_text, sandbox, text,
     unique_seconds, wait_until,
 };
 
@@ -102,11 +101,7 @@ fn nothing_outlives_a_command_that_was_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert_eq!(line, "ready\n");
+    await_ready(&mut child);
     wait_until("the program is there", Duration::from_secs(5), || {
         !processes_with(&marker).is_empty()
     });

@@ -3,11 +3,14 @@
 #![cfg(feature = "local")]
 
 mod common;
+#[path = "../../sandbox-local/tests/local/pip.rs"]
+mod pip;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{run_text, sandbox, text};
+use pip::pip;
 
 /// Makes a wheel of the package `demo`.
 const MAKE: &str = "\
@@ -31,25 +34,6 @@ fn run_in(folder: &Path, arguments: &[&str]) -> Output {
         .env("PIP_NO_INDEX", "1")
         .env("PIP_FIND_LINKS", folder.join("wheels"));
     command.output().unwrap()
-}
-
-/// Whether sandboxes here have a Python with pip. A test that cannot run says so, and fails where the local tier is required.
-fn pip() -> bool {
-    let output = Command::new("/usr/bin/python3")
-        .args(["-m", "pip", "--version"])
-        .output();
-    if output.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|name| name.trim() == "local"),
-        "the local tier is required, and /usr/bin/python3 has no pip"
-    );
-    println!(
-        "NOT RUN: packages: /usr/bin/python3 has no pip (Debian: apt-get install python3-pip)"
-    );
-    false
 }
 
 fn with_wheel() -> tempfile::TempDir {

@@ -29,6 +29,9 @@ use sandbox_freestanding::environment::Environment;
 
 sandbox_freestanding::entry!(main);
 
+/// The exit code of a call that makes no sense.
+const WRONG_USAGE: i32 = 64;
+
 /// The arguments behind the subcommand, and what the program was started with.
 pub struct Arguments {
     words: Vec<&'static CStr>,
@@ -45,8 +48,13 @@ impl Arguments {
         self.path(index).to_str().unwrap_or("")
     }
 
+    /// The argument at `index`. What is no number ends the program with a sign that no probe accepts: read as 0 it would be
+    /// another attack than was asked for.
     pub fn number(&self, index: usize) -> usize {
-        self.text(index).parse().unwrap_or(0)
+        self.text(index).parse().unwrap_or_else(|_| {
+            said::print(Err(said::Denied::Word("not_a_number")));
+            sandbox_freestanding::process::exit(WRONG_USAGE)
+        })
     }
 
     pub fn texts(&self) -> impl Iterator<Item = &'static str> + '_ {
@@ -76,7 +84,7 @@ fn main(environment: Environment) -> i32 {
         Some(said) => said::print(said),
         None => {
             call::write_all(2, b"unknown subcommand\n");
-            64
+            WRONG_USAGE
         }
     }
 }

@@ -24,8 +24,9 @@ fn apart() -> bool {
         && kernel!(MOUNT, 0usize, c"/", 0usize, MS_REC | MS_PRIVATE, 0usize).is_ok()
 }
 
+/// With the mounts below it: a user namespace may not show what they hide.
 fn bind_over_itself(path: &CStr) -> Result<usize> {
-    kernel!(MOUNT, path, path, 0usize, MS_BIND, 0usize)?;
+    kernel!(MOUNT, path, path, 0usize, MS_BIND | MS_REC, 0usize)?;
     kernel!(
         MOUNT,
         0usize,

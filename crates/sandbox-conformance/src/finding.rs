@@ -27,8 +27,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The mechanisms that the signs of the stopped attack stand for.
     pub explanation: Vec<&'static str>,
-    /// The verdicts of every run, where it was repeated.
-    pub repetitions: Vec<Verdict>,
+    /// Every run, where it was repeated: the first one, with which another may disagree, included.
+    pub repetitions: Vec<Repetition>,
     /// The excuse of a leak that is known, and its last day; see [`crate::known`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
@@ -36,6 +36,28 @@ pub struct Finding {
     pub evidence: Evidence,
     /// How long it took.
     pub milliseconds: u64,
+}
+
+/// One run of a probe that was repeated.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Repetition {
+    /// What this run found.
+    pub verdict: Verdict,
+    /// Everything that was seen in it.
+    pub evidence: Evidence,
+    /// How long it took.
+    pub milliseconds: u64,
+}
+
+impl From<&Finding> for Repetition {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            verdict: finding.verdict,
+            evidence: finding.evidence.clone(),
+            milliseconds: finding.milliseconds,
+        }
+    }
 }
 
 /// What the suite found on one tier.
@@ -127,7 +149,7 @@ impl Finding {
             },
             Verdict::Refused => Standing::Admitted(self.detail()),
             Verdict::Overblocked | Verdict::Unexplained => Standing::Failed(self.detail()),
-            Verdict::Flaky => Standing::Failed(format!("runs disagree: {:?}", self.repetitions)),
+            Verdict::Flaky => Standing::Failed(format!("runs disagree: {}", self.verdicts())),
             Verdict::Inconclusive | Verdict::NotRun => Standing::Open(self.detail()),
         }
     }
@@ -142,6 +164,13 @@ impl Finding {
             .iter()
             .any(|unmet| unmet.demand.capability == capability);
         (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
+    }
+
+    /// The verdicts of every run, in their order; empty where it was not repeated.
+    #[must_use]
+    pub fn verdicts(&self) -> String {
+        let verdicts = self.repetitions.iter().map(|run| run.verdict.as_str());
+        verdicts.collect::<Vec<_>>().join(", ")
     }
 
     /// The piece of evidence that decided, in a line.

@@ -44,7 +44,7 @@ mod wheel;
 use sandbox as _;
 
 pub use evidence::{Attempt, Evidence, Oracle, Step};
-pub use finding::{Finding, Report, Standing};
+pub use finding::{Finding, Repetition, Report, Standing};
 pub use probe::{Denial, Kind, Probe, Setting, Trouble};
 pub use runner::{Options, Progress, REPETITIONS, repeat, run};
 pub use sandbox_core::matrix::Verdict;

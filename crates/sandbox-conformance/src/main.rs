@@ -26,10 +26,17 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error.to_string()),
     };
     runtime.block_on(async {
-        // Interrupted, everything is dropped, and what is dropped cleans up after itself.
+        // Interrupted, everything is dropped, and what is dropped cleans up after itself; what is not bound to a handle is removed.
         tokio::select! {
             done = command::run(&arguments) => done.unwrap_or_else(|trouble| failed(&trouble.to_string())),
-            () = interrupted() => ExitCode::from(INTERRUPTED),
+            () = interrupted() => {
+                // Who does not want to wait interrupts once more.
+                tokio::select! {
+                    () = command::leave_nothing(&arguments) => {}
+                    () = interrupted() => {}
+                }
+                ExitCode::from(INTERRUPTED)
+            }
         }
     })
 }

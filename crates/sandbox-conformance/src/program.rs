@@ -233,6 +233,33 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn what_is_no_number_is_a_sign_that_no_probe_accepts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("probe");
+        install(&program).expect("the program");
+        for call in [
+            ["memory", "16M"].as_slice(),
+            &["spawn"],
+            &["exit", "-1"],
+            &["sleep", "", "1s"],
+        ] {
+            let run = crate::host::run(&program, &Call::new(call)).await;
+            let run = run.expect("a run");
+            assert_eq!(run.outcome, Outcome::Exited { code: 64 }, "{call:?}");
+            let attempt = run.attempt(None);
+            assert_eq!(attempt, Attempt::blocked(["not_a_number"]), "{call:?}");
+        }
+        for probe in crate::probes::all() {
+            let accepted = probe.denials.iter().map(|denial| denial.sign);
+            assert!(
+                accepted.clone().all(|sign| sign != "not_a_number"),
+                "{}",
+                probe.id
+            );
+        }
+    }
+
     #[test]
     fn fingerprints_are_fnv() {
         assert_eq!(fingerprint(b""), "0:cbf29ce484222325");

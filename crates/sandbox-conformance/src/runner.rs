@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use sandbox_core::matrix::Verdict;
 
 use crate::evidence::Evidence;
-use crate::finding::{Finding, Report};
+use crate::finding::{Finding, Repetition, Report};
 use crate::grounds::Grounds;
 use crate::pool::Pool;
 use crate::probe::{Probe, Trouble};
@@ -109,7 +109,7 @@ async fn run_probes(
 }
 
 /// Runs a probe again in sandboxes that nothing else uses, [`REPETITIONS`] times. The finding of the last run that told
-/// something, with [`Verdict::Flaky`] where such runs, the first one included, do not agree.
+/// something, with [`Verdict::Flaky`] where such runs, the first one included, do not agree. It keeps what was seen in each.
 ///
 /// # Errors
 ///
@@ -123,25 +123,31 @@ pub async fn repeat(
         .into_iter()
         .filter(|probe| probe.id == first.id)
         .collect();
-    let mut verdicts = vec![first.verdict];
+    let mut runs = vec![Repetition::from(first)];
     let mut last = first.clone();
     for _ in 0..REPETITIONS {
         let mut again = run_all(target, options, &probes).await?;
         if let Some(finding) = again.pop() {
-            verdicts.push(finding.verdict);
+            runs.push(Repetition::from(&finding));
             if finding.verdict.is_measured() || !last.verdict.is_measured() {
                 last = finding;
             }
         }
     }
-    let mut measured = verdicts.iter().filter(|verdict| verdict.is_measured());
+    Ok(settled(last, runs))
+}
+
+/// The finding of several runs.
+fn settled(mut last: Finding, runs: Vec<Repetition>) -> Finding {
+    let verdicts = runs.iter().map(|run| run.verdict);
+    let mut measured = verdicts.filter(|verdict| verdict.is_measured());
     if let Some(one) = measured.next()
         && measured.any(|other| other != one)
     {
         last.verdict = Verdict::Flaky;
     }
-    last.repetitions = verdicts;
-    Ok(last)
+    last.repetitions = runs;
+    last
 }
 
 async fn run_all(
@@ -211,4 +217,57 @@ fn not_run(probe: &'static Probe, reason: &str) -> Finding {
         ..Evidence::default()
     };
     Finding::new(probe, Verdict::NotRun, evidence, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Attempt;
+    use crate::evidence::Step;
+    use crate::finding::Standing;
+
+    fn found(verdict: Verdict, seen: &str) -> Finding {
+        let evidence = Evidence {
+            attack: Some(Step::new(seen, Attempt::succeeded())),
+            ..Evidence::default()
+        };
+        Finding::new(suite::selected(&[])[0], verdict, evidence, 7)
+    }
+
+    fn of(runs: &[(Verdict, &str)]) -> Finding {
+        let found: Vec<_> = runs
+            .iter()
+            .map(|(verdict, seen)| found(*verdict, seen))
+            .collect();
+        let last = found.last().expect("a run").clone();
+        settled(last, found.iter().map(Repetition::from).collect())
+    }
+
+    #[test]
+    fn runs_that_disagree_are_flaky_and_each_keeps_what_it_saw() {
+        let finding = of(&[
+            (Verdict::Leaked, "first"),
+            (Verdict::Enforced, "second"),
+            (Verdict::Enforced, "third"),
+        ]);
+        assert_eq!(finding.verdict, Verdict::Flaky);
+        let seen: Vec<_> = finding
+            .repetitions
+            .iter()
+            .filter_map(|run| Some(run.evidence.attack.as_ref()?.action.as_str()))
+            .collect();
+        assert_eq!(seen, ["first", "second", "third"]);
+        let failed = Standing::Failed("runs disagree: leaked, enforced, enforced".into());
+        assert_eq!(finding.standing(), failed);
+    }
+
+    #[test]
+    fn a_run_that_told_nothing_disagrees_with_none() {
+        let finding = of(&[
+            (Verdict::Inconclusive, "first"),
+            (Verdict::Enforced, "second"),
+        ]);
+        assert_eq!(finding.verdict, Verdict::Enforced);
+        assert_eq!(finding.repetitions.len(), 2);
+    }
 }

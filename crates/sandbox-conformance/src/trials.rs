@@ -13,6 +13,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sandbox_core::Result;
 use sandbox_core::spi::Backend;
+use tokio::runtime::Runtime;
 
 use crate::finding::Standing;
 use crate::probe::Probe;
@@ -58,8 +59,16 @@ impl<B: Backend + 'static> IntoTarget for Arc<B> {
     }
 }
 
+/// Tiers that cannot be left out, separated by commas: where one of them is not there, the test program fails.
+const REQUIRED: &str = "SANDBOX_REQUIRE";
+
+/// Tiers that a program which runs many tests measures by itself, separated by commas: no trial of them is made here, so that
+/// an engine is not attacked twice.
+const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
+
 /// Runs every probe on every target, each as a test with sandboxes of its own. What a backend admits, and what this host cannot
-/// decide, is ignored with the reason, never passed.
+/// decide, is ignored with the reason, never passed. So is every probe where a target is not there; the environment variable
+/// `SANDBOX_REQUIRE` with its name, among others between commas, makes that a failure.
 ///
 /// `targets` is called once this process is the one that the suite needs: it starts itself again first, with a secret in its
 /// environment.
@@ -77,21 +86,82 @@ pub fn main(targets: impl FnOnce() -> Vec<Result<Target>>) -> ExitCode {
         Ok(runtime) => Arc::new(runtime),
         Err(error) => return failed(&error),
     };
+    let wish = Wish {
+        required: names_in(REQUIRED),
+        elsewhere: names_in(ELSEWHERE),
+        only_list: arguments.list,
+    };
+    match of_targets(targets(), &wish, &runtime) {
+        Ok(trials) => {
+            let trials = trials.into_iter();
+            let trials = trials.map(|trial| Trial::ignorable_test(trial.name, trial.run));
+            libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// What the caller and the environment want of the trials.
+#[derive(Debug, Default)]
+struct Wish {
+    required: Vec<String>,
+    elsewhere: Vec<String>,
+    /// No engine has to be there to name its trials.
+    only_list: bool,
+}
+
+fn names_in(variable: &str) -> Vec<String> {
+    let list = std::env::var(variable).unwrap_or_default();
+    let names = list.split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+/// A trial by its name.
+struct Planned {
+    name: String,
+    run: Box<dyn FnOnce() -> Result<Completion, Failed> + Send>,
+}
+
+/// The trials, or why there can be none.
+fn of_targets(
+    targets: Vec<Result<Target>>,
+    wish: &Wish,
+    runtime: &Arc<Runtime>,
+) -> Result<Vec<Planned>, String> {
     let mut trials = Vec::new();
-    for target in targets() {
-        let target = match target {
-            Ok(target) => target,
-            Err(error) => return failed(&error.to_string()),
+    for target in targets {
+        let target = target.map_err(|error| error.to_string())?;
+        let name = target.name();
+        if wish.elsewhere.iter().any(|tier| tier == name) {
+            eprintln!("{name}: measured by whoever set {ELSEWHERE}, not here");
+            continue;
+        }
+        let missing = match wish.only_list {
+            true => None,
+            false => runtime.block_on(target.key()).err(),
         };
+        let missing = missing.map(|error| crate::report::printable(&error.to_string()));
+        if let Some(reason) = &missing {
+            eprintln!("not run: every probe of {name}: {reason}");
+            if wish.required.iter().any(|tier| tier == name) {
+                return Err(format!("{REQUIRED}={name}: it is required"));
+            }
+        }
         for probe in suite::selected(&[]) {
-            let (target, runtime) = (target.clone(), Arc::clone(&runtime));
+            let (target, runtime) = (target.clone(), Arc::clone(runtime));
+            let missing = missing.clone();
             let name = format!("[{}] {}", target.name(), probe.id);
-            trials.push(Trial::ignorable_test(name, move || {
-                runtime.block_on(tried(&target, probe))
-            }));
+            let run = Box::new(move || match missing {
+                Some(reason) => Ok(Completion::ignored_with(format!("not run: {reason}"))),
+                None => runtime.block_on(tried(&target, probe)),
+            });
+            trials.push(Planned { name, run });
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    Ok(trials)
 }
 
 async fn tried(target: &Target, probe: &Probe) -> Result<Completion, Failed> {
@@ -123,4 +193,90 @@ async fn tried(target: &Target, probe: &Probe) -> Result<Completion, Failed> {
 fn failed(why: &str) -> ExitCode {
     eprintln!("error: {}", crate::report::printable(why));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use sandbox_core::spi::{Finding, Instance};
+    use sandbox_core::{EnforcementReport, Error, Plan};
+
+    use super::*;
+
+    /// A backend whose engine is not there.
+    struct Absent;
+
+    fn gone() -> Error {
+        Error::unavailable("absent", "nobody listens", "start it")
+    }
+
+    #[async_trait]
+    impl Backend for Absent {
+        fn name(&self) -> &str {
+            "absent"
+        }
+
+        async fn assess(&self, _: &Plan) -> Result<EnforcementReport> {
+            Err(gone())
+        }
+
+        async fn create(&self, _: &Plan) -> Result<Box<dyn Instance>> {
+            Err(gone())
+        }
+
+        async fn diagnose(&self) -> Vec<Finding> {
+            Vec::new()
+        }
+
+        async fn profile(&self) -> Result<Vec<(String, String)>> {
+            Err(gone())
+        }
+    }
+
+    fn trials(wish: &Wish) -> Result<Vec<Planned>, String> {
+        let runtime = Arc::new(Runtime::new().expect("a runtime"));
+        of_targets(vec![Arc::new(Absent).into_target()], wish, &runtime)
+    }
+
+    fn absent() -> Vec<String> {
+        vec!["absent".to_owned()]
+    }
+
+    #[test]
+    fn each_probe_of_an_engine_that_is_not_there_is_ignored() {
+        let trials = trials(&Wish::default()).expect("trials");
+        assert_eq!(trials.len(), suite::selected(&[]).len());
+        let named = |trial: &Planned| trial.name == "[absent] network::tcp4_host_listener";
+        assert!(trials.iter().any(named));
+        for trial in trials {
+            let reason = match (trial.run)() {
+                Ok(Completion::Ignored { reason }) => reason,
+                _ => panic!("{} was not ignored", trial.name),
+            };
+            let reason = reason.expect("a reason");
+            assert!(reason.starts_with("not run: "), "{reason}");
+            assert!(reason.contains("nobody listens"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn it_is_fatal_where_it_is_required_and_something_runs() {
+        let mut wish = Wish {
+            required: absent(),
+            ..Wish::default()
+        };
+        let error = trials(&wish).err().expect("an error");
+        assert!(error.contains("SANDBOX_REQUIRE=absent"), "{error}");
+        wish.only_list = true;
+        assert_eq!(trials(&wish).map(|trials| trials.is_empty()), Ok(false));
+    }
+
+    #[test]
+    fn what_is_measured_elsewhere_has_no_trials() {
+        let wish = Wish {
+            elsewhere: absent(),
+            ..Wish::default()
+        };
+        assert_eq!(trials(&wish).map(|trials| trials.len()), Ok(0));
+    }
 }

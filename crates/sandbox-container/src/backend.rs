@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use bollard::models::ImageInspect;
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
@@ -13,6 +14,7 @@ use sandbox_core::{
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
+use sandbox_lang::packages::in_reach;
 use tokio::sync::Mutex;
 
 use crate::adopt::{Adoption, Found as Foreign};
@@ -26,6 +28,8 @@ use crate::isolator::{Container, ContainerIsolator};
 use crate::kept::{self, HandOver, Registry, Store};
 use crate::launch::Launch;
 use crate::lower::{self, Parts, Storage};
+use crate::packages::Provisioner;
+use crate::remover;
 use crate::report;
 use crate::sweep;
 use crate::volume::AgentVolume;
@@ -174,7 +178,9 @@ impl<F: OfFamily> ContainerBackend<F> {
             .filter_map(|folder| folder.to_str())
             .map(ToOwned::to_owned);
         let storage = Storage::new(plan, &exports.collect::<Vec<_>>());
-        let report = report::report(self.tier.family, plan, facts, &kernel, mode, &storage);
+        let network = self.config.package_network.as_deref();
+        let family = self.tier.family;
+        let report = report::report(family, plan, facts, &kernel, mode, &storage, network);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
         confinement
@@ -220,15 +226,16 @@ impl<F: OfFamily> ContainerBackend<F> {
         })
     }
 
-    fn check_packages(&self, plan: &Plan) -> Result<()> {
+    /// Refuses packages where they could not be installed.
+    fn without_packages(&self, plan: &Plan, why: &str) -> Result<()> {
         if plan.packages.is_empty() {
             return Ok(());
         }
         // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
-        Err(
-            sandbox_core::spi::unsupported("install packages", self.tier.name)
-                .with_fix("use an image that has them, or the tier local"),
-        )
+        let error = Error::new(ErrorKind::Unsupported, "install packages", why);
+        Err(error
+            .on(self.tier)
+            .with_fix("use an image or a container that has them"))
     }
 
     fn puller<'a>(&'a self, engine: &'a Engine) -> Puller<'a> {
@@ -240,13 +247,45 @@ impl<F: OfFamily> ContainerBackend<F> {
         }
     }
 
-    async fn build(&self, plan: &Plan, engine: Engine) -> Result<AgentInstance> {
+    /// Makes the sandbox of a plan, with its packages.
+    async fn build(&self, plan: &Plan, engine: &Engine) -> Result<AgentInstance> {
+        let tier = self.tier;
+        let image = image::find(tier, engine, &self.wanted(plan)?).await?;
+        image::check_labels(tier, &image)?;
+        if plan.packages.is_empty() {
+            return self.place(plan, engine, &image, None).await;
+        }
+        if !self.applies_policy {
+            self.without_packages(plan, "sandboxes that follow no policy get none")?;
+        }
+        let provisioner = Provisioner {
+            backend: self,
+            config: &self.config,
+            tier,
+            engine,
+            image: &image,
+        };
+        let provided = provisioner.provide(plan).await?;
+        self.place(&provided, engine, &image, None).await
+    }
+
+    /// What would be enforced of a plan on this engine.
+    pub(crate) fn assess_on(&self, plan: &Plan, engine: &Engine) -> Result<EnforcementReport> {
+        Ok(self.draft(plan, &engine.facts)?.report)
+    }
+
+    /// Makes the sandbox of a plan out of this image. Where it has a network, that is `network`, else the engine's default.
+    pub(crate) async fn place(
+        &self,
+        plan: &Plan,
+        engine: &Engine,
+        inspected: &ImageInspect,
+        network: Option<&str>,
+    ) -> Result<AgentInstance> {
         let tier = self.tier;
         let draft = self.draft(plan, &engine.facts)?;
-        let image = image::find(tier, &engine, &self.wanted(plan)?).await?;
-        image::check_labels(tier, &image)?;
-        let source = Source::new(&image);
-        let image = ImageFacts::new(&image);
+        let source = Source::new(inspected);
+        let image = ImageFacts::new(inspected);
         let volume = &self.volume;
         let hidden = self.hidden(plan)?;
         let store = match plan.detached {
@@ -254,7 +293,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             false => None,
         };
         let profile = match draft.confined {
-            Some(_) if engine.facts.seccomp => volume.profile(tier, &engine).await?,
+            Some(_) if engine.facts.seccomp => volume.profile(tier, engine).await?,
             _ => None,
         };
         let parts = Parts {
@@ -264,6 +303,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
             hidden: &hidden,
+            network,
             profile: profile.as_deref(),
             options: &self.config.options,
         };
@@ -280,6 +320,11 @@ impl<F: OfFamily> ContainerBackend<F> {
                     folders.push(WORK_FOLDER.into());
                 }
                 let lowered = lower::confined(plan, &parts, storage, *identity)?;
+                #[cfg(feature = "mutants")]
+                let lowered = match self.config.mutation {
+                    Some(mutation) => mutation.of(lowered, &mut sandbox, inspected),
+                    None => lowered,
+                };
                 sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
                 lowered.body
             }
@@ -291,7 +336,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
-            engine: &engine,
+            engine,
             volume,
             name: lower::container_name(&plan.name),
             body,
@@ -314,6 +359,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         });
         if let Some(counts) = isolator.counts().await
             && draft.confined.is_some()
+            && !self.lies()
         {
             let process = engine.facts.shell.shares_kernel();
             let report = &mut sandbox.enforcement;
@@ -324,7 +370,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         };
         let hand_over = HandOver {
             tier,
-            engine: &engine,
+            engine,
             store,
             plan,
             user,
@@ -334,19 +380,30 @@ impl<F: OfFamily> ContainerBackend<F> {
         hand_over.finish(stream, sandbox).await
     }
 
+    /// Whether what is claimed is not to be compared with what was made.
+    fn lies(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.config.mutation.is_some();
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
     fn state_folder(&self) -> PathBuf {
         state::folder(self.config.state_folder.as_deref(), state::user())
     }
 
-    /// The paths in a sandbox at which this user's keys would be seen.
+    /// The paths in a sandbox at which this user's keys would be seen, or other sandboxes' packages changed.
     fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
         if !kept::shows_the_host(plan) {
             return Ok(Vec::new());
         }
-        let hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
+        let mut hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
         if !hidden.is_empty() {
             // What is not there cannot be covered, and may be there later.
             Store::prepare(self.tier, self.config.state_folder.as_deref())?;
+        }
+        if let Some(cache) = in_reach(plan, &self.config.packages) {
+            hidden.extend(kept::seen_at(plan, &cache));
         }
         Ok(hidden)
     }
@@ -403,13 +460,12 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
-        Ok(self.draft(plan, &engine.facts)?.report)
+        self.assess_on(plan, &engine)
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        self.check_packages(plan)?;
         let engine = self.engine().await?;
-        let built = self.build(plan, engine).await;
+        let built = self.build(plan, &engine).await;
         Ok(Box::new(self.noticing(built).await?))
     }
 
@@ -437,6 +493,10 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
             .await
     }
 
+    async fn settle(&self) {
+        remover::settled().await;
+    }
+
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
         let adoption = self.adoption(&engine, container, plan).await;
@@ -446,7 +506,10 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     }
 
     async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
-        self.check_packages(plan)?;
+        self.without_packages(
+            plan,
+            "nothing is installed for a container that somebody else has made",
+        )?;
         let engine = self.engine().await?;
         let adopted = async {
             let adoption = self.adoption(&engine, container, plan).await?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::PullPolicy;
+use sandbox_lang::packages::PackageSettings;
 
 use crate::engine::{Endpoint, GivenClient};
 use crate::options::EngineOptions;
@@ -46,10 +47,19 @@ pub struct ContainerConfig {
     /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
     /// No sandbox sees it.
     pub state_folder: Option<PathBuf>,
+    /// Where packages come from, where they are kept, and what their installation may take. They are kept on this host.
+    pub packages: PackageSettings,
+    /// The engine's network that packages are installed over, by its name; `None` is the engine's default. `"host"` is the host's own,
+    /// with its loopback: for a registry or a proxy that listens there alone.
+    pub package_network: Option<String>,
     /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
     pub options: EngineOptions,
     /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
     pub agent: Option<Arc<[u8]>>,
+    /// Leave an option out, and claim it all the same. For suites that prove themselves.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    pub mutation: Option<crate::Mutation>,
 }
 
 impl fmt::Debug for ContainerConfig {
@@ -67,6 +77,8 @@ impl fmt::Debug for ContainerConfig {
             .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
             .field("state_folder", &self.state_folder)
+            .field("packages", &self.packages)
+            .field("package_network", &self.package_network)
             .field("options", &self.options)
             .field("agent", &agent)
             .finish()
@@ -84,8 +96,12 @@ impl Default for ContainerConfig {
             registry_credentials: true,
             runtime: None,
             state_folder: None,
+            packages: PackageSettings::default(),
+            package_network: None,
             options: EngineOptions::default(),
             agent: None,
+            #[cfg(feature = "mutants")]
+            mutation: None,
         }
     }
 }
@@ -113,6 +129,15 @@ impl ContainerConfig {
     pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
         let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
         self.host.as_ref().map(parse).transpose()
+    }
+
+    /// Leaves an option out, and claims it all the same.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+        self.mutation = Some(mutation);
+        self
     }
 
     /// Uses this image where a specification names none.
@@ -161,6 +186,20 @@ impl ContainerConfig {
     #[must_use]
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
+        self
+    }
+
+    /// Sets where packages come from, where they are kept, and what their installation may take.
+    #[must_use]
+    pub fn packages(mut self, settings: PackageSettings) -> Self {
+        self.packages = settings;
+        self
+    }
+
+    /// Installs packages over this network of the engine.
+    #[must_use]
+    pub fn package_network(mut self, network: impl Into<String>) -> Self {
+        self.package_network = Some(network.into());
         self
     }
 

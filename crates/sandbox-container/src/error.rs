@@ -163,40 +163,49 @@ mod tests {
 
     #[test]
     fn refusals_are_typed_by_what_was_asked() {
-        let kind = |operation, status, message| answered(operation, status, message).kind();
-        assert_eq!(
-            kind(Operation::Create, 404, "No such image: x"),
-            ErrorKind::ImageNotFound
-        );
-        assert_eq!(
-            kind(Operation::Create, 409, "name in use"),
-            ErrorKind::AlreadyExists
-        );
-        assert_eq!(
-            kind(
+        for (operation, status, message, kind) in [
+            (
+                Operation::Create,
+                404,
+                "No such image: x",
+                ErrorKind::ImageNotFound,
+            ),
+            (
+                Operation::Create,
+                409,
+                "name in use",
+                ErrorKind::AlreadyExists,
+            ),
+            (
                 Operation::Create,
                 500,
-                "creating container storage: that name is already in use"
+                "creating container storage: that name is already in use",
+                ErrorKind::AlreadyExists,
             ),
-            ErrorKind::AlreadyExists
-        );
-        assert_eq!(
-            kind(Operation::Create, 400, "Unknown runtime"),
-            ErrorKind::SetupFailed
-        );
-        assert_eq!(
-            kind(Operation::Start, 400, "OCI runtime"),
-            ErrorKind::SetupFailed
-        );
-        assert_eq!(kind(Operation::Remove, 500, "busy"), ErrorKind::Io);
-        assert_eq!(
-            kind(Operation::Exec, 409, "Container 01 is not running"),
-            ErrorKind::SandboxEnded
-        );
-        assert_eq!(
-            kind(Operation::Exec, 409, "Container 01 is paused"),
-            ErrorKind::Io
-        );
+            (
+                Operation::Create,
+                400,
+                "Unknown runtime",
+                ErrorKind::SetupFailed,
+            ),
+            (Operation::Start, 400, "OCI runtime", ErrorKind::SetupFailed),
+            (Operation::Remove, 500, "busy", ErrorKind::Io),
+            (
+                Operation::Exec,
+                409,
+                "Container 01 is not running",
+                ErrorKind::SandboxEnded,
+            ),
+            (
+                Operation::Exec,
+                409,
+                "Container 01 is paused",
+                ErrorKind::Io,
+            ),
+        ] {
+            let error = answered(operation, status, message);
+            assert_eq!(error.kind(), kind, "{message}");
+        }
     }
 
     #[test]

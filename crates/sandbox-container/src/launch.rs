@@ -45,7 +45,12 @@ impl Launch<'_> {
         volume.create(tier, engine).await?;
         // Reading the volume takes the engine about half as long as starting a container: both at once.
         let (started, content) = tokio::join!(self.start(), self.look());
-        if content? == Content::Agent {
+        // Where neither was done, what the caller asked for is what failed.
+        let content = match (&started, content) {
+            (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return started,
+            (_, content) => content?,
+        };
+        if content == Content::Agent {
             volume.set_verified(engine);
             return match started {
                 // Another process filled the volume between the engine's look for it and ours.
@@ -74,9 +79,9 @@ impl Launch<'_> {
         let content = self
             .volume
             .inspect(self.tier, client, guard.container())
-            .await;
+            .await?;
         guard.remove(client).await?;
-        content
+        Ok(content)
     }
 
     async fn start(&self) -> Result<(Guard, AttachStream)> {

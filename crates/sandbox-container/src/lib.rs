@@ -24,20 +24,28 @@ mod kept;
 mod labels;
 mod launch;
 mod lower;
+#[cfg(feature = "mutants")]
+mod mutation;
 mod options;
 mod owner;
+mod packages;
 mod reconnect;
 mod removal;
 mod remover;
 mod report;
 mod stream;
 mod sweep;
+pub mod variable;
 mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
 pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use mutation::Mutation;
 pub use options::{EngineOptions, Ulimit};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 
 pub(crate) use family::Tier;

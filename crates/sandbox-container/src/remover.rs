@@ -1,11 +1,12 @@
 //! Removing containers in the background, where nobody can wait, and for as long as an engine is away.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use bollard::Docker;
 use sandbox_core::{ErrorKind, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::Tier;
@@ -24,6 +25,33 @@ const LATE: Duration = Duration::from_secs(5);
 /// The pauses between two attempts, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
+/// How many removals are not over.
+static UNDER_WAY: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::channel(0).0);
+
+/// Counts as under way for as long as it lives, in the queue too.
+#[derive(Debug)]
+struct UnderWay;
+
+impl UnderWay {
+    fn new() -> Self {
+        UNDER_WAY.send_modify(|count| *count += 1);
+        Self
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Waits until every removal of this process is over, done or given up.
+pub(crate) async fn settled() {
+    let none = |count: &usize| *count == 0;
+    // The sender is never dropped.
+    let _ = UNDER_WAY.subscribe().wait_for(none).await;
+}
+
 /// What to remove.
 #[derive(Debug)]
 struct Removal {
@@ -35,6 +63,7 @@ struct Removal {
     image: Option<String>,
     /// Keeps the sweep of this process away from it.
     claim: Option<Claim>,
+    _under_way: UnderWay,
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
@@ -52,6 +81,7 @@ pub(crate) fn remove_soon(
         container: Some(container.to_owned()),
         image,
         claim,
+        _under_way: UnderWay::new(),
     });
 }
 
@@ -63,6 +93,7 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
         container: None,
         image: None,
         claim: Some(claim),
+        _under_way: UnderWay::new(),
     });
 }
 

@@ -8,10 +8,11 @@ use sandbox_lang::packages;
 use crate::Family;
 use crate::engine::EngineFacts;
 use crate::lower::Storage;
+use crate::packages::unseen;
 
 const NOT_BUILT: &str = "not built for containers yet";
 
-/// What this engine enforces of each demand of a plan.
+/// What this engine enforces of each demand of a plan. Packages are installed over `package_network`, where the operator named one.
 pub(crate) fn report(
     family: &Family,
     plan: &Plan,
@@ -19,11 +20,15 @@ pub(crate) fn report(
     kernel: &Kernel,
     mode: Mode,
     storage: &Storage,
+    package_network: Option<&str>,
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         let entry = match demand.capability {
             Capability::Disk => disk(family, facts, mode, storage),
+            Capability::PackageInstallation if !plan.packages.is_empty() => {
+                packages::provisioned(package_network)
+            }
             capability => entry(capability, plan, facts, kernel, mode, storage),
         };
         report.set(demand.capability, entry);
@@ -82,10 +87,12 @@ fn entry(
         Capability::ArtifactExportPaths => Enforcement::enforced(
             "copied by the agent as the code's user, opened beneath the folder",
         ),
-        Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
-        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
-            Enforcement::unenforced(NOT_BUILT)
-        }
+        Capability::PackageInstallation => packages::denied(plan),
+        Capability::Packages => match unseen(facts) {
+            None => packages::installed(),
+            Some((why, _)) => Enforcement::unenforced(why),
+        },
+        Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
         _ => Enforcement::unenforced("this backend does not know the capability"),
     }
 }
@@ -241,7 +248,7 @@ mod tests {
         let plan = plan(spec, &CapabilityPolicy::new());
         let storage = Storage::new(&plan, &[]);
         let kernel = kernel(TIER, facts).expect("kernel");
-        let report = report(FAMILY, &plan, facts, &kernel, mode, &storage);
+        let report = report(FAMILY, &plan, facts, &kernel, mode, &storage, None);
         for demand in &plan.demands {
             assert!(
                 report.get(demand.capability).is_some(),
@@ -296,7 +303,7 @@ mod tests {
         let plan = plan(&spec(), &policy);
         let kernel = kernel(TIER, &facts).expect("kernel");
         let storage = Storage::new(&plan, &[]);
-        let report = report(FAMILY, &plan, &facts, &kernel, SPLIT, &storage);
+        let report = report(FAMILY, &plan, &facts, &kernel, SPLIT, &storage, None);
         let entry = |capability| report.get(capability).expect("an entry");
         assert!(
             !kernel.seccomp_notify,

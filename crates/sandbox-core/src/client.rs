@@ -349,6 +349,13 @@ impl SandboxClient {
         self.backend.prune().await
     }
 
+    /// Waits until the sandboxes are gone whose handles this process has dropped: a drop ends its sandbox, but what the backend keeps
+    /// of it may go a moment later. For a program that is about to end. What cannot be removed within a minute is given up and logged;
+    /// a later client removes it.
+    pub async fn settle(&self) {
+        self.backend.settle().await;
+    }
+
     /// Runs Python code in a sandbox of its own: created, run with the sandbox's `python3` (or else `python`), always torn
     /// down.
     ///

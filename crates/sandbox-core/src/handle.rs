@@ -273,7 +273,7 @@ impl SandboxHandle {
         self.running.instance.commit(&tag).await
     }
 
-    /// The last `tail` bytes of what executions wrote.
+    /// The last `tail` lines of what executions wrote.
     ///
     /// # Errors
     ///

@@ -230,6 +230,10 @@ pub trait Backend: Send + Sync {
     async fn prune(&self) -> Result<Vec<String>> {
         Err(unsupported("prune sandboxes", self.name()))
     }
+
+    /// Waits for what this process has dropped and the backend removes in the background. A backend that removes nothing in the
+    /// background returns at once.
+    async fn settle(&self) {}
 }
 
 /// A sandbox that runs.
@@ -318,7 +322,7 @@ pub trait Instance: Send + Sync {
         limits: ArtifactLimits,
     ) -> Result<Export>;
 
-    /// The last `tail` bytes of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
+    /// The last `tail` lines of what executions wrote (all that is kept for `None`), both streams in their order of arrival.
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
 
     /// As [`Instance::logs`], then what is written from now on, as it comes, until `sink` says stop, the sandbox is stopped, or

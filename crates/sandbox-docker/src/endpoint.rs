@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sandbox_container::Candidates;
+use sandbox_container::variable::{path, text};
 use sandbox_core::{Error, Result};
 
 /// Where to look for the engine.
@@ -27,12 +28,6 @@ struct Environment {
 impl Environment {
     /// This process's.
     fn current() -> Self {
-        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let path = |name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
         Self {
             docker_host: text("DOCKER_HOST"),
             docker_context: text("DOCKER_CONTEXT"),

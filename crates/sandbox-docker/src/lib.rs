@@ -14,7 +14,7 @@ use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, Profile
 use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
 
-pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, Ulimit};
+pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
 
 /// Docker's engines.
 const FAMILY: &Family = &Family {

@@ -9,12 +9,6 @@ mod family {
 
     pub const FAMILY: &sandbox_container::Family =
         <sandbox_docker::Docker as sandbox_container::OfFamily>::FAMILY;
-    pub const TIER: &str = "docker";
-    pub const UNSAFE_TIER: &str = "docker_unsafe";
-    pub const COMMAND: &str = "docker";
-
-    /// Whether the engine reads a container's seccomp profile from a file, which is then beside the agent.
-    pub const PROFILE_IS_A_FILE: bool = false;
 
     /// What does not hold on this family, by the beginnings of the tests' names, and why.
     pub const NOT_HERE: &[(&str, &str)] = &[];

@@ -235,6 +235,21 @@ struct Message {
     flags: i32,
 }
 
+impl Message {
+    /// Points to one vector and one control record, both of which have to live as long as it is used.
+    fn new(vector: *const Vector, control: *const Control) -> Self {
+        Self {
+            name: 0,
+            name_length: 0,
+            vectors: vector as usize,
+            vector_count: 1,
+            control: control as usize,
+            control_length: size_of::<Control>(),
+            flags: 0,
+        }
+    }
+}
+
 #[repr(C)]
 struct Control {
     length: usize,
@@ -263,15 +278,7 @@ pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> 
         descriptor: descriptor.raw(),
         padding: 0,
     };
-    let message = Message {
-        name: 0,
-        name_length: 0,
-        vectors: &raw const vector as usize,
-        vector_count: 1,
-        control: &raw const control as usize,
-        control_length: size_of::<Control>(),
-        flags: 0,
-    };
+    let message = Message::new(&raw const vector, &raw const control);
     let socket = word(socket);
     retry(|| {
         // SAFETY: the kernel reads the message and what it points to, all of which lives here.
@@ -288,15 +295,7 @@ pub fn receive_descriptor(socket: impl Descriptor) -> Result<Option<Fd>> {
     let mut byte = [0u8; 1];
     let vector = Vector { base: byte.as_mut_ptr() as usize, length: 1 };
     let mut control = Control { length: 0, level: 0, kind: 0, descriptor: -1, padding: 0 };
-    let mut message = Message {
-        name: 0,
-        name_length: 0,
-        vectors: &raw const vector as usize,
-        vector_count: 1,
-        control: &raw mut control as usize,
-        control_length: size_of::<Control>(),
-        flags: 0,
-    };
+    let mut message = Message::new(&raw const vector, &raw mut control);
     let socket = word(socket);
     let count = retry(|| {
         // SAFETY: the kernel writes into the byte, the control record and the message, all of which live here.

@@ -29,6 +29,7 @@ fn main(environment: Environment) -> i32 {
             let whole = blocks.iter().enumerate().all(|(size, block)| block.iter().all(|byte| *byte == size as u8));
             i32::from(!whole)
         }
+        // SAFETY: this process has one thread.
         Some(&"fork") => match unsafe { clone::fork() }.unwrap() {
             None => process::exit(7),
             Some(pid) => match process::wait_for(pid).unwrap() {

@@ -24,7 +24,7 @@ impl Counters {
         }
     }
 
-    /// How much each has grown since `before`.
+    /// How much each has grown since `before`. What was not counted before a sandbox's first execution began at nothing.
     pub(crate) fn since(self, before: Self) -> [u64; 2] {
         let grown = |now: Option<u64>, before: Option<u64>| {
             now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)))

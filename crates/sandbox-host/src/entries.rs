@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ProtocolError, Reader};
 use sandbox_core::spi::{Flow, OutputSink, OutputStream};
-use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_core::{Error, ErrorKind, Result, SkipReason};
 
 use crate::instance::AgentInstance;
 
@@ -43,6 +43,25 @@ pub(crate) struct Entry {
     /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
     pub(crate) path: Vec<u8>,
+}
+
+impl Entry {
+    /// Why it does not come out; `None` for a file or a folder.
+    pub(crate) fn skipped(&self) -> Option<SkipReason> {
+        match self.entry_type {
+            EntryType::File | EntryType::Folder => None,
+            EntryType::Symlink => Some(SkipReason::Symlink),
+            EntryType::Other => Some(SkipReason::SpecialFile),
+            EntryType::TooDeep => Some(SkipReason::TooDeep),
+            EntryType::Unreadable => Some(SkipReason::Unreadable {
+                // The guest says the number.
+                detail: match i32::try_from(self.size) {
+                    Ok(errno) => crate::failure::reason(errno),
+                    Err(_) => format!("an error without a number ({})", self.size),
+                },
+            }),
+        }
+    }
 }
 
 /// The entry of one path, a link not followed; `None` where nothing is there.

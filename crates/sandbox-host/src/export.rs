@@ -236,27 +236,12 @@ impl Run<'_> {
     }
 
     async fn entry(&mut self, entry: &Entry, prefix: usize) -> Result<()> {
-        match entry.entry_type {
-            EntryType::Folder => return Ok(()),
-            EntryType::Symlink => {
-                self.skip(&entry.path, SkipReason::Symlink);
-                return Ok(());
-            }
-            EntryType::Other => {
-                self.skip(&entry.path, SkipReason::SpecialFile);
-                return Ok(());
-            }
-            EntryType::TooDeep => {
-                self.skip(&entry.path, SkipReason::TooDeep);
-                return Ok(());
-            }
-            EntryType::Unreadable => {
-                let errno = i32::try_from(entry.size).unwrap_or(0);
-                let detail = crate::failure::reason(errno);
-                self.skip(&entry.path, SkipReason::Unreadable { detail });
-                return Ok(());
-            }
-            EntryType::File => {}
+        if let Some(reason) = entry.skipped() {
+            self.skip(&entry.path, reason);
+            return Ok(());
+        }
+        if entry.entry_type == EntryType::Folder {
+            return Ok(());
         }
         if entry.size > self.limits.file_size.as_u64() {
             self.skip(

@@ -249,7 +249,7 @@ async fn no_welcome() {
         (
             frame(0, Kind::Welcome, &other_version),
             ErrorKind::Protocol,
-            "protocol version 2, expected 1",
+            "protocol version 3, expected 2",
         ),
         (
             frame(0, Kind::Failed, &refusal.encode()),

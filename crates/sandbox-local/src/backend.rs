@@ -88,7 +88,7 @@ impl LocalBackend {
     fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
         let mut material = Material::of(TIER, plan)?;
-        material.cache = self.packages_in_reach(plan);
+        material.cache = sandbox_lang::packages::in_reach(plan, &self.config.packages);
         let state = self.state_folder(host);
         let lowered = lower(
             plan,
@@ -109,16 +109,6 @@ impl LocalBackend {
             None => lowered,
         };
         Ok(lowered)
-    }
-
-    /// The folder of installed packages, where it is there and code may write to some folder of the host: in that one it might
-    /// lie.
-    fn packages_in_reach(&self, plan: &Plan) -> Option<PathBuf> {
-        if plan.write_roots.is_empty() && plan.workspace.is_none() {
-            return None;
-        }
-        // Where the environment names none, there is none.
-        self.config.packages.folder().ok()?.canonicalize().ok()
     }
 
     /// The state folder as mounts name it: without links, whether it exists already or not.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::owned_name::{Owner, fresh};
+use crate::owned_name::{fresh, left_behind};
 
 /// Makes a new one.
 pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
@@ -42,17 +42,9 @@ fn open_all(folder: &Path) -> io::Result<()> {
 
 /// Removes those whose owner is gone.
 pub(crate) fn remove_stale(state: &Path) {
-    let Ok(entries) = std::fs::read_dir(state) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let gone = entry
-            .file_name()
-            .to_str()
-            .and_then(Owner::of)
-            .is_some_and(|owner| owner.is_gone());
-        if gone && let Err(cause) = remove(&entry.path()) {
-            tracing::debug!(folder = %entry.path().display(), %cause, "a stale folder stays");
+    for folder in left_behind(state) {
+        if let Err(cause) = remove(&folder) {
+            tracing::debug!(folder = %folder.display(), %cause, "a stale folder stays");
         }
     }
 }
@@ -60,6 +52,7 @@ pub(crate) fn remove_stale(state: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owned_name::Owner;
 
     #[test]
     fn folders_that_code_has_closed_go_too() {
@@ -80,11 +73,7 @@ mod tests {
     fn only_what_a_dead_process_left_goes() {
         let state = tempfile::tempdir().expect("a folder");
         let kept = make(state.path()).expect("made");
-        let alive = Owner::current();
-        let dead = Owner {
-            start: alive.start + 1,
-            ..alive
-        };
+        let dead = Owner::dead();
         let stale = state.path().join(format!("{}0", dead.prefix()));
         let other = state.path().join("uids");
         for folder in [&stale, &other] {

@@ -1,5 +1,7 @@
 //! Names of control groups and folders. They say whose each is, so that one whose owner was killed can be told from one in use.
 
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,10 +22,14 @@ impl Owner {
     pub(crate) fn current() -> Self {
         static SEEN: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
-        let look = || Self {
-            namespace: namespace().unwrap_or(0),
-            pid,
-            start: start_of(pid).unwrap_or(0),
+        // 0 is no namespace's number: without procfs this process is unknown, and so nobody takes it for gone.
+        let look = || {
+            let (namespace, start) = namespace().zip(start_of(pid)).unwrap_or((0, 0));
+            Self {
+                namespace,
+                pid,
+                start,
+            }
         };
         let seen = SEEN.get_or_init(look);
         // A fork of the process that looked is another owner.
@@ -50,10 +56,34 @@ impl Owner {
         fields.next().is_none().then_some(owner)
     }
 
+    /// One that is gone, to test with.
+    #[cfg(test)]
+    pub(crate) fn dead() -> Self {
+        let alive = Self::current();
+        Self {
+            start: alive.start + 1,
+            ..alive
+        }
+    }
+
     /// Whether the process is known to be gone. In doubt it is not: its namespace may be another one than ours.
     pub(crate) fn is_gone(&self) -> bool {
         namespace() == Some(self.namespace) && start_of(self.pid) != Some(self.start)
     }
+}
+
+/// What processes that are gone have left in a folder under names of ours. A folder that cannot be read has nothing of ours in it.
+pub(crate) fn left_behind(parent: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_gone = |entry: &DirEntry| {
+        let owner = entry.file_name().to_str().and_then(Owner::of);
+        owner.is_some_and(|owner| owner.is_gone())
+    };
+    std::fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(is_gone)
+        .map(|entry| entry.path())
 }
 
 /// A name that no other group of this host has.
@@ -81,22 +111,12 @@ mod tests {
 
     #[test]
     fn a_dead_owner_is_told_from_a_living_one() {
-        let alive = Owner::current();
-        assert!(
-            Owner {
-                start: alive.start + 1,
-                ..alive.clone()
-            }
-            .is_gone()
-        );
-        assert!(
-            !Owner {
-                namespace: 1,
-                start: 1,
-                ..alive
-            }
-            .is_gone()
-        );
+        assert!(Owner::dead().is_gone());
+        let elsewhere = Owner {
+            namespace: 1,
+            ..Owner::dead()
+        };
+        assert!(!elsewhere.is_gone());
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use sandbox_core::spi::Backend;
-use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
+use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::PATH;
 use sandbox_host::confinement::PLATFORM_READ_ROOTS;
-use sandbox_lang::packages::{self, Interpreter, Order, TARGET, USER_BASE};
+use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 
 use crate::LocalConfig;
 use crate::host::Isolation;
@@ -38,19 +38,10 @@ pub(crate) async fn provide(
     };
     // Boxed, since it creates a sandbox of its own: its future is in this one's.
     let source: PathBuf = Box::pin(packages::provide(backend, &order)).await?;
-    let mut plan = plan.clone();
     let seen = match isolation {
         Isolation::Privileged | Isolation::UserNamespace => TARGET.into(),
         // At its own path, as everything there.
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
-    // What the specification sets is left.
-    let path = format!("{PATH}:{seen}/bin");
-    plan.env.entry("PATH".into()).or_insert(path);
-    plan.env.entry(USER_BASE.into()).or_insert(seen);
-    plan.provided.push(Provided {
-        source,
-        target: TARGET.into(),
-    });
-    Ok(plan)
+    Ok(packages::shown(plan, source, seen, PATH))
 }

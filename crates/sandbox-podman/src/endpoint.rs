@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox_container::Candidates;
+use sandbox_container::{Candidates, variable};
 use sandbox_core::{Error, Result};
 
 /// Where to look for the engine.
@@ -32,16 +32,10 @@ struct Environment {
 impl Environment {
     /// This process's.
     fn current() -> Self {
-        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let path = |name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let config =
-            path("XDG_CONFIG_HOME").or_else(|| path("HOME").map(|home| home.join(".config")));
+        let config = variable::path("XDG_CONFIG_HOME")
+            .or_else(|| variable::path("HOME").map(|home| home.join(".config")));
         let users = config.map(|config| config.join("containers"));
-        let configurations = match path("CONTAINERS_CONF") {
+        let configurations = match variable::path("CONTAINERS_CONF") {
             Some(only) => vec![only],
             None => users
                 .iter()
@@ -52,12 +46,12 @@ impl Environment {
         };
         let run = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
         Self {
-            host: text("CONTAINER_HOST"),
-            connection: text("CONTAINER_CONNECTION"),
+            host: variable::text("CONTAINER_HOST"),
+            connection: variable::text("CONTAINER_CONNECTION"),
             configurations,
-            connections: path("PODMAN_CONNECTIONS_CONF")
+            connections: variable::path("PODMAN_CONNECTIONS_CONF")
                 .or_else(|| users.map(|folder| folder.join("podman-connections.json"))),
-            runtime_dir: Some(path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
+            runtime_dir: Some(variable::path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
         }
     }
 }

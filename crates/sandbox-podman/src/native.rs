@@ -85,7 +85,8 @@ fn correct(facts: &mut EngineFacts, host: HostInfo) {
 
 /// Over Docker's API, Podman has states that Docker's clients do not know.
 fn listed(container: ListContainer) -> Option<Listed> {
-    let state = container.state.unwrap_or_default();
+    // One that does not say whether it runs is not to be taken for one that has ended.
+    let state = container.state?;
     Some(Listed {
         id: container.id?,
         created: container.created.map(|time| time.timestamp()),

@@ -9,12 +9,6 @@ mod family {
 
     pub const FAMILY: &sandbox_container::Family =
         <sandbox_podman::Podman as sandbox_container::OfFamily>::FAMILY;
-    pub const TIER: &str = "podman";
-    pub const UNSAFE_TIER: &str = "podman_unsafe";
-    pub const COMMAND: &str = "podman";
-
-    /// Whether the engine reads a container's seccomp profile from a file, which is then beside the agent.
-    pub const PROFILE_IS_A_FILE: bool = true;
 
     /// What does not hold on this family, by the beginnings of the tests' names, and why.
     pub const NOT_HERE: &[(&str, &str)] = &[

@@ -36,23 +36,21 @@ const PID_FILES: [(&str, &str); 2] = [
 #[derive(Debug)]
 pub struct Docker;
 
-/// A client of the running Docker engine that allows `timeout` for each step of a request.
+/// A client of the running engine that allows `timeout` for each step of a request.
 ///
 /// # Errors
 /// When none answers, with the reason and the command that starts one.
 pub fn connect(timeout: Duration) -> Result<Client> {
-    match find() {
-        Ok(client) => Ok(Client::new(client.socket(), timeout)),
-        Err(failure) => Err(Failure::new(format!("docker: {failure}"))),
-    }
+    service::connect(ENGINE, find(), timeout)
 }
 
 impl Engine for Docker {
     fn up(&self) -> Result<Status> {
-        let candidates = candidates::find()?;
-        if let Err(failure) = sockets::find(&candidates) {
-            if !named_default(&candidates) || !programs::is_root() {
-                return Err(Failure::new(format!("docker: {failure}")).with_fix(fix(&candidates)));
+        if let Err(failure) = find() {
+            // A user who named another engine does not want the one that we could start.
+            let default = Path::new(candidates::DEFAULT);
+            if !sockets::include(&candidates::find()?, default) || !programs::is_root() {
+                return Err(failure).context(|| ENGINE.to_owned());
             }
             start()?;
         }
@@ -110,16 +108,8 @@ fn find() -> Result<Client> {
     sockets::find(&candidates).map_err(|failure| failure.with_fix(fix(&candidates)))
 }
 
-/// False where the user named another engine, and so does not want the one that we could start.
-fn named_default(candidates: &[Candidate]) -> bool {
-    let default = Path::new(candidates::DEFAULT);
-    candidates
-        .iter()
-        .any(|candidate| sockets::same_place(&candidate.socket, default))
-}
-
 fn fix(candidates: &[Candidate]) -> &'static str {
-    if !named_default(candidates) {
+    if !sockets::include(candidates, Path::new(candidates::DEFAULT)) {
         "start that engine, or unset what names it"
     } else if programs::is_root() {
         "cargo xtask engines up docker"

@@ -7,7 +7,7 @@ use super::daemon::Daemon;
 use super::sockets;
 use super::{Engine, Status, service};
 use crate::apt;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::http::Client;
 use crate::places;
 use crate::programs;
@@ -34,23 +34,21 @@ const PACKAGES: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct Podman;
 
-/// A client of the running Podman engine that allows `timeout` for each step of a request.
+/// A client of the running engine that allows `timeout` for each step of a request.
 ///
 /// # Errors
 /// When none answers, with the reason and the command that starts one.
 pub fn connect(timeout: Duration) -> Result<Client> {
-    match find() {
-        Ok(client) => Ok(Client::new(client.socket(), timeout)),
-        Err(failure) => Err(Failure::new(format!("podman: {failure}"))),
-    }
+    service::connect(ENGINE, find(), timeout)
 }
 
 impl Engine for Podman {
     fn up(&self) -> Result<Status> {
-        let candidates = candidates::find()?;
-        if let Err(failure) = sockets::find(&candidates) {
-            if !candidates::holds_default(&candidates) || !programs::is_root() {
-                return Err(Failure::new(format!("podman: {failure}")).with_fix(fix()));
+        if let Err(failure) = find() {
+            // A user who named another engine does not want the one that we could start.
+            let default = Path::new(candidates::DEFAULT);
+            if !sockets::include(&candidates::find()?, default) || !programs::is_root() {
+                return Err(failure).context(|| ENGINE.to_owned());
             }
             start()?;
         }

@@ -21,6 +21,16 @@ const SYSTEMD: &str = "/run/systemd/system";
 /// Most time for a service that its package has just started to answer.
 const SERVICE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// A client of the engine that was found, which allows `timeout` for each step of a request.
+///
+/// # Errors
+/// What was found in its place, with the engine's name.
+pub fn connect(engine: &str, found: Result<Client>, timeout: Duration) -> Result<Client> {
+    found
+        .map(|client| Client::new(client.socket(), timeout))
+        .context(|| engine.to_owned())
+}
+
 /// True where a daemon of ours would fight with a unit of systemd's over the socket.
 pub fn has_systemd() -> bool {
     Path::new(SYSTEMD).is_dir()

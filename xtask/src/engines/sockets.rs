@@ -89,6 +89,13 @@ pub fn named(host: &str, origin: &str) -> Result<Candidate> {
     }
 }
 
+/// True where one of the candidates is this socket.
+pub fn include(candidates: &[Candidate], socket: &Path) -> bool {
+    candidates
+        .iter()
+        .any(|candidate| same_place(&candidate.socket, socket))
+}
+
 /// True where both paths name one socket, which need not exist.
 pub fn same_place(one: &Path, other: &Path) -> bool {
     place(one) == place(other)

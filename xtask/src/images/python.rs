@@ -18,8 +18,8 @@ const PACKAGE: &str = "mmdebstrap";
 pub fn contents() -> Contents {
     let arguments = [
         "--variant=minbase",
-        // python3-minimal would lack http, among others.
-        "--include=python3",
+        // python3-minimal would lack http, among others. The image that this one stands in for has pip.
+        "--include=python3,python3-pip",
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         "--dpkgopt=path-exclude=/usr/share/doc/*",
@@ -29,7 +29,7 @@ pub fn contents() -> Contents {
         "--customize-hook=rm -f \"$1/etc/apt/sources.list\" \"$1/etc/apt/apt.conf.d/99mmdebstrap\"",
         "--customize-hook=rm -rf \"$1\"/etc/apt/sources.list.d/* \"$1\"/var/log/apt",
         "--customize-hook=: >\"$1/etc/hostname\"; : >\"$1/etc/resolv.conf\"",
-        "--customize-hook=chroot \"$1\" python3 -c \"import sys, http.client, json, ssl; \
+        "--customize-hook=chroot \"$1\" python3 -c \"import sys, http.client, json, ssl, pip; \
          assert sys.version_info[:2] == (3, 11)\"",
     ];
     Contents::Debian {

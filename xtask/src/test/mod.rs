@@ -11,6 +11,7 @@ use clap::ValueEnum;
 
 use crate::cargo::Workspace;
 use crate::failure::Result;
+use crate::programs;
 
 mod checks;
 mod descendants;
@@ -127,6 +128,8 @@ struct Counted {
 struct Run<'a> {
     workspace: &'a Workspace,
     requirements: &'a Requirements,
+    /// Whether an ordinary user runs after root.
+    user_follows: bool,
 }
 
 /// Runs the chosen steps and prints the summary on stdout; exits with 1 when a step has failed.
@@ -146,6 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let run = Run {
         workspace: &workspace,
         requirements: &requirements,
+        user_follows: programs::is_root() && chosen(&Step::User),
     };
     let mut stopped = false;
     for step in steps {

@@ -14,6 +14,10 @@ use crate::programs;
 /// The names that are required, separated by commas. A test that finds one of them here and cannot
 /// use it fails instead of printing `NOT RUN`.
 const VARIABLE: &str = "SANDBOX_REQUIRE";
+/// The tiers, separated by commas, of which a test program makes no trials.
+const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
+/// The engines' tiers: the steps `conformance` and `rootless` run every probe on them, and compare with the committed profiles.
+const ENGINES: &str = "docker,podman";
 /// Most time for an engine's answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -116,6 +120,11 @@ impl Requirements {
         let required = self.requires(Requirement::PodmanRootless);
         let name = Requirement::Podman.name();
         command.env(VARIABLE, if required { name } else { "" });
+    }
+
+    /// Tells tests to leave the trials of engines to the conformance suite, so that no engine is attacked twice.
+    pub fn leave_out_trials(command: &mut Command) {
+        command.env(ELSEWHERE, ENGINES);
     }
 
     fn tell_those(&self, command: &mut Command, applies: impl Fn(Requirement) -> bool) {

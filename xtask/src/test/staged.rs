@@ -95,6 +95,7 @@ impl Sum<'_> {
         let mut command = self.stage.command(&binary, package);
         command.arg("--show-output");
         (self.programme.tell)(self.run.requirements, &mut command);
+        Requirements::leave_out_trials(&mut command);
         let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
             if reader.line(line) {
                 println!("{line}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::requirements::Requirements;
 use super::tally::Reader;
 use super::{Counted, Run, supervise};
 use crate::cargo::BACKENDS;
@@ -11,6 +12,9 @@ use crate::failure::{Failure, Result};
 const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Most time for all tests together.
 const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Tells tests that run themselves again as an ordinary user that a later step does that.
+const USER_FOLLOWS: &str = "SANDBOX_TEST_USER_FOLLOWS";
 
 /// Builds and runs every test, doctests included, with their output on stdout.
 ///
@@ -30,6 +34,10 @@ pub fn run(run: &Run<'_>) -> Result<Counted> {
     // A snapshot that differs is a failure, never a new file in the checkout.
     command.env("INSTA_UPDATE", "no");
     run.requirements.tell(&mut command);
+    Requirements::leave_out_trials(&mut command);
+    if run.user_follows {
+        command.env(USER_FOLLOWS, "1");
+    }
     let mut reader = Reader::new("tests", "");
     let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
         if reader.line(line) {

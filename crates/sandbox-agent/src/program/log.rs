@@ -51,6 +51,37 @@ impl Log {
         self.written.saturating_sub(self.capacity as u64)
     }
 
+    /// The position at which the last `lines` lines begin, or the oldest byte. An unfinished line at the end is one.
+    pub(super) fn tail(&self, lines: u32) -> u64 {
+        let (oldest, end) = (self.oldest(), self.end());
+        if lines == 0 {
+            return end;
+        }
+        let mut left = lines;
+        let mut behind = end;
+        let mut last = [0];
+        // The line feed at the very end ends the last line; every other one is where a line begins.
+        if end > oldest && self.read(end - 1, &mut last) == 1 && last == *b"\n" {
+            behind -= 1;
+        }
+        while behind > oldest {
+            let at = self.index(behind - 1) + 1;
+            let span = at.min(usize::try_from(behind - oldest).unwrap_or(at));
+            let piece = &self.ring.bytes()[at - span..at];
+            let Some(found) = piece.iter().rposition(|byte| *byte == b'\n') else {
+                behind -= span as u64;
+                continue;
+            };
+            behind -= (span - 1 - found) as u64;
+            left -= 1;
+            if left == 0 {
+                return behind;
+            }
+            behind -= 1;
+        }
+        oldest
+    }
+
     /// Copies bytes from `position` on, which must not be before [`Log::oldest`], into `buffer`; gives how many.
     pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
         let available = usize::try_from(self.written - position).unwrap_or(usize::MAX);
@@ -96,10 +127,39 @@ mod tests {
     }
 
     #[test]
+    fn a_tail_counts_lines_as_a_reader_would() {
+        for capacity in [1, 2, 5, 9, 64] {
+            let (mut log, mut all) = (Log::new(capacity).unwrap(), Vec::new());
+            for text in [
+                "",
+                "a\nbc",
+                "d",
+                "\n",
+                "\n",
+                "long line\n",
+                "x\ny\n\nz",
+                "\n",
+            ] {
+                log.append(text.as_bytes());
+                all.extend_from_slice(text.as_bytes());
+                let kept = &all[all.len().saturating_sub(capacity)..];
+                let lines: Vec<&[u8]> = kept.split_inclusive(|byte| *byte == b'\n').collect();
+                for count in 0..8u32 {
+                    let expected = lines[lines.len().saturating_sub(count as usize)..].concat();
+                    let mut read = vec![0; 100];
+                    let length = log.read(log.tail(count), &mut read);
+                    assert_eq!(&read[..length], expected, "{capacity}, {text:?}, {count}");
+                }
+                assert_eq!(log.tail(u32::MAX), log.oldest());
+            }
+        }
+    }
+
+    #[test]
     fn may_keep_nothing() {
         let mut log = Log::new(0).unwrap();
         log.append(b"gone");
-        assert_eq!((log.oldest(), log.end()), (4, 4));
+        assert_eq!((log.oldest(), log.end(), log.tail(1)), (4, 4, 4));
         assert_eq!(log.read(4, &mut [0; 4]), 0);
     }
 }

@@ -7,7 +7,7 @@ use crate::protocol::{
     Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
 };
 
-/// A stream on which the log's last bytes are sent.
+/// A stream on which the log's last lines are sent.
 #[derive(Debug)]
 pub(super) struct Replay {
     position: u64,
@@ -42,14 +42,11 @@ impl Window {
 }
 
 impl Replay {
-    /// Sends the last bytes of the log as it is now and, if that is asked for, what comes.
+    /// Sends the last lines of the log as it is now and, if that is asked for, what comes.
     pub(super) fn new(log: &Log, request: LogRequest) -> Self {
         let end = log.end();
-        let position = log
-            .oldest()
-            .max(end.saturating_sub(u64::from(request.tail)));
         Self {
-            position,
+            position: log.tail(request.tail),
             end: (!request.follow).then_some(end),
             stdout: Window::new(),
             stderr: Window::new(),

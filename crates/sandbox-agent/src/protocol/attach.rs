@@ -73,10 +73,7 @@ impl Attach {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
-        let version = reader.u16()?;
-        if version != VERSION {
-            return Err(ProtocolError::Version(version));
-        }
+        reader.version()?;
         let key = read_key(&mut reader)?;
         reader.end()?;
         Ok(Self { key })

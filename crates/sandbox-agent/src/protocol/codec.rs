@@ -112,6 +112,18 @@ impl<'a> Reader<'a> {
             .map_err(|_| ProtocolError::Truncated)
     }
 
+    /// Reads the version of the protocol that the message is of.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Version`] for any but [`VERSION`](super::VERSION).
+    pub fn version(&mut self) -> Result<(), ProtocolError> {
+        match self.u16()? {
+            super::VERSION => Ok(()),
+            other => Err(ProtocolError::Version(other)),
+        }
+    }
+
     /// Reads one byte.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::{ProtocolError, Reader, Writer};
 /// Which part of the log a stream sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRequest {
-    /// How many of the last bytes, at most; [`u32::MAX`] for all that are kept.
+    /// How many of the last lines, at most; an unfinished one counts. [`u32::MAX`] for all that are kept.
     pub tail: u32,
     /// Whether the stream goes on with what is written from now on, until the client kills it or the sandbox stops.
     pub follow: bool,

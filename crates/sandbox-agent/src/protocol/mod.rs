@@ -52,7 +52,7 @@ pub use settings::{Confinement, LandlockPath, LandlockRules, Limit, Settings, We
 pub use setup::{Mount, Setup};
 
 /// The version both sides must name in their first message. A different one is refused: host and agent ship together.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// How many bytes of one channel may be on their way before the receiver has granted more with
 /// [`Kind::Credit`]. Both sides start every channel of every stream with this much.

@@ -146,10 +146,7 @@ impl Settings {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
-        let version = reader.u16()?;
-        if version != VERSION {
-            return Err(ProtocolError::Version(version));
-        }
+        reader.version()?;
         let key = read_key(&mut reader)?;
         let lease_ms = reader.u64()?;
         let owned = reader.bool()?;
@@ -235,10 +232,7 @@ impl Welcome {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
-        let version = reader.u16()?;
-        if version != VERSION {
-            return Err(ProtocolError::Version(version));
-        }
+        reader.version()?;
         let welcome = Self {
             split: reader.bool()?,
             landlock_abi: reader.u32()?,

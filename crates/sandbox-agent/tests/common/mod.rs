@@ -517,3 +517,12 @@ pub fn owned(raw: i32) -> OwnedFd {
     // SAFETY: the caller just received it.
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
+
+/// A shell command fails inside, and says why in these words.
+#[track_caller]
+pub fn refused(client: &mut Client, text: &str, words: &str) {
+    let outcome = client.run(&script(text));
+    let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert!(outcome.kind() != ExitKind::Exited(0), "{text} worked");
+    assert!(stderr.contains(words), "{text}: {stderr}");
+}

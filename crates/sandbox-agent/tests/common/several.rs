@@ -82,7 +82,7 @@ pub fn echo(wire: &mut Wire) {
     assert_eq!(outcome.text(), "alive\n");
 }
 
-/// Follows the log from its last `tail` bytes on.
+/// Follows the log from its last `tail` lines on.
 pub fn follow(wire: &mut Wire, tail: u32) -> u32 {
     let stream = wire.open_stream();
     wire.send(

@@ -9,21 +9,14 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::failure::Outcome;
 use crate::options::PolicyOptions;
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
 
 /// The options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// How the answer is written
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 
     /// Ask every linked tier: which would enforce the policy here, and why the others cannot
     #[arg(long, conflicts_with = "backend")]
@@ -54,7 +47,7 @@ struct Row<'a> {
 /// Runs the subcommand.
 pub fn run(arguments: &CheckArguments) -> Outcome {
     if arguments.all {
-        return super::check_all::run(&arguments.policy.resolve()?, arguments.format);
+        return super::check_all::run(&arguments.policy.resolve()?, arguments.format.format);
     }
     let tier = registry::tier(&arguments.policy.backend)?;
     let request = arguments.policy.resolve()?;
@@ -66,7 +59,7 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
         accepted: unmet.is_empty(),
         capabilities: rows(&plan, &report, &unmet),
     };
-    match arguments.format {
+    match arguments.format.format {
         Format::Json => print_json(&document)?,
         Format::Text => print(&text(&document))?,
     }

@@ -3,9 +3,10 @@
 use clap::Args;
 
 use super::image::tell;
-use super::kept::{FormatOption, TierOption};
+use super::kept::TierOption;
 use super::run::signals::Signals;
 use crate::failure::{Failure, Outcome};
+use crate::output::FormatOption;
 
 const NOTES: &str = "\
 The sandbox has to be created with --writable-root. What lies on a mount is not part of the image: the temporary

@@ -8,13 +8,13 @@ use clap::Args;
 use sandbox::{ArtifactLimits, ByteSize, Copied, SandboxSpec};
 use serde::Serialize;
 
-use super::kept::{FormatOption, TierOption};
+use super::kept::TierOption;
 use super::run::signals::Signals;
 use super::run::summary::skip_reason;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{bytes, text};
-use crate::output::{Format, print_json};
+use crate::output::{Format, FormatOption, print_json};
 use crate::say;
 use sandbox::escape;
 

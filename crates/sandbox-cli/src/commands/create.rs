@@ -12,7 +12,7 @@ use super::run::signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{PolicyOptions, duration};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 use crate::progress::Progress;
 use crate::say;
 
@@ -47,15 +47,8 @@ pub struct CreateArguments {
     #[arg(short, long)]
     quiet: bool,
 
-    /// How the answer is written
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 
     #[command(flatten)]
     policy: PolicyOptions,
@@ -99,7 +92,7 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     }
     let sandbox = super::block_on(async {
         let mut signals = Signals::listen()?;
-        let mut progress = Progress::new(arguments.quiet, arguments.format);
+        let mut progress = Progress::new(arguments.quiet, arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
         tokio::select! {
             sandbox = client.create_with_progress(&request.spec, take) => Ok(sandbox?),
@@ -111,7 +104,7 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
 
 impl CreateArguments {
     fn tell(&self, sandbox: &SandboxHandle, backend: &str) -> Outcome {
-        match self.format {
+        match self.format.format {
             Format::Json => {
                 let lifetime = sandbox.plan().lifetime;
                 let expires = lifetime.and_then(|lifetime| SystemTime::now().checked_add(lifetime));

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 
 /// The options of `doctor`.
 #[derive(Debug, Args)]
@@ -17,15 +17,8 @@ pub struct DoctorArguments {
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 
-    /// How the answer is written
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 }
 
 #[derive(Serialize)]
@@ -61,7 +54,7 @@ pub fn run(arguments: &DoctorArguments) -> Outcome {
         reports
     })?;
     let document = Document { tiers };
-    match arguments.format {
+    match arguments.format.format {
         Format::Json => print_json(&document)?,
         Format::Text => print(&text(&document))?,
     }

@@ -3,8 +3,9 @@
 use clap::Args;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient};
 
-use super::kept::{Done, FormatOption, TierOption, keeping_tiers};
+use super::kept::{Done, TierOption, keeping_tiers};
 use crate::failure::{Failure, Outcome};
+use crate::output::FormatOption;
 
 /// The options of `stop`, `kill` and `rm`.
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ use super::run::summary::Summary;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{duration, text, variable};
-use crate::output::{Format, print_json};
+use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
 
 const NOTES: &str = "\
 Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it failed; 126 cannot execute;
@@ -25,6 +25,7 @@ Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it faile
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
+#[command(mut_arg("format", |option| option.help(LIVE_OUTPUT)))]
 #[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME -- COMMAND [ARG...]")]
 pub struct ExecArguments {
     /// Name of the sandbox
@@ -57,15 +58,8 @@ pub struct ExecArguments {
     #[arg(short, long)]
     no_stdin: bool,
 
-    /// How the result is written; json holds everything back until the end
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 }
 
 /// Runs the subcommand.
@@ -120,7 +114,7 @@ impl ExecArguments {
         backend: &str,
     ) -> Outcome {
         let stdin = Stdin::choose(self.interactive, self.no_stdin);
-        let mut live = match self.format {
+        let mut live = match self.format.format {
             Format::Text => Some(Live::new(
                 sandbox.plan().stdout_max,
                 sandbox.plan().stderr_max,
@@ -146,12 +140,11 @@ impl ExecArguments {
     ) -> Outcome {
         let mut exit = Exit::of_outcome(&result.outcome);
         let export = Export::default();
-        match self.format {
-            Format::Json => print_json(&Document::new(
+        match live {
+            None => print_json(&Document::new(
                 backend, sandbox, result, &export, None, exit,
             ))?,
-            Format::Text => {
-                let live = live.unwrap_or_default();
+            Some(live) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

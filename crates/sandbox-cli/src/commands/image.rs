@@ -7,13 +7,13 @@ use clap::{Args, Subcommand};
 use sandbox::{BuildRequest, ImageInfo, PullPolicy, SandboxClient};
 use serde::Serialize;
 
-use super::kept::{Done, FormatOption};
+use super::kept::Done;
 use super::ls::time;
 use super::run::signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{in_file, pull_policy, read_policy_file};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 use crate::progress::Progress;
 use crate::table::table;
 

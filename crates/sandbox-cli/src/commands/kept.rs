@@ -111,20 +111,6 @@ pub fn keeping_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, F
     Ok(registry::tiers()?.into_iter().filter(keeps).collect())
 }
 
-/// How an answer is written, for commands with no other options of that kind.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct FormatOption {
-    /// How the answer is written
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
-}
-
 /// What was done to several sandboxes, or images.
 #[derive(Debug)]
 pub struct Done {

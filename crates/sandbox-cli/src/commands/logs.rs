@@ -6,13 +6,12 @@ use sandbox::spi::{Flow, OutputSink, OutputStream};
 use sandbox::{ByteSize, ErrorKind, SandboxHandle};
 use serde::Serialize;
 
-use super::kept::{FormatOption, TierOption};
+use super::kept::TierOption;
 use super::run::live::Live;
 use super::run::signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::options::bytes;
-use crate::output::{Format, print_json};
+use crate::output::{Format, FormatOption, print_json};
 
 /// The options of `logs`.
 #[derive(Debug, Args)]
@@ -23,9 +22,9 @@ pub struct LogsArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Only the last bytes of what there is, like 4KiB; at most 8MiB are kept
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    tail: Option<ByteSize>,
+    /// Only the last lines of what there is; at most 8MiB are kept
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u32>,
 
     /// Go on with what is written from now on, until the sandbox ends
     #[arg(short, long)]
@@ -73,11 +72,8 @@ impl OutputSink for Log {
 
 impl LogsArguments {
     async fn show(&self, sandbox: &SandboxHandle) -> Outcome {
-        let tail = self
-            .tail
-            .map(|tail| u32::try_from(tail.as_u64()).unwrap_or(u32::MAX));
         if self.format.format == Format::Json {
-            let log = sandbox.logs(tail).await?;
+            let log = sandbox.logs(self.tail).await?;
             print_json(&Document {
                 name: sandbox.name(),
                 log: String::from_utf8_lossy(&log).into_owned(),
@@ -87,13 +83,13 @@ impl LogsArguments {
         let everything = ByteSize::bytes(u64::MAX);
         let mut log = Log(Live::new(everything, everything));
         let read = if self.follow {
-            match sandbox.follow_logs(tail, &mut log).await {
+            match sandbox.follow_logs(self.tail, &mut log).await {
                 // Its end is what was waited for.
                 Err(error) if error.kind() == ErrorKind::SandboxEnded => Ok(()),
                 read => read,
             }
         } else {
-            let bytes = sandbox.logs(tail).await;
+            let bytes = sandbox.logs(self.tail).await;
             match bytes {
                 Ok(bytes) => {
                     log.write(OutputStream::Stdout, &bytes).await;

@@ -8,10 +8,10 @@ use sandbox::registry::Registration;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxState};
 use serde::Serialize;
 
-use super::kept::{FormatOption, keeping_tiers};
+use super::kept::keeping_tiers;
 use crate::exit::Exit;
 use crate::failure::{ErrorObject, Failure, Outcome};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
 use sandbox::escape;
 

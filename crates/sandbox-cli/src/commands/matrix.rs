@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
 
 /// The options of `matrix`.
@@ -22,15 +22,8 @@ pub struct MatrixArguments {
     #[arg(long)]
     here: bool,
 
-    /// How the answer is written
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 }
 
 /// Runs the subcommand.
@@ -39,12 +32,12 @@ pub fn run(arguments: &MatrixArguments) -> Outcome {
     if arguments.here || measured.profiles().is_empty() {
         let tiers = registry::tiers()?;
         let document = super::block_on(Declared::on_this_host(&tiers))?;
-        match arguments.format {
+        match arguments.format.format {
             Format::Json => print_json(&document)?,
             Format::Text => print(&document.text())?,
         }
     } else {
-        match arguments.format {
+        match arguments.format.format {
             Format::Json => print_json(&Measured::new(&measured))?,
             Format::Text => print(&measured.markdown())?,
         }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -91,6 +92,15 @@ pub fn processes_with(argument: &str) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(has_it)
         .collect()
+}
+
+/// Waits until the program that a command runs has said that it is ready, and closes the command's output.
+pub fn await_ready(child: &mut Child) {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
 }
 
 /// Waits until something is true.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 #[cfg(feature = "mutants")]
-use sandbox_conformance::selfcheck::Extent;
+use sandbox_conformance::selfcheck::{Extent, Mutants};
 
 /// Attacks the linked sandbox tiers and reports which attacks fail, and why that can be believed.
 #[derive(Debug, Parser)]
@@ -90,16 +90,22 @@ impl Arguments {
         self.filter.is_empty() && !self.skip_self_checks
     }
 
-    /// The mutants to run, by a part of their names, and the probes to run on them.
+    /// The mutants to run, beside these tiers.
     #[cfg(feature = "mutants")]
-    pub fn mutants(&self) -> Option<(Option<&str>, Extent)> {
+    pub fn mutants<'a>(&'a self, tiers: &'a [String]) -> Option<Mutants<'a>> {
         let extent = if self.every_probe {
             Extent::Everything
         } else {
             Extent::Sample
         };
         let named = self.mutant.as_deref();
-        (named.is_some() || self.proves_itself()).then_some((named, extent))
+        let chosen = Mutants {
+            named,
+            engines: named.is_none().then_some(tiers),
+            images: &self.image,
+            extent,
+        };
+        (named.is_some() || self.proves_itself()).then_some(chosen)
     }
 
     /// The image that was named for a tier.

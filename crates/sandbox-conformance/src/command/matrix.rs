@@ -128,7 +128,7 @@ async fn settle(
         let target = Target::tier(&report.tier)?;
         *finding = repeat(&target, &options(arguments, &report.tier), finding).await?;
     }
-    let repeated = format!("; repeated: {:?}", finding.repetitions);
+    let repeated = format!("; repeated: {}", finding.verdicts());
     let profile = report.profile();
     let same = profiles::of_this_host(committed, &profile)
         .is_some_and(|committed| committed.probes.get(name) == profile.probes.get(name));

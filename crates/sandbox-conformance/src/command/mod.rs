@@ -15,7 +15,7 @@ use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
     Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
 };
-use sandbox_core::registry;
+use sandbox_core::{CapabilityPolicy, ErrorKind, registry, unique_name};
 
 pub use arguments::Arguments;
 
@@ -43,6 +43,9 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .iter()
         .map(|tier| Target::tier(tier))
         .collect::<Result<Vec<_>, _>>()?;
+    // What is wrong with the call is said before a minute's work, not after it.
+    let earlier = arguments.compare.as_deref();
+    let earlier = earlier.map(report::Earlier::load).transpose()?;
     let options = options(arguments, "");
     let known = KnownLeaks::load(&arguments.matrix)?;
     let mut failures = Vec::new();
@@ -51,20 +54,17 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         whole.self_checks = selfcheck::run_all(&options).await?;
     }
     #[cfg(feature = "mutants")]
-    if let Some((named, extent)) = arguments.mutants() {
-        whole.mutants = selfcheck::run_mutants(&options, extent, named).await?;
+    if let Some(mutants) = arguments.mutants(&tiers) {
+        whole.mutants = selfcheck::run_mutants(&options, &mutants).await?;
     }
     for target in &targets {
         let mut measured = measure(arguments, target).await?;
         failures.extend(known.mark(&mut measured, SystemTime::now()));
         whole.tiers.push(measured);
     }
-    let changes = match &arguments.compare {
-        Some(earlier) => Some(report::changes(earlier, &whole)?),
-        None => None,
-    };
-    report::write(&arguments.reports, &whole, changes.as_deref())?;
-    for change in changes.iter().flatten() {
+    let compared = earlier.map(|earlier| earlier.compare(&whole));
+    report::write(&arguments.reports, &whole, compared.as_ref())?;
+    for change in compared.iter().flat_map(|compared| &compared.changes) {
         let [before, now] = [&change.before, &change.now].map(|one| {
             one.as_deref()
                 .map_or_else(|| "not there".into(), report::printable)
@@ -88,6 +88,13 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     for failure in &failures {
         println!("FAILED {}", report::printable(failure));
     }
+    if let Some(compared) = &compared {
+        println!("compared: {}", report::printable(&compared.told()));
+    }
+    eprintln!(
+        "evidence: {}, and report.json, report.md and junit.xml beside it",
+        arguments.reports.join("report.html").display()
+    );
     print!("{}", report::summary(&whole, failures.len()));
     let missing = missing(arguments, &whole.tiers);
     for (tier, reason) in &missing {
@@ -102,6 +109,33 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         (false, false) => ExitCode::from(NOT_MEASURED),
         (false, true) => ExitCode::SUCCESS,
     })
+}
+
+/// After an interrupt: removes the detached sandboxes that this process has made, and waits for what is removed in the background.
+pub async fn leave_nothing(arguments: &Arguments) {
+    for tier in tiers(arguments).unwrap_or_default() {
+        // A tier that cannot be opened has made nothing.
+        let Ok(client) = Target::tier(&tier).and_then(|tier| tier.client(CapabilityPolicy::new()))
+        else {
+            continue;
+        };
+        let kept = client.list().await.unwrap_or_default();
+        for sandbox in kept.iter().filter(|sandbox| is_ours(&sandbox.name)) {
+            match client.remove(&sandbox.name).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::SandboxNotFound => {}
+                Err(error) => eprintln!("{} stays: {error}", sandbox.name),
+            }
+        }
+        client.settle().await;
+    }
+}
+
+/// Whether this process made the name: all of its names have the same middle.
+fn is_ours(name: &str) -> bool {
+    let own = unique_name("");
+    own.rsplit_once('-')
+        .is_some_and(|(middle, _)| name.contains(&format!("{middle}-")))
 }
 
 fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sandbox_conformance::{Progress, Standing, report};
 
 /// How wide the bar is, in characters.
-const WIDTH: usize = 30;
+const WIDTH: usize = 20;
+
+/// How wide a terminal is that does not say so.
+const COLUMNS: u16 = 80;
 
 /// A bar for so many probes; what fails gets a line of its own above it.
 pub fn bar(tier: &str, all: usize) -> Progress {
@@ -20,14 +23,22 @@ pub fn bar(tier: &str, all: usize) -> Progress {
         if matches!(finding.standing(), Standing::Failed(_)) {
             text += &format!("{}\n", report::line(&tier, finding));
         }
-        text += &format!(
+        let bar = format!(
             "[{tier}] {}{} {done}/{all} {}",
             "#".repeat(full),
             "-".repeat(WIDTH - full.min(WIDTH)),
             finding.id
         );
+        // What is wider goes on in the next line, where the next one does not overwrite it.
+        text.extend(bar.chars().take(columns().saturating_sub(1)));
         say(&text);
     })
+}
+
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    let columns = size.map(|size| size.ws_col).filter(|columns| *columns > 0);
+    columns.unwrap_or(COLUMNS).into()
 }
 
 /// Takes the bar away.

@@ -4,7 +4,7 @@ pub use sandbox_core::matrix::{Feature, Subject};
 pub use sandbox_core::{ByteSize, Capability, Cpus, Outcome};
 
 pub use super::shapes::{
-    GONE, behavior, control, found_below, kernel_call, limit, plain, rooted, same_call,
+    GONE, behavior, control, found_below, kernel_call, limit, plain, reach, rooted, same_call,
 };
 pub use super::signs;
 pub use crate::evidence::{Attempt, Step};

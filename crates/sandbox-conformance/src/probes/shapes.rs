@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::evidence::{Attempt, Step};
 use crate::grounds::Grounds;
+use crate::listeners::Listener;
 use crate::probe::{Setting, Trouble};
 use crate::program::Call;
 use crate::stage::Stage;
@@ -19,6 +20,21 @@ pub fn plain(_: &Grounds) -> Setting {
 #[must_use]
 pub fn rooted(grounds: &Grounds) -> Setting {
     grounds.rooted()
+}
+
+/// A call that reaches a listener of the host without a sandbox, and must not reach it from one.
+pub async fn reach(
+    stage: &mut Stage,
+    listener: &Listener,
+    call: Call,
+    permitted: Call,
+) -> Result<(), Trouble> {
+    stage.host_control(&call).await?;
+    let before = listener.hits();
+    stage.allow_control(&permitted).await;
+    stage.attack(&call).await;
+    stage.watched("messages at the host's listener", listener.hits() == before);
+    Ok(())
 }
 
 /// The same call on the host and as the attack; `control` is what the policy permits. Nothing of the host can change by it.

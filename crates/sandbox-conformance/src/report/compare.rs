@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Whole;
 use crate::evidence::Attempt;
-use crate::finding::Finding;
+use crate::finding::{Finding, Report};
 use crate::probe::Trouble;
 
 /// A probe that found something else than before.
@@ -23,9 +23,30 @@ pub struct Change {
     pub now: Option<String>,
 }
 
+/// What has changed since an earlier report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// What differs, of the tiers that both have. Sorted by tier and probe.
+    pub changes: Vec<Change>,
+    /// The tiers of now that the earlier report does not have.
+    pub tiers_only_now: Vec<String>,
+}
+
+impl Compared {
+    /// How much, in a sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let changed = format!("{} probes found something else", self.changes.len());
+        match self.tiers_only_now.as_slice() {
+            [] => changed,
+            tiers => format!("{changed}; not in the earlier report: {}", tiers.join(", ")),
+        }
+    }
+}
+
 /// What is needed of an earlier `report.json`, of whichever version.
 #[derive(Debug, Deserialize)]
-struct Earlier {
+pub struct Earlier {
     tiers: Vec<EarlierTier>,
 }
 
@@ -60,21 +81,41 @@ struct EarlierAttempt {
 
 type Found = BTreeMap<(String, String), String>;
 
-/// What differs from an earlier report, of the tiers that both have. Sorted by tier and probe.
-///
-/// # Errors
-///
-/// When the file cannot be read or is no report.
-pub fn changes(earlier: &Path, whole: &Whole) -> Result<Vec<Change>, Trouble> {
-    let named = |error: &dyn std::fmt::Display| {
-        Trouble::new(format!(
-            "{}: {error}; name a report.json of this suite",
-            earlier.display()
-        ))
-    };
-    let text = std::fs::read_to_string(earlier).map_err(|error| named(&error))?;
-    let before = serde_json::from_str(&text).map_err(|error| named(&error))?;
-    Ok(differing(&of_earlier(before), &of_now(whole)))
+impl Earlier {
+    /// The report in this file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is no report.
+    pub fn load(path: &Path) -> Result<Self, Trouble> {
+        let named = |error: &dyn std::fmt::Display| {
+            Trouble::new(format!(
+                "{}: {error}; name a report.json of this suite",
+                path.display()
+            ))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+        serde_json::from_str(&text).map_err(|error| named(&error))
+    }
+
+    /// What differs now.
+    #[must_use]
+    pub fn compare(self, whole: &Whole) -> Compared {
+        let only_now = |report: &&Report| !self.tiers.iter().any(|had| had.tier == report.tier);
+        let tiers_only_now = whole.tiers.iter().filter(only_now);
+        let tiers_only_now = tiers_only_now.map(|report| report.tier.clone()).collect();
+        let mut changes = differing(&of_earlier(self), &of_now(whole));
+        // A probe of this suite that is not there was left out by whoever ran it.
+        let left_out = |change: &Change| {
+            let all = crate::probes::all();
+            change.now.is_none() && all.iter().any(|probe| probe.id == change.probe)
+        };
+        changes.retain(|change| !left_out(change));
+        Compared {
+            changes,
+            tiers_only_now,
+        }
+    }
 }
 
 fn of_earlier(earlier: Earlier) -> Found {
@@ -160,5 +201,37 @@ mod tests {
         let names: Vec<_> = changes.iter().map(|one| one.probe.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
         assert_eq!(changes[1].before, None);
+    }
+
+    #[test]
+    fn a_tier_that_was_not_there_is_named() {
+        let earlier: Earlier =
+            serde_json::from_str(r#"{"tiers": [{"tier": "local", "findings": []}]}"#)
+                .expect("a report");
+        let now = ["local", "docker"].map(|tier| Report::new(tier, Vec::new()));
+        let compared = earlier.compare(&Whole::of(now.into()));
+        assert_eq!(compared.tiers_only_now, ["docker"]);
+        assert!(
+            compared
+                .told()
+                .ends_with("not in the earlier report: docker")
+        );
+    }
+
+    #[test]
+    fn a_probe_that_a_filter_leaves_out_is_no_change() {
+        let [left_out, found] = [0, 1].map(|index| crate::probes::all()[index]);
+        let earlier = serde_json::json!({"tiers": [{"tier": "local", "findings": [
+            {"id": left_out.id, "verdict": "enforced", "evidence": {"attack": null}},
+            {"id": "gone::from_the_suite", "verdict": "enforced", "evidence": {"attack": null}},
+        ]}]});
+        let earlier: Earlier = serde_json::from_value(earlier).expect("a report");
+        let evidence = crate::evidence::Evidence::default();
+        let verdict = sandbox_core::matrix::Verdict::Leaked;
+        let mut now = Report::new("local", Vec::new());
+        now.findings = vec![Finding::new(found, verdict, evidence, 1)];
+        let changes = earlier.compare(&Whole::of(vec![now])).changes;
+        let probes: Vec<_> = changes.iter().map(|one| one.probe.as_str()).collect();
+        assert_eq!(probes, [found.id, "gone::from_the_suite"]);
     }
 }

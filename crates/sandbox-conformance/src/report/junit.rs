@@ -48,24 +48,30 @@ pub fn junit(whole: &Whole) -> String {
         text.push_str("  </testsuite>\n");
     }
     let proofs = whole.proofs();
-    let failed = proofs.iter().filter(|(_, wrong)| !wrong.is_empty()).count();
+    let failed = proofs.iter().filter(|proof| !proof.wrong.is_empty());
+    let skipped = proofs.iter().filter(|proof| proof.impossible.is_some());
     let _ = writeln!(
         text,
-        "  <testsuite name=\"self-check\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\">",
-        proofs.len()
+        "  <testsuite name=\"self-check\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">",
+        proofs.len(),
+        failed.count(),
+        skipped.count()
     );
-    for (name, wrong) in proofs {
+    for proof in &proofs {
         let _ = write!(
             text,
             "    <testcase classname=\"self-check\" name=\"{}\"",
-            xml(&name)
+            xml(&proof.name)
         );
-        if wrong.is_empty() {
-            text.push_str("/>\n");
-        } else {
-            let wrong = wrong.join("; ");
-            let _ = writeln!(text, "><failure message=\"{}\"/></testcase>", xml(&wrong));
-        }
+        let (element, why) = match proof.impossible {
+            Some(why) => ("skipped", why.to_owned()),
+            None if proof.wrong.is_empty() => {
+                text.push_str("/>\n");
+                continue;
+            }
+            None => ("failure", proof.wrong.join("; ")),
+        };
+        let _ = writeln!(text, "><{element} message=\"{}\"/></testcase>", xml(&why));
     }
     text.push_str("  </testsuite>\n</testsuites>\n");
     text

@@ -72,7 +72,7 @@ pub fn markdown(whole: &Whole) -> String {
             (None, true) => "caught".to_owned(),
             (None, false) => "**NOT CAUGHT**".to_owned(),
         };
-        let _ = writeln!(text, "- {}: {found}", safe(mutant.name));
+        let _ = writeln!(text, "- {}: {found}", safe(&mutant.name));
         for noticed in mutant.noticed.iter().chain(&mutant.wrong()) {
             let _ = writeln!(text, "  - {}", safe(noticed));
         }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use compare::{Change, changes};
+pub use compare::{Change, Compared, Earlier};
 pub use escape::printable;
 pub use html::page;
 pub use junit::junit;
@@ -25,7 +25,7 @@ use crate::probe::Trouble;
 use crate::selfcheck::{MutantCheck, SelfCheck};
 
 /// The version of `report.json`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Everything of one run.
 #[derive(Debug, Clone, Default)]
@@ -57,16 +57,18 @@ impl Whole {
             && !self.mutants.iter().any(MutantCheck::is_wrong)
     }
 
-    /// Every proof with its name and what is wrong with it.
-    fn proofs(&self) -> Vec<(String, Vec<String>)> {
-        let checks = self
-            .self_checks
-            .iter()
-            .map(|check| (check.name.to_owned(), check.wrong.clone()));
-        let mutants = self
-            .mutants
-            .iter()
-            .map(|mutant| (format!("mutant: {}", mutant.name), mutant.wrong()));
+    /// Every proof.
+    fn proofs(&self) -> Vec<Proof<'_>> {
+        let checks = self.self_checks.iter().map(|check| Proof {
+            name: check.name.to_owned(),
+            wrong: check.wrong.clone(),
+            impossible: None,
+        });
+        let mutants = self.mutants.iter().map(|mutant| Proof {
+            name: format!("mutant: {}", mutant.name),
+            wrong: mutant.wrong(),
+            impossible: mutant.impossible.as_deref(),
+        });
         checks.chain(mutants).collect()
     }
 
@@ -80,6 +82,15 @@ impl Whole {
             .filter(|mutant| mutant.impossible.is_none());
         (caught.count(), possible.count())
     }
+}
+
+/// One way in which the suite proves itself.
+struct Proof<'a> {
+    name: String,
+    /// What is wrong with it.
+    wrong: Vec<String>,
+    /// Why this host cannot tell.
+    impossible: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,17 +119,17 @@ pub fn json(whole: &Whole) -> Result<String, Trouble> {
 }
 
 /// Writes `report.json`, `junit.xml`, `report.md`, `report.html`, `badge.json`, and a `badge-TIER.json` for each tier into the
-/// folder. `changes` are those since an earlier report, for the page.
+/// folder. `compared` is what has changed since an earlier report, for the page.
 ///
 /// # Errors
 ///
 /// When the disk refuses.
-pub fn write(folder: &Path, whole: &Whole, changes: Option<&[Change]>) -> Result<(), Trouble> {
+pub fn write(folder: &Path, whole: &Whole, compared: Option<&Compared>) -> Result<(), Trouble> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("report.json"), json(whole)?)?;
     fs::write(folder.join("junit.xml"), junit(whole))?;
     fs::write(folder.join("report.md"), markdown(whole))?;
-    fs::write(folder.join("report.html"), page(whole, changes))?;
+    fs::write(folder.join("report.html"), page(whole, compared))?;
     let badge = |name: &str, badge: &badge::Badge| -> Result<(), Trouble> {
         Ok(fs::write(folder.join(name), serde_json::to_string(badge)?)?)
     };

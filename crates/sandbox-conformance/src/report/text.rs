@@ -26,13 +26,27 @@ pub fn line(tier: &str, finding: &Finding) -> String {
     text.trim_end().to_owned()
 }
 
-/// What failed, what the self-checks found, and the counts; `more` failures stand elsewhere.
+fn is_open(finding: &Finding) -> bool {
+    matches!(finding.standing(), Standing::Open(_))
+}
+
+fn is_failed(finding: &Finding) -> bool {
+    matches!(finding.standing(), Standing::Failed(_))
+}
+
+/// What failed or was not decided, what the self-checks found, and the counts; `more` failures stand elsewhere.
 #[must_use]
 pub fn summary(whole: &Whole, more: usize) -> String {
     let mut text = String::new();
     let mut total = (0, 0, 0);
     for report in &whole.tiers {
+        let counts = report.counts();
+        total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
         let _ = writeln!(text, "{}", report.tier);
+        if let Some(reason) = &report.unavailable {
+            let _ = writeln!(text, "  not measured: {}", printable(reason));
+            continue;
+        }
         let mut areas: Vec<(&str, Vec<&Finding>)> = Vec::new();
         for finding in &report.findings {
             let subject = finding.subject.as_str();
@@ -59,13 +73,12 @@ pub fn summary(whole: &Whole, more: usize) -> String {
                 .collect();
             let _ = writeln!(text, "  {subject:<24} {}", verdicts.join(", "));
         }
-        for finding in &report.findings {
-            if matches!(finding.standing(), Standing::Failed(_)) {
+        // What was not decided is said before what is wrong, which is read last.
+        for told in [is_open, is_failed] {
+            for finding in report.findings.iter().filter(|finding| told(finding)) {
                 let _ = writeln!(text, "  {}", line(&report.tier, finding));
             }
         }
-        let counts = report.counts();
-        total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
     }
     for check in &whole.self_checks {
         let found = if check.wrong.is_empty() {
@@ -87,8 +100,9 @@ pub fn summary(whole: &Whole, more: usize) -> String {
         text += &mutants(whole);
     }
     let proofs = whole.proofs();
-    let wrong = proofs.iter().filter(|(_, wrong)| !wrong.is_empty()).count();
-    let impossible = whole.mutants.iter().filter(|m| m.impossible.is_some());
+    let wrong = proofs.iter().filter(|proof| !proof.wrong.is_empty());
+    let wrong = wrong.count();
+    let impossible = proofs.iter().filter(|proof| proof.impossible.is_some());
     let impossible = impossible.count();
     let _ = writeln!(
         text,

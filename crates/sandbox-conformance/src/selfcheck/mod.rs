@@ -23,7 +23,7 @@ use crate::target::Target;
 
 pub use mutant_check::MutantCheck;
 #[cfg(feature = "mutants")]
-pub use mutants::{Extent, run_mutants};
+pub use mutants::{Extent, Mutants, run_mutants};
 pub use open::OpenBackend;
 pub use scripted::{Script, ScriptedBackend};
 

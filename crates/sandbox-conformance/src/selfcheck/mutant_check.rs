@@ -7,7 +7,7 @@ use serde::Serialize;
 #[non_exhaustive]
 pub struct MutantCheck {
     /// What is wrong with it.
-    pub name: &'static str,
+    pub name: String,
     /// Its own probes that noticed, and what they found.
     pub noticed: Vec<String>,
     /// Its own probes that did not.
@@ -21,7 +21,7 @@ pub struct MutantCheck {
 impl MutantCheck {
     /// One of which nothing is known yet.
     #[cfg(feature = "mutants")]
-    pub(super) fn new(name: &'static str) -> Self {
+    pub(super) fn new(name: String) -> Self {
         Self {
             name,
             noticed: Vec::new(),

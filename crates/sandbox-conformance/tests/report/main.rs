@@ -4,7 +4,7 @@ mod browser;
 mod sample;
 mod schema;
 
-use sandbox_conformance::report::{self, Change};
+use sandbox_conformance::report::{self, Change, Compared};
 use serde_json::Value;
 
 fn published() -> Value {
@@ -33,10 +33,16 @@ fn the_schema_refuses_what_is_no_report() {
         change(&mut value);
         schema::violations(&published(), &value).len()
     };
-    assert_eq!(wrong(|report| report["version"] = 1.into()), 1);
+    assert_eq!(wrong(|report| report["version"] = 2.into()), 1);
     assert_eq!(wrong(|report| report["more"] = 1.into()), 1);
     assert_eq!(
         wrong(|report| report["tiers"][0]["findings"][0]["verdict"] = "fine".into()),
+        1
+    );
+    assert_eq!(
+        wrong(|report| {
+            report["tiers"][0]["findings"][0]["repetitions"] = serde_json::json!(["leaked"]);
+        }),
         1
     );
 }
@@ -50,12 +56,35 @@ fn nothing_of_a_guest_becomes_a_part_of_a_document() {
         before: Some(sample::HOSTILE.into()),
         now: None,
     };
-    let page = report::page(&whole, Some(&[change]));
+    let compared = Compared {
+        changes: vec![change],
+        tiers_only_now: vec![sample::HOSTILE.into()],
+    };
+    let page = report::page(&whole, Some(&compared));
     for text in [&page, &report::junit(&whole), &report::markdown(&whole)] {
         assert!(!text.contains("<script") && !text.contains("<img"));
         assert!(!text.contains(['\u{1b}', '\u{202e}']));
     }
     assert!(page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_first_of_runs_that_disagree_is_kept() {
+    let whole = sample::whole();
+    let flaky = "<summary>run 1: <b>leaked</b></summary>";
+    let page = report::page(&whole, None);
+    let first = page.split(flaky).nth(1).expect("a first run");
+    let (evidence, _) = first.split_once("</details>").expect("an end");
+    assert!(evidence.contains(sample::FIRST_RUN), "{evidence}");
+    let text = report::json(&whole).expect("a report");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let findings = value["tiers"][0]["findings"].as_array().expect("findings");
+    let finding = findings
+        .iter()
+        .find(|finding| finding["verdict"] == "flaky");
+    let runs = &finding.expect("a flaky one")["repetitions"];
+    assert_eq!(runs[0]["evidence"]["attack"]["action"], sample::FIRST_RUN);
+    assert_eq!(runs.as_array().map(Vec::len), Some(2));
 }
 
 #[test]

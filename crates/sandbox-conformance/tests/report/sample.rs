@@ -1,12 +1,15 @@
 //! A report in which everything occurs, and in which a guest tries to be taken for more than text.
 
 use sandbox_conformance::report::Whole;
-use sandbox_conformance::{Attempt, Evidence, Finding, Oracle, Report, Step, probes};
+use sandbox_conformance::{Attempt, Evidence, Finding, Oracle, Repetition, Report, Step, probes};
 use sandbox_core::matrix::Verdict;
 use sandbox_core::{Capability, Demand, Enforcement, Level, Unmet};
 
 /// What a guest writes that would like to run in whatever shows it.
 pub const HOSTILE: &str = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u{1b}[2J\u{202e}]]>";
+
+/// What stands in the evidence of first runs alone, with which later ones disagree.
+pub const FIRST_RUN: &str = "what the first run saw";
 
 fn step() -> Step {
     let attempt = Attempt::Succeeded {
@@ -51,6 +54,17 @@ fn evidence() -> Evidence {
     }
 }
 
+/// The same, with the runs of which it is made, where these disagree.
+fn repeated(mut finding: Finding) -> Finding {
+    if finding.verdict == Verdict::Flaky {
+        let mut first = finding.clone();
+        first.verdict = Verdict::Leaked;
+        first.evidence.attack = Some(Step::new(FIRST_RUN, Attempt::succeeded()));
+        finding.repetitions = vec![Repetition::from(&first), Repetition::from(&finding)];
+    }
+    finding
+}
+
 /// Two tiers, one of them unavailable, with every verdict.
 pub fn whole() -> Whole {
     let tier = |name: &str, unavailable: Option<&str>| {
@@ -60,7 +74,7 @@ pub fn whole() -> Whole {
         report.findings = probes::all()
             .into_iter()
             .zip(verdicts)
-            .map(|(probe, verdict)| Finding::new(probe, *verdict, evidence(), 7))
+            .map(|(probe, verdict)| repeated(Finding::new(probe, *verdict, evidence(), 7)))
             .collect();
         report
     };

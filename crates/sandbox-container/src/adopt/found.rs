@@ -74,19 +74,24 @@ impl Found {
                 .with_fix("get a detached sandbox by its name; others belong to their handle"));
         }
         check_image(&found, plan).map_err(|error| error.on(tier))?;
-        Ok(Self::new(&found))
+        Self::new(found).ok_or_else(|| {
+            let context =
+                format!("the engine does not say how container {container:?} is configured");
+            error(ErrorKind::Io, context).with_fix(format!("see `{command} inspect {container}`"))
+        })
     }
 
-    fn new(found: &ContainerInspectResponse) -> Self {
-        let config = found.config.clone().unwrap_or_default();
+    /// `None` where the answer lacks what the report is made from: what is not there must not look like a default.
+    fn new(found: ContainerInspectResponse) -> Option<Self> {
+        let config = found.config?;
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
-        Self {
-            id: found.id.clone().unwrap_or_default(),
+        Some(Self {
+            id: found.id?,
             user: config.user.unwrap_or_default(),
             workdir: text(config.working_dir).unwrap_or_else(|| "/".into()),
-            host: found.host_config.clone().unwrap_or_default(),
-            mounts: found.mounts.clone().unwrap_or_default(),
-        }
+            host: found.host_config?,
+            mounts: found.mounts.unwrap_or_default(),
+        })
     }
 }
 

@@ -44,7 +44,10 @@ impl Source {
 pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
     let found = engine.client.inspect_container(container, None).await;
-    let image = found.map_err(failed)?.image.unwrap_or_default();
+    let image = found.map_err(failed)?.image.ok_or_else(|| {
+        let context = format!("the engine does not say which image container {container} is of");
+        Error::new(ErrorKind::Io, "inspect container", context).on(tier)
+    })?;
     let image = engine.client.inspect_image(&image).await;
     image.map(|image| Source::new(&image)).map_err(failed)
 }

@@ -20,33 +20,41 @@ pub(crate) fn shows_the_host(plan: &Plan) -> bool {
 /// `Unsupported` for a folder inside of it.
 pub(crate) fn hidden(tier: Tier, plan: &Plan, state: &Path) -> Result<Vec<String>> {
     let state = resolved(state.to_owned());
+    let inside = |shown: &(PathBuf, PathBuf)| resolved(shown.0.clone()).starts_with(&state);
+    if let Some((source, _)) = shown(plan).find(inside) {
+        let context = format!(
+            "{} shows the state folder {}",
+            source.display(),
+            state.display()
+        );
+        return Err(
+            Error::new(ErrorKind::Unsupported, "create sandbox", context)
+                .on(tier)
+                .with_fix("name another folder, or set another state folder"),
+        );
+    }
+    Ok(seen_at(plan, &state))
+}
+
+/// The paths in a sandbox at which a folder would be seen that is named without links.
+pub(crate) fn seen_at(plan: &Plan, folder: &Path) -> Vec<String> {
+    let seen = shown(plan).filter_map(|(source, target)| {
+        let below = folder.strip_prefix(resolved(source)).ok()?;
+        // What is not UTF-8 is refused as a root.
+        target.join(below).to_str().map(ToOwned::to_owned)
+    });
+    let mut seen = seen.collect::<Vec<_>>();
+    seen.sort();
+    seen.dedup();
+    seen
+}
+
+/// The folders of the host that a plan shows, each with its place in the sandbox.
+fn shown(plan: &Plan) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let roots = plan.read_roots.iter().chain(&plan.write_roots);
     let roots = roots.map(|root| (root.clone(), root.clone()));
     let workspace = plan.workspace.iter();
-    let workspace = workspace.map(|it| (it.path.clone(), PathBuf::from(WORK_FOLDER)));
-    let mut hidden = Vec::new();
-    for (source, target) in roots.chain(workspace) {
-        let found = resolved(source.clone());
-        if found.starts_with(&state) {
-            let context = format!(
-                "{} shows the state folder {}",
-                source.display(),
-                state.display()
-            );
-            return Err(
-                Error::new(ErrorKind::Unsupported, "create sandbox", context)
-                    .on(tier)
-                    .with_fix("name another folder, or set another state folder"),
-            );
-        }
-        if let Ok(below) = state.strip_prefix(&found) {
-            // What is not UTF-8 is refused as a root.
-            hidden.extend(target.join(below).to_str().map(ToOwned::to_owned));
-        }
-    }
-    hidden.sort();
-    hidden.dedup();
-    Ok(hidden)
+    roots.chain(workspace.map(|it| (it.path.clone(), WORK_FOLDER.into())))
 }
 
 #[cfg(test)]

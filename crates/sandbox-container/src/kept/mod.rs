@@ -18,7 +18,7 @@ use sandbox_host::AttachedSandbox;
 use sandbox_host::state::{ended, not_found};
 
 pub(crate) use hand_over::HandOver;
-pub(crate) use hiding::{hidden, shows_the_host};
+pub(crate) use hiding::{hidden, seen_at, shows_the_host};
 pub(crate) use store::Store;
 
 use crate::Tier;

@@ -58,6 +58,17 @@ pub(crate) fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<
             facts,
         )?);
     }
+    for provided in &plan.provided {
+        let target = provided.target.to_str();
+        binds.push(bind(
+            tier,
+            "packages",
+            &provided.source,
+            target,
+            true,
+            facts,
+        )?);
+    }
     if !binds.is_empty() && !facts.local {
         return Err(refused(
             tier,

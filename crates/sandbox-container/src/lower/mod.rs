@@ -53,6 +53,8 @@ pub(crate) struct Parts<'a> {
     pub runtime: Option<&'a str>,
     /// Folders to hide, which folders of the host would show.
     pub hidden: &'a [String],
+    /// The engine's network of a sandbox that has one, where somebody chose it.
+    pub network: Option<&'a str>,
     /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
     pub profile: Option<&'a str>,
     /// The user's own engine options.
@@ -109,19 +111,12 @@ pub(crate) fn confined(
     // Podman keeps the root of an image so that not even its owner may write there.
     let make_capability = plan.writable_root.then_some("DAC_OVERRIDE");
     let host = HostConfig {
-        auto_remove: Some(true),
-        log_config: Some(HostConfigLogConfig {
-            typ: Some("none".into()),
-            config: None,
-        }),
-        runtime: parts.runtime.map(ToOwned::to_owned),
-        mounts: Some(mounts),
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
-        network_mode: Some(network_mode(plan).to_owned()),
+        network_mode: Some(network_mode(plan, parts.network).to_owned()),
         ipc_mode: Some("private".into()),
         userns_mode: identity.keep_id.then(|| "keep-id".into()),
         cgroupns_mode: parts
@@ -148,8 +143,7 @@ pub(crate) fn confined(
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
         pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
         ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
-        init: Some(false),
-        ..HostConfig::default()
+        ..common(parts, mounts)
     };
     let user = match mode {
         Mode::Split { .. } => (0, 0),
@@ -175,6 +169,19 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
     hide_socket(plan, &mut tmpfs);
     hide_state(parts, &mut tmpfs);
     let host = HostConfig {
+        tmpfs: (!tmpfs.is_empty()).then(|| tmpfs.options(parts.tier.family)),
+        ..common(parts, mounts)
+    };
+    let user = plan.user.unwrap_or_default();
+    Ok(ContainerCreateBody {
+        host_config: Some(host),
+        ..agent(plan, parts, user)?
+    })
+}
+
+/// What every container of ours is like: gone when it has ended, without a log or a first process of the engine's own.
+fn common(parts: &Parts<'_>, mounts: Vec<Mount>) -> HostConfig {
+    HostConfig {
         auto_remove: Some(true),
         log_config: Some(HostConfigLogConfig {
             typ: Some("none".into()),
@@ -182,15 +189,9 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
         }),
         runtime: parts.runtime.map(ToOwned::to_owned),
         mounts: Some(mounts),
-        tmpfs: (!tmpfs.is_empty()).then(|| tmpfs.options(parts.tier.family)),
         init: Some(false),
         ..HostConfig::default()
-    };
-    let user = plan.user.unwrap_or_default();
-    Ok(ContainerCreateBody {
-        host_config: Some(host),
-        ..agent(plan, parts, user)?
-    })
+    }
 }
 
 /// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
@@ -345,8 +346,11 @@ fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
 }
 
 /// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
-fn network_mode(plan: &Plan) -> &'static str {
-    if has_network(plan) { "bridge" } else { "none" }
+fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
+    match has_network(plan) {
+        true => chosen.unwrap_or("bridge"),
+        false => "none",
+    }
 }
 
 /// Whether code has more of a network than its loopback.

@@ -56,6 +56,7 @@ fn lowered_for(
         volume: "sandbox-agent-0123",
         runtime: None,
         hidden: &[],
+        network: None,
         profile: Some(match tier.family.profile_form {
             ProfileForm::Text => PROFILE,
             ProfileForm::File => PROFILE_FILE,
@@ -171,6 +172,7 @@ fn a_sandbox_without_a_policy() {
         volume: "sandbox-agent-0123",
         runtime: Some("runsc"),
         hidden: &[],
+        network: None,
         profile: None,
         options: &EngineOptions::default(),
     };

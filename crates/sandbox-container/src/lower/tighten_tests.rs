@@ -22,6 +22,7 @@ fn tightened(
         volume: "sandbox-agent-0123",
         runtime: None,
         hidden: &[],
+        network: None,
         profile: None,
         options: &options,
     };

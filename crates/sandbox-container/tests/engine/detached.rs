@@ -9,10 +9,10 @@ use sandbox_core::{
     unique_name,
 };
 
-use crate::family::{Backend, UNSAFE_TIER};
-use crate::suite::Test;
+use crate::family::Backend;
 use crate::suite::engine::{api, client_of, config, exists, output, run, wait_gone};
 use crate::suite::owner::Owner;
+use crate::suite::{Test, UNSAFE_TIER};
 
 pub const TESTS: &[Test] = &[
     (

@@ -37,16 +37,20 @@ where
     }
 }
 
-/// Why the tests cannot run here; `None` where they can.
-pub fn missing() -> Option<String> {
+/// Waits for an answer to why tests cannot run, before there are tests.
+pub fn reason(look: impl Future<Output = Option<String>>) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return Some(error.to_string()),
-    };
-    runtime.block_on(async {
+    match runtime {
+        Ok(runtime) => runtime.block_on(look),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Why the tests cannot run here; `None` where they can.
+pub fn missing() -> Option<String> {
+    reason(async {
         let client = client(CapabilityPolicy::new());
         let engine = client
             .diagnose()
@@ -156,7 +160,14 @@ pub async fn image_of(base: &str, script: &str, instructions: &str) -> String {
 
 /// Whether the engine has a container of this name, in any state.
 pub async fn exists(container: &str) -> bool {
-    api().inspect_container(container, None).await.is_ok()
+    // One whose state Docker's clients do not know, or that is going at this moment, is there.
+    !matches!(
+        api().inspect_container(container, None).await,
+        Err(bollard::errors::Error::DockerResponseServerError {
+            status_code: 404,
+            ..
+        })
+    )
 }
 
 /// Waits until the engine has no such container, for at most `bound`.

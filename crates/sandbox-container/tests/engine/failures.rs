@@ -6,9 +6,9 @@ use libtest_mimic::Failed;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, CapabilityPolicy, Error, ErrorKind};
 
-use crate::family::{Backend, COMMAND, Config};
-use crate::suite::Test;
+use crate::family::{Backend, Config};
 use crate::suite::engine::{client, client_of, config, run, spec};
+use crate::suite::{COMMAND, Test};
 
 pub const WITH_ENGINE: &[Test] = &[
     ("failures::an_image_that_is_not_there", missing_image),

@@ -4,11 +4,11 @@ use libtest_mimic::Failed;
 use sandbox_container::ProfileForm;
 use sandbox_core::{Capability, CapabilityPolicy, SandboxClient, Workspace};
 
-use crate::family::{Backend, FAMILY, UNSAFE_TIER};
-use crate::suite::Test;
+use crate::family::{Backend, FAMILY};
 use crate::suite::engine::{
     BUSYBOX, api, client, client_of, config, image_of, output, run, sandbox, shell, spec,
 };
+use crate::suite::{Test, UNSAFE_TIER};
 
 pub const TESTS: &[Test] = &[
     (
@@ -284,7 +284,7 @@ fn unsafe_tier() -> Result<(), Failed> {
 }
 
 /// A client that the caller made asks for the policy; this one accepts that nothing holds.
-fn everything_allowed() -> CapabilityPolicy {
+pub fn everything_allowed() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
     policy.allow_unenforced = Capability::ALL
         .iter()

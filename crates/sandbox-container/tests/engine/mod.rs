@@ -11,11 +11,15 @@ mod exec;
 mod failures;
 mod folders;
 mod hardening;
+mod hostile;
 mod images;
 mod isolation;
 mod lifetime;
 mod limits;
 mod owner;
+#[path = "../../../sandbox-local/tests/local/registry.rs"]
+mod package_registry;
+mod packages;
 mod registry;
 mod runtime;
 mod speed;
@@ -25,7 +29,14 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::family::{NOT_HERE, TIER, left_out};
+use crate::family::{FAMILY, NOT_HERE, left_out};
+
+/// The family's tier that applies the policy.
+const TIER: &str = FAMILY.tier;
+/// The one that applies none.
+const UNSAFE_TIER: &str = FAMILY.unsafe_tier;
+/// The engine's own command.
+const COMMAND: &str = FAMILY.command;
 
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
@@ -64,6 +75,7 @@ pub fn main() -> ExitCode {
         exec::TESTS,
         isolation::TESTS,
         hardening::TESTS,
+        hostile::TESTS,
         limits::TESTS,
         lifetime::TESTS,
         detached::TESTS,
@@ -73,6 +85,7 @@ pub fn main() -> ExitCode {
         adopt::TESTS,
         build::TESTS,
         folders::TESTS,
+        packages::TESTS,
         speed::TESTS,
     ];
     let with_engine = with_engine.iter().copied().flatten().map(|(name, test)| {

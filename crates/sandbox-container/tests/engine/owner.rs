@@ -7,11 +7,13 @@ use std::time::Duration;
 use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
 use crate::family::Backend;
-use crate::suite::engine;
+use crate::suite::{engine, packages};
 
 const NAME: &str = "SANDBOX_TEST_OWNER";
 const AGENT: &str = "SANDBOX_TEST_AGENT";
 const STATE: &str = "SANDBOX_TEST_STATE";
+const REGISTRY: &str = "SANDBOX_TEST_REGISTRY";
+const CACHE: &str = "SANDBOX_TEST_CACHE";
 
 /// What an owner does: make the sandbox, say so, and hold it until it is killed.
 pub fn run_if_asked() -> Option<ExitCode> {
@@ -26,8 +28,12 @@ pub fn run_if_asked() -> Option<ExitCode> {
             config = config.state_folder(state);
             spec = spec.detached(true).lifetime(Duration::from_secs(60));
         }
-        let backend = Backend::new(config);
-        let client = engine::client_of(backend, CapabilityPolicy::new());
+        let mut policy = CapabilityPolicy::new();
+        if let (Ok(registry), Some(cache)) = (std::env::var(REGISTRY), std::env::var_os(CACHE)) {
+            policy.packages = vec!["demo".into()];
+            config = packages::over_the_host(config, &registry, cache.as_ref());
+        }
+        let client = engine::client_of(Backend::new(config), policy);
         let sandbox = client.create(&spec).await?;
         println!("ready");
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -86,6 +92,12 @@ impl Owner {
     /// Starts the creator of a detached sandbox.
     pub fn detached(name: &str, state: &std::path::Path) -> Self {
         Self::started(Self::command(name).env(STATE, state))
+    }
+
+    /// Starts the creator of a sandbox with the package `demo` of a registry on this host.
+    pub fn installing(name: &str, registry: &str, cache: &std::path::Path) -> Self {
+        let mut command = Self::command(name);
+        Self::started(command.env(REGISTRY, registry).env(CACHE, cache))
     }
 
     /// Waits until the sandbox is there.

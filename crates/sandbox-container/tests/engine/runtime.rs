@@ -5,7 +5,7 @@ use sandbox_core::CapabilityPolicy;
 
 use crate::family::Backend;
 use crate::suite::Test;
-use crate::suite::engine::{api, client_of, config, output, run, shell, spec};
+use crate::suite::engine::{api, client_of, config, output, reason, run, shell, spec};
 
 /// The runtime's name in the engine's configuration.
 const RUNSC: &str = "runsc";
@@ -18,14 +18,7 @@ pub const WITH_RUNSC: &[Test] = &[(
 
 /// Why the tests of the runtime cannot run; `None` where they can. The engine answers.
 pub fn missing() -> Option<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return Some(error.to_string()),
-    };
-    runtime.block_on(async {
+    reason(async {
         match api().info().await {
             Ok(info) => {
                 let known = info.runtimes.unwrap_or_default().contains_key(RUNSC);

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, ExecRequest, OneShot};
 
-use crate::family::COMMAND;
-use crate::suite::Test;
 use crate::suite::engine::{BUSYBOX, client, run, sandbox};
+use crate::suite::{COMMAND, Test};
 
 pub const TESTS: &[Test] = &[
     (

@@ -10,11 +10,12 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 use libtest_mimic::Failed;
+use sandbox_container::ProfileForm;
 use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
-use crate::family::{self, Backend};
+use crate::family::{Backend, FAMILY};
 use crate::suite::Test;
 use crate::suite::engine::{self, BUSYBOX, api, client_of, config, output, run, spec};
 use crate::suite::owner::Owner;
@@ -40,7 +41,8 @@ fn marked(mark: &str) -> Vec<u8> {
 fn name_of(program: &[u8]) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(program);
-    if family::PROFILE_IS_A_FILE {
+    // What is no program of a machine has no profile.
+    if FAMILY.profile_form == ProfileForm::File && program.starts_with(b"\x7fELF") {
         let arch = match std::env::consts::ARCH {
             "x86_64" => Arch::X86_64,
             "aarch64" => Arch::Aarch64,

@@ -33,6 +33,11 @@ fn profile(plan: &Plan, isolation: Isolation) -> Profile {
     Profile::new(isolation, Paths::of(plan, isolation))
 }
 
+/// What comes of a plan on a kernel of this architecture, for a person.
+fn confined(plan: &Plan, arch: Arch, mode: Mode, profile: &Profile) -> String {
+    text(&confinement(plan, &kernel(arch), mode, profile))
+}
+
 /// A confinement for a person: the program as its size, which the text of its rules explains.
 fn text(confinement: &Confinement) -> String {
     let mut text = String::new();
@@ -239,24 +244,14 @@ fn the_filter_of_a_container_stands_behind_that_of_an_execution() {
 fn confinement_of_a_default_plan() {
     let plan = plan(&CapabilityPolicy::new());
     let profile = profile(&plan, Isolation::Namespaces);
-    insta::assert_snapshot!(text(&confinement(
-        &plan,
-        &kernel(Arch::X86_64),
-        SPLIT,
-        &profile
-    )));
+    insta::assert_snapshot!(confined(&plan, Arch::X86_64, SPLIT, &profile));
 }
 
 #[test]
 fn confinement_in_shared_mode() {
     let plan = plan(&CapabilityPolicy::new());
     let profile = profile(&plan, Isolation::Container);
-    insta::assert_snapshot!(text(&confinement(
-        &plan,
-        &kernel(Arch::Aarch64),
-        Mode::Shared,
-        &profile
-    )));
+    insta::assert_snapshot!(confined(&plan, Arch::Aarch64, Mode::Shared, &profile));
 }
 
 #[test]
@@ -267,12 +262,7 @@ fn confinement_without_subprocesses() {
     policy.artifact_export_paths = vec!["/output/*.csv".into()];
     let plan = plan(&policy);
     let profile = profile(&plan, Isolation::Namespaces);
-    insta::assert_snapshot!(text(&confinement(
-        &plan,
-        &kernel(Arch::X86_64),
-        SPLIT,
-        &profile
-    )));
+    insta::assert_snapshot!(confined(&plan, Arch::X86_64, SPLIT, &profile));
 }
 
 #[test]
@@ -283,12 +273,7 @@ fn confinement_in_the_hosts_namespaces() {
     profile.memory_by_rlimit = true;
     profile.pids_by_rlimit = true;
     profile.disk_by_rlimit = true;
-    insta::assert_snapshot!(text(&confinement(
-        &plan,
-        &kernel(Arch::X86_64),
-        Mode::Shared,
-        &profile
-    )));
+    insta::assert_snapshot!(confined(&plan, Arch::X86_64, Mode::Shared, &profile));
 }
 
 #[test]

@@ -142,21 +142,14 @@ impl Copy<'_> {
             skip(&mut self.copied, &entry.path, SkipReason::LimitReached);
             return Ok(());
         }
-        match entry.entry_type {
-            EntryType::Symlink => skip(&mut self.copied, &entry.path, SkipReason::Symlink),
-            EntryType::Other => skip(&mut self.copied, &entry.path, SkipReason::SpecialFile),
-            EntryType::Unreadable => {
-                let detail = crate::failure::reason(i32::try_from(entry.size).unwrap_or(0));
-                let reason = SkipReason::Unreadable { detail };
-                skip(&mut self.copied, &entry.path, reason);
-            }
-            EntryType::TooDeep => skip(&mut self.copied, &entry.path, SkipReason::TooDeep),
-            EntryType::File => self.file(entry, &name, false).await?,
-            EntryType::Folder => {
-                let made = self.output.make_folder(&name, entry.mode & MODE | FOLDER);
-                made.map_err(|cause| on_host(OPERATION, &name, &cause))?;
-                self.copied.folders += 1;
-            }
+        if let Some(reason) = entry.skipped() {
+            skip(&mut self.copied, &entry.path, reason);
+        } else if entry.entry_type == EntryType::Folder {
+            let made = self.output.make_folder(&name, entry.mode & MODE | FOLDER);
+            made.map_err(|cause| on_host(OPERATION, &name, &cause))?;
+            self.copied.folders += 1;
+        } else {
+            self.file(entry, &name, false).await?;
         }
         Ok(())
     }

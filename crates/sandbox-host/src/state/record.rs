@@ -44,6 +44,7 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         lifetime: Duration,
         parts: P,
     ) -> Self {
+        // A clock before 1970 counts as 1970.
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();

@@ -9,7 +9,7 @@
 //! find, whoever is killed when.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sandbox_core::policy::Requirement;
@@ -89,7 +89,7 @@ impl Cache {
     /// The user base of an entry, where there is one.
     pub(super) fn find(&self, key: &Key) -> Option<PathBuf> {
         let base = self.entry(key).join("base");
-        base.is_dir().then_some(base)
+        is_folder(&base).then_some(base)
     }
 
     fn entry(&self, key: &Key) -> PathBuf {
@@ -112,11 +112,10 @@ impl Cache {
         let made = remove(&folder).and_then(|()| {
             make(&folder)?;
             let staging = Staging { folder };
-            std::fs::DirBuilder::new()
-                .mode(0o755)
-                .create(staging.work())?;
-            for folder in [staging.base(), staging.temporary()] {
-                std::fs::DirBuilder::new().mode(0o755).create(folder)?;
+            // Whoever the installer is for the host: nobody else gets to these folders, since the one above is the caller's alone.
+            for folder in [staging.work(), staging.base(), staging.temporary()] {
+                std::fs::create_dir(&folder)?;
+                set_mode(&folder, 0o777)?;
             }
             Ok(staging)
         });
@@ -170,6 +169,11 @@ impl Cache {
     ) -> io::Result<()> {
         let entry = staging.folder.join("entry");
         make(&entry)?;
+        // Nobody writes there any more. A link would show what it leads to in every sandbox.
+        if !is_folder(&staging.base()) {
+            return Err(io::Error::other("what was installed is no folder"));
+        }
+        set_mode(&staging.base(), 0o755)?;
         std::fs::rename(staging.base(), entry.join("base"))?;
         let contents = Contents {
             interpreter: interpreter.identity(),
@@ -235,6 +239,15 @@ fn make(folder: &Path) -> io::Result<()> {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
         _ => Ok(()),
     }
+}
+
+/// Whether there is a folder, and no link to one.
+fn is_folder(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode))
 }
 
 type Refused = (PathBuf, String, String);

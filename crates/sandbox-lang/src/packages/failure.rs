@@ -2,6 +2,7 @@
 
 use sandbox_core::{Error, ErrorKind, Outcome};
 
+use super::interpreter::Home;
 use super::source::without_password;
 
 const OPERATION: &str = "install packages";
@@ -10,7 +11,7 @@ const OPERATION: &str = "install packages";
 const WORDS: usize = 600;
 
 /// The error of an installation that did not end well. `said` is pip's standard error, `log` is what pip wrote down about its search.
-pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str) -> Error {
+pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home: Home) -> Error {
     let (kind, what, fix) = match outcome {
         Outcome::TimedOut => (
             ErrorKind::InstallTimedOut,
@@ -22,7 +23,7 @@ pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str) -> Er
             "it took too much memory".to_owned(),
             Some("allow installations more memory"),
         ),
-        Outcome::Exited { .. } => of_words(said, log),
+        Outcome::Exited { .. } => of_words(said, log, home),
         other => (ErrorKind::InstallFailed, format!("pip {other}"), None),
     };
     let mut context = format!("{packages}: {what}");
@@ -59,7 +60,7 @@ pub(super) fn too_slow(packages: &str, limit: std::time::Duration) -> Error {
     .with_fix("try again, name fewer packages, or allow more time")
 }
 
-fn of_words(said: &str, log: &str) -> (ErrorKind, String, Option<&'static str>) {
+fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'static str>) {
     let any = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if any(&[
         "No space left on device",
@@ -76,12 +77,12 @@ fn of_words(said: &str, log: &str) -> (ErrorKind, String, Option<&'static str>) 
         return (
             ErrorKind::InstallFailed,
             "the Python that sandboxes see has no pip".into(),
-            Some("install it (Debian: apt-get install python3-pip)"),
+            Some(home.provide_pip()),
         );
     }
     let Some(missing) = missing(said) else {
         if let Some(why) = unreachable(said) {
-            return unreached(why);
+            return unreached(why, home);
         }
         let what = match any(&["ResolutionImpossible", "conflicting dependencies"]) {
             true => "the packages contradict each other",
@@ -108,7 +109,7 @@ fn of_words(said: &str, log: &str) -> (ErrorKind, String, Option<&'static str>) 
     }
     // pip calls what it could not look up missing, too.
     if let Some(why) = unreachable(said).or_else(|| refused(log)) {
-        return unreached(why);
+        return unreached(why, home);
     }
     (
         ErrorKind::PackageNotFound,
@@ -117,11 +118,11 @@ fn of_words(said: &str, log: &str) -> (ErrorKind, String, Option<&'static str>) 
     )
 }
 
-fn unreached(why: String) -> (ErrorKind, String, Option<&'static str>) {
+fn unreached(why: String, home: Home) -> (ErrorKind, String, Option<&'static str>) {
     (
         ErrorKind::RegistryUnreachable,
         format!("the registry cannot be reached ({why})"),
-        Some("look whether the host's own pip reaches it"),
+        Some(home.reach_registry()),
     )
 }
 
@@ -216,7 +217,7 @@ mod tests {
                            ERROR: No matching distribution found for docopt\n";
 
     fn kind(said: &str, log: &str) -> ErrorKind {
-        of_words(said, log).0
+        of_words(said, log, Home::Host).0
     }
 
     #[test]
@@ -243,7 +244,8 @@ mod tests {
         assert_eq!(kind(contradiction, ""), ErrorKind::InstallFailed);
         let none = "/usr/bin/python3: No module named pip";
         assert_eq!(kind(none, ""), ErrorKind::InstallFailed);
-        assert!(of_words(none, "").2.is_some());
+        let fixes = [Home::Host, Home::Image].map(|home| of_words(none, "", home).2);
+        assert!(fixes.iter().all(Option::is_some) && fixes[0] != fixes[1]);
     }
 
     #[test]

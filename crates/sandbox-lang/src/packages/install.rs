@@ -20,6 +20,9 @@ const OUTPUT: ByteSize = ByteSize::mib(1);
 /// How much of pip's own log is looked through, from its beginning.
 const LOG: u64 = 16 * 1024 * 1024;
 
+/// How long a provision sandbox may live beyond the time limit of its installation.
+const OVERTIME: Duration = Duration::from_secs(60);
+
 /// How often the disk is looked at.
 const WATCH: Duration = Duration::from_millis(250);
 
@@ -28,7 +31,7 @@ const WATCH: Duration = Duration::from_millis(250);
 pub struct Order<'a> {
     /// The packages, sorted, each once ([`Plan::packages`]).
     pub packages: &'a [Requirement],
-    /// The interpreter that they are for. Provision sandboxes must see it at the same path.
+    /// The interpreter that they are for. Provision sandboxes must see the same one.
     pub interpreter: &'a Interpreter,
     /// The cache and the limits.
     pub settings: &'a PackageSettings,
@@ -149,13 +152,14 @@ async fn install(
             "install packages",
             error.context(),
         )
-        .with_fix("install Python where sandboxes see it, in /usr"),
+        .with_fix(order.interpreter.home().provide_python()),
         _ => error,
     })?;
     if end.outcome != (Outcome::Exited { code: 0 }) {
         let said = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
-        return Err(failure::of(&end.outcome, &said, &log, &names));
+        let home = order.interpreter.home();
+        return Err(failure::of(&end.outcome, &said, &log, &names, home));
     }
     let work = staging.work();
     let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
@@ -182,7 +186,10 @@ async fn plan(
         Capability::Timeout,
     ];
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(NetworkPolicy::Full);
+    policy.network = Some(match source.is_of_folders_alone() {
+        true => NetworkPolicy::None,
+        false => NetworkPolicy::Full,
+    });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
     policy.filesystem_read_roots = Some(source.read_roots());
     policy.timeout = Some(
@@ -198,7 +205,10 @@ async fn plan(
     // What bounds an installation on this host is reported of the sandbox that it is for.
     policy.allow_partial = Capability::ALL.to_vec();
     policy.allow_unenforced = LIMITS.to_vec();
-    let plan = Plan::resolve(&SandboxSpec::new(unique_name("provision")), &policy)?;
+    // Should its end ever be missed, it ends by itself.
+    let lifetime = policy.timeout.unwrap_or_default() + OVERTIME;
+    let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
+    let plan = Plan::resolve(&spec, &policy)?;
     let report = backend.assess(&plan).await?;
     admission::admit(backend.name(), &plan, &policy, &report)?;
     Ok(plan)

@@ -3,11 +3,50 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A Python interpreter of the host that sandboxes see.
+/// A Python interpreter that sandboxes see: the host's, or an image's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     program: PathBuf,
     identity: String,
+    home: Home,
+}
+
+/// Whose an interpreter is, and so what helps where something of it is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// The host's.
+    Host,
+    /// An image's.
+    Image,
+}
+
+impl Home {
+    /// What to do where there is no Python.
+    pub(super) fn provide_python(self) -> &'static str {
+        match self {
+            Self::Host => "install Python where sandboxes see it, in /usr",
+            Self::Image => "use an image that has Python and pip",
+        }
+    }
+
+    /// What to do where Python has no pip.
+    pub(super) fn provide_pip(self) -> &'static str {
+        match self {
+            Self::Host => "install it (Debian: apt-get install python3-pip)",
+            Self::Image => "use an image that has pip, or build one",
+        }
+    }
+
+    /// What to do where the registry cannot be reached.
+    pub(super) fn reach_registry(self) -> &'static str {
+        match self {
+            Self::Host => "look whether the host's own pip reaches it",
+            Self::Image => {
+                "look whether a container of the engine reaches it: a registry or a proxy on the host's own loopback it does not, \
+                 unless the backend's configuration names the network \"host\""
+            }
+        }
+    }
 }
 
 impl Interpreter {
@@ -39,10 +78,30 @@ impl Interpreter {
             found.mtime(),
             found.mtime_nsec()
         );
-        is_program.then_some(Self { program, identity })
+        is_program.then_some(Self {
+            program,
+            identity,
+            home: Home::Host,
+        })
     }
 
-    /// Where it is.
+    /// The `python3` that a sandbox of an image finds by its `PATH`. The image is named by what changes with any of its files:
+    /// its id.
+    #[must_use]
+    pub fn of_image(id: &str) -> Self {
+        Self {
+            program: "python3".into(),
+            identity: format!("image {id}"),
+            home: Home::Image,
+        }
+    }
+
+    /// Whose it is.
+    pub(super) fn home(&self) -> Home {
+        self.home
+    }
+
+    /// Where it is: a path, or a name that sandboxes look for in their `PATH`.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program

@@ -10,12 +10,16 @@ pub fn installed() -> Enforcement {
 }
 
 /// What is enforced of [`sandbox_core::Capability::PackageInstallation`] where packages are asked for, by a backend that calls
-/// [`crate::packages::provide`] and gives the provision sandbox the whole network.
+/// [`crate::packages::provide`] and gives the provision sandbox the whole network, or `network` where the operator chose that one.
 #[must_use]
-pub fn provisioned() -> Enforcement {
+pub fn provisioned(network: Option<&str>) -> Enforcement {
+    let reach = match network {
+        None => "the whole network".to_owned(),
+        Some(network) => format!("whatever is in the network {network:?}"),
+    };
     Enforcement::partial(
         "a sandbox of its own, wheels alone, no secrets, no workspace",
-        "that sandbox reaches the whole network, not the registry alone",
+        format!("that sandbox reaches {reach}, not the registry alone"),
     )
 }
 

@@ -177,6 +177,12 @@ impl PackageSource {
         local.filter(|path| path.exists()).collect()
     }
 
+    /// Whether all there is comes out of folders of the host, so that an installer needs no network. A page of links may lead anywhere.
+    pub(super) fn is_of_folders_alone(&self) -> bool {
+        let is_page = |link: &String| local(link).is_none_or(|path| path.is_file());
+        self.no_index && !self.find_links.iter().any(is_page)
+    }
+
     /// What of the host the installer has to read, where it is there.
     pub(super) fn read_roots(&self) -> Vec<PathBuf> {
         let certificates = CERTIFICATES
@@ -329,6 +335,18 @@ mod tests {
         assert_eq!(source.folders(), [spaced.canonicalize().expect("there")]);
         assert_eq!(source.read_roots(), source.folders());
         assert_eq!(source.environment()["PIP_FIND_LINKS"], "https://w.example/");
+
+        // Only where nothing else is asked does an installer need no network.
+        let page = folder.path().join("page.html");
+        std::fs::write(&page, "").expect("written");
+        assert!(!source.is_of_folders_alone());
+        assert!(PackageSource::folder(&spaced).is_of_folders_alone());
+        assert!(!PackageSource::folder(&page).is_of_folders_alone());
+        let with_registry = PackageSource {
+            no_index: false,
+            ..PackageSource::folder(&spaced)
+        };
+        assert!(!with_registry.is_of_folders_alone());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::Cgroups;
 use crate::host::cgroup::V2;
-use crate::owned_name::Owner;
+use crate::owned_name::{Owner, left_behind};
 use crate::systemd::SUFFIX;
 
 /// Removes empty groups whose owner is gone. One that still holds a process stays: its processes are about to end.
@@ -41,17 +41,9 @@ fn siblings(scope: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let gone = entry
-            .file_name()
-            .to_str()
-            .and_then(Owner::of)
-            .is_some_and(|owner| owner.is_gone());
-        if gone && let Err(cause) = std::fs::remove_dir(entry.path()) {
-            tracing::debug!(group = %entry.path().display(), %cause, "a stale control group stays");
+    for group in left_behind(parent) {
+        if let Err(cause) = std::fs::remove_dir(&group) {
+            tracing::debug!(group = %group.display(), %cause, "a stale control group stays");
         }
     }
 }
@@ -64,11 +56,7 @@ mod tests {
     #[test]
     fn only_what_a_dead_process_left_goes() {
         let parent = tempfile::tempdir().expect("a folder");
-        let alive = Owner::current();
-        let dead = Owner {
-            start: alive.start + 1,
-            ..alive
-        };
+        let dead = Owner::dead();
         let keep = [fresh(), "sandbox-other".to_owned()];
         let go = format!("{}0", dead.prefix());
         for name in keep.iter().chain([&go]) {

@@ -205,8 +205,8 @@ pub(crate) fn open_lock(folder: &Path) -> std::io::Result<File> {
 /// How long ago anything was made in, or removed from, a folder; `None` where its clock is ahead, or it is gone.
 fn age(folder: &Path) -> Option<Duration> {
     let metadata = std::fs::symlink_metadata(folder).ok()?;
-    let changed = SystemTime::UNIX_EPOCH
-        + Duration::from_secs(u64::try_from(metadata.ctime().max(0)).unwrap_or(0));
+    let changed =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(metadata.ctime().max(0).unsigned_abs());
     SystemTime::now().duration_since(changed).ok()
 }
 

@@ -62,7 +62,7 @@ fn entry(
         Capability::ArtifactExportPaths => export_paths(plan, site, roots),
         Capability::Packages => packages::installed(),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
-        Capability::PackageInstallation => packages::provisioned(),
+        Capability::PackageInstallation => packages::provisioned(None),
         Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
         _ => Enforcement::unenforced("this backend does not know the capability"),
     }

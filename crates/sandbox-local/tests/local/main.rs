@@ -9,6 +9,7 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod packages;
+mod pip;
 mod registry;
 mod residue;
 mod roots;

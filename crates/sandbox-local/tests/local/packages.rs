@@ -9,7 +9,8 @@ use sandbox_core::{
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 
-use crate::registry::{Answer, Registry, page, pip, wheel};
+use crate::pip::pip;
+use crate::registry::{Answer, Registry, page, wheel};
 use crate::support::{config, eventually, open_folder, policy, processes_with, sh, spec};
 
 /// A cache of the test's own, and what an installation may take.

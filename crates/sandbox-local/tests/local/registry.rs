@@ -1,4 +1,4 @@
-//! A registry of packages on this machine: pages as a test wants them, and wheels made here.
+//! A registry of packages on this machine: pages as a test wants them, and wheels made here. The tests of engines have it too.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -6,25 +6,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Whether sandboxes here have a Python with pip. A test that cannot run says so, and fails where the local tier is required.
-pub fn pip() -> bool {
-    let output = Command::new("/usr/bin/python3")
-        .args(["-m", "pip", "--version"])
-        .output();
-    if output.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|name| name.trim() == "local"),
-        "the local tier is required, and /usr/bin/python3 has no pip (Debian: apt-get install python3-pip)"
-    );
-    println!(
-        "NOT RUN: packages: /usr/bin/python3 has no pip (Debian: apt-get install python3-pip)"
-    );
-    false
-}
 
 /// Makes a wheel in `folder`: a module of the package's name, of `padding` zero bytes more, and a program of the same name.
 pub fn wheel(folder: &Path, name: &str, version: &str, padding: usize) -> PathBuf {

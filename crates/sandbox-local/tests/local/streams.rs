@@ -353,29 +353,25 @@ fn resident() -> u64 {
 #[tokio::test]
 async fn a_late_reader_loses_neither_the_exit_code_nor_the_sandbox() {
     let sandbox = create(policy()).await;
-    let request = sh("head -c 3000000 /dev/zero; exit 11").timeout(Duration::from_secs(1));
-    let mut execution = sandbox
-        .start(&request, Stdin::Null)
-        .await
-        .expect("it starts");
-    tokio::time::sleep(Duration::from_secs(7)).await;
-    let result = execution.wait().await.expect("it ends");
+    let late = async |bytes: u32| {
+        let request = sh(&format!("head -c {bytes} /dev/zero; exit 11"));
+        let request = request.timeout(Duration::from_secs(1));
+        let mut execution = sandbox
+            .start(&request, Stdin::Null)
+            .await
+            .expect("it starts");
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        execution.wait().await.expect("it ends")
+    };
+    let (result, small) = tokio::join!(late(3_000_000), late(500_000));
     // The program itself waits for its reader, until its limit; what fits on the way it has written.
     let ended = matches!(
         result.outcome,
         Outcome::TimedOut | Outcome::Exited { code: 11 }
     );
     assert!(ended && result.stdout.total > 0, "{result:?}");
-
-    let request = sh("head -c 500000 /dev/zero; exit 11").timeout(Duration::from_secs(1));
-    let mut execution = sandbox
-        .start(&request, Stdin::Null)
-        .await
-        .expect("it starts");
-    tokio::time::sleep(Duration::from_secs(7)).await;
-    let result = execution.wait().await.expect("it ends");
     assert_eq!(
-        (result.exit_code(), result.stdout.bytes.len()),
+        (small.exit_code(), small.stdout.bytes.len()),
         (Some(11), 500_000)
     );
     assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());

@@ -1,6 +1,7 @@
 //! The account as which rootless Podman runs.
 
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,7 +77,16 @@ impl Account {
     /// # Errors
     /// When it has none and the caller is not root, or when usermod fails.
     pub fn ensure_subordinates(&self) -> Result<()> {
-        let texts = SUBORDINATE.map(|file| fs::read_to_string(file).unwrap_or_default());
+        let mut texts = [String::new(), String::new()];
+        for (file, text) in SUBORDINATE.iter().zip(&mut texts) {
+            match fs::read_to_string(file) {
+                Ok(read) => *text = read,
+                // Nobody has any yet.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A range chosen without it might be another account's.
+                Err(error) => return Err(error).context(|| format!("cannot read {file}")),
+            }
+        }
         if texts.iter().all(|text| self.has_subordinates(text)) {
             return Ok(());
         }

@@ -26,11 +26,3 @@ pub fn find() -> Result<Vec<Candidate>> {
         [PathBuf::from(DEFAULT)].into_iter().chain(own),
     ))
 }
-
-/// False where the user named another engine, and so does not want the one that we could start.
-pub fn holds_default(candidates: &[Candidate]) -> bool {
-    let default = Path::new(DEFAULT);
-    candidates
-        .iter()
-        .any(|candidate| sockets::same_place(&candidate.socket, default))
-}

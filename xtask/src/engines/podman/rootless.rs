@@ -29,10 +29,7 @@ pub struct Rootless;
 /// # Errors
 /// When none answers, with the reason and the command that starts one.
 pub fn connect(timeout: Duration) -> Result<Client> {
-    match find() {
-        Ok(client) => Ok(Client::new(client.socket(), timeout)),
-        Err(failure) => Err(Failure::new(format!("{ENGINE}: {failure}"))),
-    }
+    service::connect(ENGINE, find(), timeout)
 }
 
 /// As whom the service runs that answers, with the environment in which its socket is found.

@@ -19,7 +19,7 @@ use sandbox::{SandboxClient, registry};
 
 use crate::failure::{Failure, Outcome};
 use crate::options::{PolicyOptions, Request};
-use crate::output::Format;
+use crate::output::{FormatOption, LIVE_OUTPUT};
 use crate::say;
 use language::Language;
 use output_folder::OutputFolder;
@@ -39,6 +39,7 @@ to standard error.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
+#[command(mut_arg("format", |option| option.help(LIVE_OUTPUT)))]
 #[command(after_help = EXAMPLES, override_usage = "\
 sandbox run [OPTIONS] FILE [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
@@ -91,15 +92,8 @@ pub struct RunArguments {
     #[arg(short, long)]
     quiet: bool,
 
-    /// How the result is written; json holds everything back until the end
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: FormatOption,
 
     #[command(flatten)]
     policy: PolicyOptions,

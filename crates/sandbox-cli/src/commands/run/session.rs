@@ -93,7 +93,7 @@ impl Run<'_> {
         if let Some(container) = &self.arguments.adopt {
             return client.adopt(container, spec).await;
         }
-        let mut progress = Progress::new(self.arguments.quiet, self.arguments.format);
+        let mut progress = Progress::new(self.arguments.quiet, self.arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
         client.create_with_progress(spec, take).await
     }
@@ -101,7 +101,10 @@ impl Run<'_> {
     /// Packages that are not kept yet have to come from their registry: a person who waits should know.
     async fn say_what_takes_long(&self) -> Infallible {
         let packages = &self.request.policy.packages;
-        if !packages.is_empty() && !self.arguments.quiet && self.arguments.format == Format::Text {
+        if !packages.is_empty()
+            && !self.arguments.quiet
+            && self.arguments.format.format == Format::Text
+        {
             tokio::time::sleep(LONG).await;
             say(format_args!("installing {}", packages.join(", ")));
         }
@@ -116,7 +119,7 @@ impl Run<'_> {
                 .put(&format!("{folder}/{name}"), 0o755, content)
                 .await?;
         }
-        let mut live = match self.arguments.format {
+        let mut live = match self.arguments.format.format {
             Format::Text => Some(Live::new(
                 sandbox.plan().stdout_max,
                 sandbox.plan().stderr_max,
@@ -219,14 +222,13 @@ impl Run<'_> {
         if lost.is_some() && result.ok() {
             exit = Exit::FAILED;
         }
-        match self.arguments.format {
-            Format::Json => {
+        match live {
+            None => {
                 let document =
                     Document::new(self.backend, sandbox, &result, &export, lost.as_ref(), exit);
                 print_json(&document)?;
             }
-            Format::Text => {
-                let live = live.unwrap_or_default();
+            Some(live) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

@@ -9,6 +9,7 @@ use sandbox::{
 use super::*;
 use crate::arguments::{Arguments, Command};
 use crate::exit::Exit;
+use crate::output::Format;
 
 fn parse(line: &[&str]) -> Box<RunArguments> {
     let line = ["sandbox", "run", "--quiet", "--no-stdin"]

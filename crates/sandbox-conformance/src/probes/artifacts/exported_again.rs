@@ -14,30 +14,20 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::ArtifactExportPaths),
     kind: Kind::Behavior,
     summary: "exports two files, changes one, renames the other, and exports again",
-    setting: exporting,
+    setting: super::exporting,
     permitting: None,
     denials: signs::AS_DOCUMENTED,
     run: |stage| Box::pin(run(stage)),
 };
-
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
-}
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let folder = stage.grounds().export_folder();
     let [changed, renamed] =
         ["changed", "renamed"].map(|word| format!("{}-{word}.txt", stage.token()));
     let output = stage.output_folder()?;
-    let own = stage.outside()?.join("own.txt");
-    stage
-        .host_control(&Call::new(["make"]).and(&own).and("0").and("9"))
-        .await?;
     let inside = |name: &str| format!("{folder}/{name}");
     let make = |name: &str, length: &str| Call::new(["make", &inside(name), "0", length]);
-    stage.allow_control(&make(&renamed, "9")).await;
+    super::make(stage, &inside(&renamed), &["0", "9"]).await?;
     let rename = Call::new([
         "rename",
         &inside(&renamed),

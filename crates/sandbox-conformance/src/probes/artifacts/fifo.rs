@@ -13,17 +13,11 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::ArtifactExportPaths),
     kind: Kind::Behavior,
     summary: "exports a FIFO and wants an answer within 5 s",
-    setting: exporting,
+    setting: super::exporting,
     permitting: None,
     denials: signs::AS_DOCUMENTED,
     run: |stage| Box::pin(run(stage)),
 };
-
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
-}
 
 /// The longest that an export of next to nothing may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,14 +26,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let output = stage.output_folder()?;
     let name = format!("{}.txt", stage.token());
     let path = format!("{}/{name}", stage.grounds().export_folder());
-    stage
-        .host_control(
-            &Call::new(["make"])
-                .and(stage.outside()?.join(&name))
-                .and("2"),
-        )
-        .await?;
-    stage.allow_control(&Call::new(["make", &path, "2"])).await;
+    super::make(stage, &path, &["2"]).await?;
     let told = stage
         .with_sandbox(async |sandbox| {
             let export = sandbox.handle().export(&output, ArtifactLimits::default());

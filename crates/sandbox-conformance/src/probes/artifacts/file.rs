@@ -11,30 +11,18 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::ArtifactExportPaths),
     kind: Kind::Behavior,
     summary: "exports a file and compares content, size and hash",
-    setting: exporting,
+    setting: super::exporting,
     permitting: None,
     denials: signs::AS_DOCUMENTED,
     run: |stage| Box::pin(run(stage)),
 };
 
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
-}
-
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let name = format!("{}.txt", stage.token());
     let output = stage.output_folder()?;
-    let own = stage.outside()?.join("own.txt");
-    stage
-        .host_control(&Call::new(["make"]).and(&own).and("0").and("70000"))
-        .await?;
     let content: Vec<u8> = (0..70_000).map(|index| (index % 251) as u8).collect();
     let path = format!("{}/{name}", stage.grounds().export_folder());
-    stage
-        .allow_control(&Call::new(["make", &path, "0", "70000"]))
-        .await;
+    super::make(stage, &path, &["0", "70000"]).await?;
     let told = stage
         .with_sandbox(async |sandbox| {
             let export = match sandbox

@@ -11,7 +11,7 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::ArtifactExportPaths),
     kind: Kind::Isolation,
     summary: "exports a symbolic link to a file of the host",
-    setting: exporting,
+    setting: super::exporting,
     permitting: None,
     denials: NOT_FOLLOWED,
     run: |stage| Box::pin(run(stage)),
@@ -21,12 +21,6 @@ const NOT_FOLLOWED: &[Denial] = &[Denial {
     sign: "skipped",
     means: "links are not followed",
 }];
-
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
-}
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let canary = stage.canary(0o644)?;

@@ -31,9 +31,9 @@ const NOT_FOLLOWED: &[Denial] = &[
 
 /// A sandbox that may write to the write root, and of which text files in one folder may be exported.
 fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
+    let policy = super::exporting(grounds).policy;
     let mut setting = grounds.rooted();
-    setting.policy.artifact_export_paths = vec![path];
+    setting.policy.artifact_export_paths = policy.artifact_export_paths;
     setting
 }
 

@@ -11,7 +11,7 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::ArtifactExportPaths),
     kind: Kind::Isolation,
     summary: "exports a file that no export path names",
-    setting: exporting,
+    setting: super::exporting,
     permitting: None,
     denials: NOT_NAMED,
     run: |stage| Box::pin(run(stage)),
@@ -22,28 +22,12 @@ const NOT_NAMED: &[Denial] = &[Denial {
     means: "only what an export path names comes out",
 }];
 
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
-}
-
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let output = stage.output_folder()?;
     let folder = stage.grounds().export_folder();
     let [named, unnamed] =
         ["txt", "private"].map(|extension| format!("{}.{extension}", stage.token()));
-    stage
-        .host_control(
-            &Call::new(["make"])
-                .and(stage.outside()?.join(&unnamed))
-                .and("0")
-                .and("9"),
-        )
-        .await?;
-    stage
-        .allow_control(&Call::new(["make", &format!("{folder}/{named}"), "0", "9"]))
-        .await;
+    super::make(stage, &format!("{folder}/{named}"), &["0", "9"]).await?;
     let make = Call::new(["make", &format!("{folder}/{unnamed}"), "0", "9"]);
     let attempt = stage
         .with_sandbox(async |sandbox| {

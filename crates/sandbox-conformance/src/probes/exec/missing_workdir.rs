@@ -1,5 +1,8 @@
 //! A working folder that is not there.
 
+use sandbox_core::{ErrorKind, ExecRequest};
+
+use super::Missing;
 use crate::probes::prelude::*;
 
 /// The probe.
@@ -12,29 +15,12 @@ pub const PROBE: Probe = Probe {
     setting: plain,
     permitting: None,
     denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
+    run: |stage| Box::pin(MISSING.run(stage)),
 };
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let missing = format!("/nonexistent/{}", stage.token());
-    let failure = std::path::Path::new(&missing)
-        .exists()
-        .then(|| "it exists".to_owned());
-    stage.host_control_was(control("the host has no such folder", failure));
-    stage.allow_control(&Call::new(["alive"])).await;
-    let told = stage
-        .with_sandbox(async |sandbox| {
-            let request = sandbox_core::ExecRequest::new(sandbox.program())
-                .arg("alive")
-                .workdir(missing.clone());
-            match sandbox.handle().exec(&request).await {
-                Err(error) if error.kind() == sandbox_core::ErrorKind::BadWorkdir => None,
-                Err(error) => Some(error.to_string()),
-                Ok(result) => Some(format!("it ran: {}", result.outcome)),
-            }
-        })
-        .await;
-    stage.attack_was(behavior("execute in what is not there", told));
-    stage.nothing_to_watch("nothing runs");
-    Ok(())
-}
+static MISSING: Missing = Missing {
+    what: "the host has no such folder",
+    action: "execute in what is not there",
+    request: |missing, program| ExecRequest::new(program).arg("alive").workdir(missing),
+    told: ErrorKind::BadWorkdir,
+};

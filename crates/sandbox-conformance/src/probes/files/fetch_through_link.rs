@@ -11,20 +11,9 @@ pub const PROBE: Probe = Probe {
     summary: "fetches a symbolic link to a file of the host",
     setting: plain,
     permitting: None,
-    denials: REFUSED,
+    denials: super::NOT_FOLLOWED,
     run: |stage| Box::pin(run(stage)),
 };
-
-const REFUSED: &[Denial] = &[
-    Denial {
-        sign: "error:path",
-        means: "the sandbox's own look at the path",
-    },
-    Denial {
-        sign: "unreached",
-        means: "the link leads nowhere in the sandbox",
-    },
-];
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let canary = stage.canary(0o644)?;

@@ -15,7 +15,8 @@ pub const PROBE: Probe = Probe {
     run: |stage| Box::pin(kernel_call(stage, Call::new(["terminal-input", "0"]))),
 };
 
-const NO_INPUT: &[Denial] = &[
+/// How pushing a character into a terminal is stopped.
+pub(super) const NO_INPUT: &[Denial] = &[
     Denial {
         sign: "EPERM",
         means: "seccomp",

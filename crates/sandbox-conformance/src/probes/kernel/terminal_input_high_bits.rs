@@ -1,5 +1,6 @@
 //! The same with high bits in the request, which the kernel ignores and a careless filter compares.
 
+use super::terminal_input::NO_INPUT;
 use crate::probes::prelude::*;
 
 /// The probe.
@@ -14,30 +15,3 @@ pub const PROBE: Probe = Probe {
     denials: NO_INPUT,
     run: |stage| Box::pin(kernel_call(stage, Call::new(["terminal-input", "57005"]))),
 };
-
-const NO_INPUT: &[Denial] = &[
-    Denial {
-        sign: "EPERM",
-        means: "seccomp",
-    },
-    Denial {
-        sign: "EACCES",
-        means: "seccomp, or no device for terminals",
-    },
-    Denial {
-        sign: "ENOSYS",
-        means: "seccomp",
-    },
-    Denial {
-        sign: "ENOENT",
-        means: "no device for terminals",
-    },
-    Denial {
-        sign: "ENXIO",
-        means: "no device for terminals",
-    },
-    Denial {
-        sign: "EIO",
-        means: "the kernel's own setting",
-    },
-];

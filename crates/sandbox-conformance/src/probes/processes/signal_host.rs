@@ -20,10 +20,15 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let program = stage.grounds().program();
     let target = host::spawn(&program, &sleep)?;
     let mut victim = host::spawn(&program, &sleep)?;
-    let signal = |pid: Option<u32>| Call::new(["signal", &pid.unwrap_or_default().to_string()]);
-    stage.host_control(&signal(target.id())).await?;
+    let signal = |child: &tokio::process::Child| {
+        let pid = child
+            .id()
+            .ok_or_else(|| Trouble::new("the process has ended by itself"))?;
+        Ok::<_, Trouble>(Call::new(["signal", &pid.to_string()]))
+    };
+    stage.host_control(&signal(&target)?).await?;
     stage.allow_control(&Call::new(["signal-child"])).await;
-    stage.attack(&signal(victim.id())).await;
+    stage.attack(&signal(&victim)?).await;
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     stage.watched(
         "the host's process still runs",

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::class;
-use crate::evidence::{Attempt, Oracle, Step};
+use crate::evidence::{Attempt, Evidence, Oracle, Step};
 use crate::finding::Finding;
 use crate::report::escape::html;
 use crate::report::standing_word;
@@ -21,7 +21,28 @@ pub(super) fn details(page: &mut String, finding: &Finding) {
         html(finding.summary),
     );
     entry(page, "standing", &format!("{standing} {why}"));
-    let evidence = &finding.evidence;
+    seen(page, &finding.evidence);
+    for means in &finding.explanation {
+        entry(page, "stopped by", means);
+    }
+    entry(page, "took", &format!("{} ms", finding.milliseconds));
+    page.push_str("</dl>\n");
+    for (number, run) in finding.repetitions.iter().enumerate() {
+        let _ = write!(
+            page,
+            "<details>\n<summary>run {}: <b>{}</b></summary>\n<dl>\n",
+            number + 1,
+            run.verdict
+        );
+        seen(page, &run.evidence);
+        entry(page, "took", &format!("{} ms", run.milliseconds));
+        page.push_str("</dl>\n</details>\n");
+    }
+    page.push_str("</details>\n");
+}
+
+/// What was seen in one run.
+fn seen(page: &mut String, evidence: &Evidence) {
     for (name, one) in [
         ("host control", &evidence.host_control),
         ("allow control", &evidence.allow_control),
@@ -55,14 +76,6 @@ pub(super) fn details(page: &mut String, finding: &Finding) {
             entry(page, name, text);
         }
     }
-    for means in &finding.explanation {
-        entry(page, "stopped by", means);
-    }
-    if !finding.repetitions.is_empty() {
-        entry(page, "repeated", &format!("{:?}", finding.repetitions));
-    }
-    entry(page, "took", &format!("{} ms", finding.milliseconds));
-    page.push_str("</dl>\n</details>\n");
 }
 
 fn entry(page: &mut String, name: &str, text: &str) {

@@ -8,7 +8,7 @@ mod matrix;
 
 use std::fmt::Write as _;
 
-use super::compare::Change;
+use super::compare::Compared;
 use super::escape::{html, printable};
 use super::{Whole, standing_word};
 use crate::finding::Report;
@@ -24,9 +24,9 @@ const FILTERS: [(&str, &str); 4] = [
     ("passed", "passed"),
 ];
 
-/// The page of a run; `changes` are those since an earlier one.
+/// The page of a run; `since` is what has changed since an earlier one.
 #[must_use]
-pub fn page(whole: &Whole, changes: Option<&[Change]>) -> String {
+pub fn page(whole: &Whole, since: Option<&Compared>) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
@@ -36,7 +36,7 @@ pub fn page(whole: &Whole, changes: Option<&[Change]>) -> String {
     let _ = write!(
         page,
         "<header>\n<h1>Sandbox conformance</h1>\n<p>Suite <code>{}</code>. A cell says how many of its probes found the \
-         capability enforced, and leads to what they saw.</p>\n</header>\n<nav aria-label=\"Filters\">Show probes that:\n",
+         capability enforced, and leads to what they saw.</p>\n</header>\n<nav aria-label=\"Filters\">Show probes:\n",
         crate::suite::id()
     );
     for (name, word) in FILTERS {
@@ -47,8 +47,8 @@ pub fn page(whole: &Whole, changes: Option<&[Change]>) -> String {
     }
     page.push_str("</nav>\n<main>\n");
     matrix::table(&mut page, &whole.tiers);
-    if let Some(changes) = changes {
-        compared(&mut page, changes);
+    if let Some(since) = since {
+        compared(&mut page, since);
     }
     for report in &whole.tiers {
         tier(&mut page, report);
@@ -89,19 +89,19 @@ fn tier(page: &mut String, report: &Report) {
     }
 }
 
-fn compared(page: &mut String, changes: &[Change]) {
+fn compared(page: &mut String, since: &Compared) {
     let _ = writeln!(
         page,
-        "<h2 id=\"changes\">Compared with the earlier report</h2>\n<p>{} probes found something else.</p>",
-        changes.len()
+        "<h2 id=\"changes\">Compared with the earlier report</h2>\n<p>{}.</p>",
+        html(&since.told())
     );
-    if changes.is_empty() {
+    if since.changes.is_empty() {
         return;
     }
     page.push_str(
         "<div class=\"wide\" tabindex=\"0\"><table>\n<tr><th>tier</th><th>probe</th><th>before</th><th>now</th></tr>\n",
     );
-    for change in changes {
+    for change in &since.changes {
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -144,7 +144,7 @@ fn proofs(page: &mut String, whole: &Whole) {
         let _ = writeln!(
             page,
             "<details class=\"proof\"><summary>mutant: {}: {word}</summary>{}</details>",
-            html(mutant.name),
+            html(&mutant.name),
             list(mutant.noticed.iter().chain(&mutant.wrong()))
         );
     }

@@ -1,17 +1,15 @@
 //! The mutants: what each leaves out, and the probes that must notice.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::spi::Backend;
 use sandbox_core::{ExecEnd, ExecRequest, Outcome};
-use sandbox_local::{LocalBackend, LocalConfig, Mutation};
+use sandbox_local::Mutation;
 
-use super::altered::{Alteration, AlteredBackend, Course, Exports};
+use super::altered::{Alteration, Course, Exports};
 use crate::grounds::SECRET_VARIABLE;
 
-/// A local backend with one thing wrong.
+/// A backend with one thing wrong.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mutant {
     pub(super) name: &'static str,
@@ -20,34 +18,35 @@ pub(super) struct Mutant {
     pub(super) own: &'static [&'static str],
     /// Probes that may, because other things hang on the same mechanism.
     pub(super) may: &'static [&'static str],
-    change: Change,
+    pub(super) change: Change,
     /// A part of the profile's key without which there is nothing to leave out: name, and the value of its absence.
-    needs: Option<(&'static str, &'static str)>,
+    pub(super) needs: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
+pub(super) enum Change {
+    /// A mechanism of the local backend is left out.
     Mechanism(Mutation),
+    /// Results of the local backend are changed on their way.
     Alteration(Alteration),
+    /// An option of an engine is left out.
+    #[cfg(feature = "engines")]
+    Lie(sandbox_container::Mutation),
 }
 
 impl Mutant {
     /// The same with probes that may notice too.
-    const fn may(mut self, may: &'static [&'static str]) -> Self {
+    pub(super) const fn may(mut self, may: &'static [&'static str]) -> Self {
         self.may = may;
         self
     }
 
-    /// The backend.
-    pub(super) fn backend(&self) -> Arc<dyn Backend> {
-        match self.change {
-            Change::Mechanism(mutation) => {
-                Arc::new(LocalBackend::new(LocalConfig::new().mutated(mutation)))
-            }
-            Change::Alteration(alteration) => {
-                Arc::new(AlteredBackend::new(LocalBackend::default(), alteration))
-            }
-        }
+    /// Whether its probes must fail, and not only find something else.
+    pub(super) fn must_fail(&self) -> bool {
+        #[cfg(feature = "engines")]
+        return matches!(self.change, Change::Lie(_));
+        #[cfg(not(feature = "engines"))]
+        false
     }
 
     /// Why this host has nothing that could be left out.
@@ -67,7 +66,7 @@ const CONTROL_GROUPS: (&str, &str) = ("cgroup", "none");
 const SECCOMP: (&str, &str) = ("seccomp", "no");
 
 /// A mutant without its changes.
-const PLAIN: Mutant = Mutant {
+pub(super) const PLAIN: Mutant = Mutant {
     name: "",
     own: &[],
     may: &[],
@@ -298,7 +297,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// What `unwrap_or(0)` makes of an end.
+/// Every end of a program becomes a success.
 fn lose_exit_code(end: &mut ExecEnd) {
     if matches!(
         end.outcome,

@@ -2,26 +2,29 @@
 //!
 //! Each is the local backend with one mechanism left out, or with its results changed on their way, and claims what the local
 //! backend claims. Its own probes must find something else on it than on the local backend; a sample of the others must not.
+//! Those of engines are fewer: an option that is claimed and not set, by which a whole run must fail.
 
 mod altered;
+mod base;
 mod catalog;
 mod instance;
+#[cfg(feature = "engines")]
+mod lies;
 mod sinks;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sandbox_core::matrix::Verdict;
-use sandbox_local::LocalBackend;
 
 use super::MutantCheck;
 use crate::evidence::Attempt;
-use crate::finding::Finding;
+use crate::finding::{Finding, Standing};
 use crate::probe::Trouble;
 use crate::runner::{Options, run_exactly};
 use crate::suite;
 use crate::target::Target;
-use catalog::{MUTANTS, Mutant};
+use base::Base;
+use catalog::Mutant;
 
 /// What no mutant may change unless it says so: quick probes of many areas.
 const SAMPLE: [&str; 8] = [
@@ -44,32 +47,84 @@ pub enum Extent {
     Everything,
 }
 
-/// Runs the mutants of the local backend, those alone whose names hold `named` where it is given.
+/// Which mutants to run, and on what.
+#[derive(Debug, Clone, Copy)]
+pub struct Mutants<'a> {
+    /// Those alone whose names hold this text.
+    pub named: Option<&'a str>,
+    /// The tiers of engines whose mutants run beside those of the local tier; `None` is all that are linked.
+    pub engines: Option<&'a [String]>,
+    /// Tiers and the images of their sandboxes, where these are not the default ones.
+    pub images: &'a [(String, String)],
+    /// Which probes run on each.
+    pub extent: Extent,
+}
+
+/// Runs mutants.
 ///
 /// # Errors
 ///
-/// When the suite's own means fail, or the local backend cannot run on this host.
+/// When the suite's own means fail, or the local backend cannot run on this host. An engine that is not there has none.
 pub async fn run_mutants(
     options: &Options,
-    extent: Extent,
-    named: Option<&str>,
+    chosen: &Mutants<'_>,
 ) -> Result<Vec<MutantCheck>, Trouble> {
+    let mut checks = Vec::new();
+    for base in Base::ALL {
+        let tier = base.tier();
+        let wanted = |tiers: &[String]| tiers.iter().any(|named| named == tier);
+        if *base == Base::Local || chosen.engines.is_none_or(wanted) {
+            checks.extend(run_of(*base, options, chosen).await?);
+        }
+    }
+    match chosen.named {
+        Some(part) if checks.is_empty() => Err(Trouble::new(format!(
+            "no mutant's name holds {part:?}; mutants of engines are there where these are linked"
+        ))),
+        _ => Ok(checks),
+    }
+}
+
+async fn run_of(
+    base: Base,
+    options: &Options,
+    chosen: &Mutants<'_>,
+) -> Result<Vec<MutantCheck>, Trouble> {
+    let mut images = chosen.images.iter().rev();
+    let image = images.find(|(tier, _)| tier == base.tier());
     let options = Options {
-        image: None,
+        image: image.map(|(_, image)| image.clone()),
         progress: None,
         ..options.clone()
     };
-    let right = Target::backend(Arc::new(LocalBackend::default()));
-    let key = right.key().await?;
-    let mutants: Vec<&Mutant> = MUTANTS
-        .iter()
-        .filter(|mutant| named.is_none_or(|part| mutant.name.contains(part)))
-        .collect();
+    let named = |mutant: &&Mutant| {
+        let wanted = |part| base.name(mutant).contains(part);
+        chosen.named.is_none_or(wanted)
+    };
+    let mutants: Vec<&Mutant> = base.mutants().iter().filter(named).collect();
+    if mutants.is_empty() {
+        return Ok(Vec::new());
+    }
+    let impossible = |mutant: &Mutant, reason: String| MutantCheck {
+        impossible: Some(reason),
+        ..MutantCheck::new(base.name(mutant))
+    };
+    let right = Target::backend(base.backend(None));
+    let key = match right.key().await {
+        Ok(key) => key,
+        Err(error) if base == Base::Local => return Err(error.into()),
+        Err(error) => {
+            let all = mutants.into_iter();
+            return Ok(all
+                .map(|mutant| impossible(mutant, error.to_string()))
+                .collect());
+        }
+    };
     let wanted = |mutants: &[&Mutant]| -> Vec<&'static str> {
         let all = suite::selected(&[]);
         let ids = all.iter().map(|probe| probe.id);
         ids.filter(|id| {
-            extent == Extent::Everything
+            chosen.extent == Extent::Everything
                 || SAMPLE.contains(id)
                 || mutants.iter().any(|mutant| names(mutant.own, id))
         })
@@ -80,25 +135,23 @@ pub async fn run_mutants(
     let mut checks = Vec::new();
     for mutant in mutants {
         checks.push(match mutant.impossible(&key) {
-            Some(reason) => MutantCheck {
-                impossible: Some(reason),
-                ..MutantCheck::new(mutant.name)
-            },
-            None => check(mutant, &options, &wanted(&[mutant]), &baseline).await?,
+            Some(reason) => impossible(mutant, reason),
+            None => check(base, mutant, &options, &wanted(&[mutant]), &baseline).await?,
         });
     }
     Ok(checks)
 }
 
 async fn check(
+    base: Base,
     mutant: &Mutant,
     options: &Options,
     probes: &[&'static str],
     baseline: &BTreeMap<&str, &Finding>,
 ) -> Result<MutantCheck, Trouble> {
-    let target = Target::backend(mutant.backend());
+    let target = Target::backend(base.backend(Some(mutant.change)));
     let report = run_exactly(&target, options, probes).await?;
-    let mut check = MutantCheck::new(mutant.name);
+    let mut check = MutantCheck::new(base.name(mutant));
     for found in &report.findings {
         let Some(right) = baseline.get(found.id) else {
             continue;
@@ -114,7 +167,9 @@ async fn check(
         };
         if names(mutant.own, found.id) {
             // What this host cannot decide without the mutation, it cannot with it.
+            let failed = || matches!(found.standing(), Standing::Failed(_));
             match right.verdict {
+                Verdict::Enforced if mutant.must_fail() && !failed() => check.missed.push(told()),
                 Verdict::Enforced if is_changed(right, found) => check.noticed.push(told()),
                 Verdict::Enforced => check.missed.push(told()),
                 _ => {}

@@ -8,8 +8,9 @@ use bollard::query_parameters::CreateContainerOptions;
 use libtest_mimic::Failed;
 use sandbox_core::ExecRequest;
 
-use crate::Test;
-use crate::engine::{Engine, client_of, run, spec};
+use super::Test;
+use super::engine::{Engine, IMAGE, client_of, run, spec};
+use crate::family::TIER;
 
 pub const TESTS: &[Test] = &[("prune::what_is_not_ours_and_what_is_used_stays", prune)];
 
@@ -31,7 +32,7 @@ fn prune() -> Result<(), Failed> {
             .create(&spec())
             .await?;
         let body = |labels: &[(&str, &str)]| ContainerCreateBody {
-            image: Some("sandbox-test/busybox:latest".into()),
+            image: Some(IMAGE.into()),
             labels: Some(
                 labels
                     .iter()
@@ -59,18 +60,18 @@ fn prune() -> Result<(), Failed> {
         make(
             "young",
             &[
-                ("sandbox.tier", "docker"),
+                ("sandbox.tier", TIER),
                 ("sandbox.owner", "0:1:2:another-start:3"),
             ],
         )
         .await;
         // Of one that has ended.
         let gone = sandbox_host::process::Era::current().encode();
-        let gone = format!("0:1:1:{gone}");
+        let gone = format!("{}:1:1:{gone}", sandbox_host::state::user());
         make(
             "dead",
             &[
-                ("sandbox.tier", "docker"),
+                ("sandbox.tier", TIER),
                 ("sandbox.owner", &gone),
                 ("sandbox.name", "left"),
             ],
@@ -80,7 +81,6 @@ fn prune() -> Result<(), Failed> {
         assert_eq!(client.prune().await?, ["left"]);
         let mut left = engine
             .containers()
-            .await
             .into_iter()
             .map(|(name, _)| name)
             .collect::<Vec<_>>();
@@ -90,7 +90,7 @@ fn prune() -> Result<(), Failed> {
         wanted.push(format!("/sandbox-{}", kept.name));
         wanted.sort();
         assert_eq!(left, wanted);
-        let volumes = engine.volumes().await;
+        let volumes = engine.volumes();
         assert!(!volumes.contains(&old.to_owned()), "{volumes:?}");
         assert_eq!(
             volumes.len(),
@@ -102,7 +102,7 @@ fn prune() -> Result<(), Failed> {
             sandbox.kill().await?;
         }
         assert!(engine.client().prune().await?.is_empty());
-        assert_eq!(engine.volumes().await.len(), 3);
+        assert_eq!(engine.volumes().len(), 3);
         Ok(())
     })
 }

@@ -1,14 +1,15 @@
-//! A way to an engine that kills its user at a given request.
+//! A way to an engine that ends its user, or the engine, at a given request.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// When to kill.
+use super::processes::{Signal, send};
+
+/// When to do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// The request has come and the engine has not got it yet.
@@ -16,6 +17,9 @@ pub enum When {
     /// The engine has answered and the answer was not passed on.
     Answered,
 }
+
+/// A request: its method, a part of its line, and before or after what it asks for.
+pub type Moment = (&'static str, &'static str, When);
 
 /// A proxy in front of an engine.
 pub struct Proxy {
@@ -29,28 +33,22 @@ struct Shared {
     method: &'static str,
     part: &'static str,
     when: When,
-    /// Whom to kill.
-    victim: AtomicU32,
+    /// Who is sent what.
+    victims: Mutex<(Vec<u32>, Signal)>,
     fired: AtomicBool,
     done: (Mutex<bool>, Condvar),
 }
 
 impl Proxy {
-    /// Listens at `socket`. Kills at the first request with this method whose line has this part.
-    pub fn start(
-        engine: &Path,
-        socket: &Path,
-        method: &'static str,
-        part: &'static str,
-        when: When,
-    ) -> Self {
+    /// Listens at `socket`. Does it at the first request with this method whose line has this part.
+    pub fn start(engine: &Path, socket: &Path, (method, part, when): Moment) -> Self {
         let listener = UnixListener::bind(socket).expect("a socket");
         let shared = Arc::new(Shared {
             engine: engine.to_owned(),
             method,
             part,
             when,
-            victim: AtomicU32::new(0),
+            victims: Mutex::new((Vec::new(), Signal::Kill)),
             fired: AtomicBool::new(false),
             done: (Mutex::new(false), Condvar::new()),
         });
@@ -71,9 +69,9 @@ impl Proxy {
         format!("unix://{}", self.socket.display())
     }
 
-    /// Says whom to kill.
-    pub fn aim(&self, pid: u32) {
-        self.shared.victim.store(pid, Ordering::SeqCst);
+    /// Says who is sent what.
+    pub fn aim(&self, victims: Vec<u32>, signal: Signal) {
+        *self.shared.victims.lock().expect("not poisoned") = (victims, signal);
     }
 
     /// Waits until it was done.
@@ -143,12 +141,11 @@ impl Shared {
     }
 
     fn kill(&self) {
-        let victim = self.victim.load(Ordering::SeqCst);
-        assert_ne!(victim, 0, "nobody was aimed at");
-        let killed = Command::new("kill")
-            .args(["-KILL", &victim.to_string()])
-            .status();
-        assert!(killed.is_ok_and(|status| status.success()));
+        let (victims, signal) = self.victims.lock().expect("not poisoned").clone();
+        assert!(!victims.is_empty(), "nobody was aimed at");
+        for victim in victims {
+            send(victim, signal);
+        }
         let (done, changed) = &self.done;
         *done.lock().expect("not poisoned") = true;
         changed.notify_all();

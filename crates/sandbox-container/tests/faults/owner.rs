@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use sandbox_core::{ExecRequest, SandboxSpec};
-use sandbox_docker::DockerConfig;
 
-use crate::engine::{client_of, run};
+use super::engine::{IMAGE, client_of, run};
+use crate::family::Config;
 
 const ADDRESS: &str = "SANDBOX_FAULTS_ADDRESS";
 const STATE: &str = "SANDBOX_FAULTS_STATE";
@@ -19,9 +19,9 @@ const DETACHED: &str = "SANDBOX_FAULTS_DETACHED";
 pub fn run_if_asked() -> Option<ExitCode> {
     let address = std::env::var(ADDRESS).ok()?;
     let done = run(async {
-        let config = DockerConfig::default()
+        let config = Config::default()
             .host(address)
-            .default_image("sandbox-test/busybox:latest")
+            .default_image(IMAGE)
             .state_folder(std::env::var_os(STATE).expect("set"));
         let client = client_of(config);
         let detached = std::env::var_os(DETACHED).is_some();

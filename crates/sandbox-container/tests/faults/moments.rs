@@ -5,10 +5,11 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use sandbox_core::{ExecRequest, unique_name};
 
-use crate::Test;
-use crate::engine::{Engine, run};
-use crate::owner::Owner;
-use crate::proxy::{Proxy, When};
+use super::Test;
+use super::engine::{Engine, run};
+use super::owner::Owner;
+use super::processes::Signal;
+use super::proxy::{Moment, Proxy, When};
 
 pub const TESTS: &[Test] = &[
     ("moments::an_owner_is_killed_at_any_moment", attached),
@@ -18,8 +19,16 @@ pub const TESTS: &[Test] = &[
 /// How long anything of a killed owner may run.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// A request of the backend.
-type Moment = (&'static str, &'static str, When);
+/// The states of containers in which nothing of theirs runs, as one engine or the other calls them. One that is initialized has a process
+/// that waits to become its first.
+const NOT_RUNNING: &[&str] = &[
+    "created",
+    "configured",
+    "initialized",
+    "exited",
+    "stopped",
+    "dead",
+];
 
 /// The requests of a creation, in their order.
 const CREATION: &[Moment] = &[
@@ -49,6 +58,14 @@ const CREATION: &[Moment] = &[
     ("POST", "/start", When::Asked),
     ("POST", "/start", When::Answered),
 ];
+
+/// Those with which the agent's volume is made.
+const VOLUME: usize = 6;
+
+/// The requests of a creation for which the agent's volume is there.
+pub fn of_containers() -> &'static [Moment] {
+    &CREATION[VOLUME..]
+}
 
 /// What an owner does later.
 const LIFE: &[(&str, u64)] = &[
@@ -101,7 +118,7 @@ fn detached() -> Result<(), Failed> {
             ("POST", "/exec/", When::Asked),
             ("POST", "/exec/", When::Answered),
         ];
-        for moment in CREATION.iter().skip(6).chain(&reconnection) {
+        for moment in of_containers().iter().chain(&reconnection) {
             let name = kill_at(&engine, *moment, true).await;
             clean(&engine, &format!("{moment:?}"), true).await?;
             // Whether it was handed over by then: it is a whole one or none.
@@ -118,7 +135,7 @@ fn detached() -> Result<(), Failed> {
                     "{error}"
                 ),
             }
-            assert_eq!(engine.containers().await, []);
+            assert_eq!(engine.containers(), []);
             assert!(client.list().await?.is_empty());
         }
         // One that was created outlives its creator.
@@ -139,7 +156,7 @@ fn detached() -> Result<(), Failed> {
 
 /// So that the next owner has to make it.
 async fn forget_agents(engine: &Engine) {
-    for volume in engine.volumes().await {
+    for volume in engine.volumes() {
         let options = None::<bollard::query_parameters::RemoveVolumeOptions>;
         engine
             .api()
@@ -149,12 +166,12 @@ async fn forget_agents(engine: &Engine) {
     }
 }
 
-async fn kill_at(engine: &Engine, (method, part, when): Moment, detached: bool) -> String {
+async fn kill_at(engine: &Engine, moment: Moment, detached: bool) -> String {
     let name = unique_name("moment");
     let socket = engine.state().with_file_name(format!("{name}.sock"));
-    let proxy = Proxy::start(&engine.socket(), &socket, method, part, when);
+    let proxy = Proxy::start(&engine.socket(), &socket, moment);
     let mut owner = Owner::start(&proxy.address(), &engine.state(), &name, detached);
-    proxy.aim(owner.pid());
+    proxy.aim(vec![owner.pid()], Signal::Kill);
     tokio::task::block_in_place(|| proxy.wait());
     owner.kill();
     name
@@ -162,12 +179,12 @@ async fn kill_at(engine: &Engine, (method, part, when): Moment, detached: bool) 
 
 /// Nothing that runs is left soon, nothing at all once the next client has pruned.
 async fn clean(engine: &Engine, moment: &str, detached: bool) -> sandbox_core::Result<()> {
-    let networks = engine.networks().await;
+    let networks = engine.networks();
     if !detached {
-        let not_running = |state: &str| ["created", "exited", "dead"].contains(&state);
+        let not_running = |state: &str| NOT_RUNNING.contains(&state);
         engine.wait_for(moment, BOUND, not_running).await;
     }
-    let before = engine.containers().await;
+    let before = engine.containers();
     let client = engine.client();
     client.prune().await?;
     // What the engine was asked for may only be made now.
@@ -175,13 +192,9 @@ async fn clean(engine: &Engine, moment: &str, detached: bool) -> sandbox_core::R
     client.prune().await?;
     eprintln!("{moment}: {before:?} was left to the next client");
     if !detached {
-        assert_eq!(engine.containers().await, [], "{moment}");
+        assert_eq!(engine.containers(), [], "{moment}");
     }
-    assert_eq!(engine.networks().await, networks);
-    assert!(
-        engine.volumes().await.len() <= 1,
-        "{:?}",
-        engine.volumes().await
-    );
+    assert_eq!(engine.networks(), networks);
+    assert!(engine.volumes().len() <= 1, "{:?}", engine.volumes());
     Ok(())
 }

@@ -3,10 +3,17 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome, SandboxHandle};
+use sandbox_core::{
+    ArtifactLimits, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec, unique_name,
+};
+use tokio::task::JoinHandle;
 
-use crate::Test;
-use crate::engine::{Engine, Signal, run, spec};
+use super::Test;
+use super::engine::{Engine, client_of, run, spec};
+use super::moments::of_containers;
+use super::processes::Signal;
+use super::proxy::{Moment, Proxy};
+use crate::family::OUTLIVE;
 
 pub const TESTS: &[Test] = &[
     ("faults::an_engine_is_killed", || all(Signal::Kill)),
@@ -21,8 +28,11 @@ fn all(signal: Signal) -> Result<(), Failed> {
         let mut engine = Engine::start().await;
         during_exec(&mut engine, signal).await?;
         during_copy(&mut engine, signal).await?;
-        for delay in [0, 20, 60, 150, 300] {
+        for delay in [0, 60] {
             during_create(&mut engine, signal, Duration::from_millis(delay)).await?;
+        }
+        for moment in of_containers() {
+            at_request(&mut engine, signal, *moment).await?;
         }
         detached(&mut engine, signal).await
     })
@@ -42,7 +52,7 @@ async fn back(engine: &mut Engine, what: &str) {
     engine
         .wait_for(what, Duration::from_secs(10), |_| false)
         .await;
-    assert_eq!(engine.volumes().await.len(), 1, "the agent's");
+    assert_eq!(engine.volumes().len(), 1, "the agent's");
 }
 
 async fn during_exec(engine: &mut Engine, signal: Signal) -> sandbox_core::Result<()> {
@@ -146,6 +156,36 @@ async fn during_create(
     let creation = tokio::spawn(async move { client.create(&spec()).await });
     tokio::time::sleep(delay).await;
     engine.signal(signal);
+    told(
+        creation,
+        &format!("{signal:?} {delay:?} after a creation began"),
+    )
+    .await;
+    back(engine, "after a creation").await;
+    Ok(())
+}
+
+/// The same, when the backend asks for a given thing: asking an engine what it is takes long on some.
+async fn at_request(
+    engine: &mut Engine,
+    signal: Signal,
+    moment: Moment,
+) -> sandbox_core::Result<()> {
+    let name = unique_name("moment");
+    let socket = engine.state().with_file_name(format!("{name}.sock"));
+    let proxy = Proxy::start(&engine.socket(), &socket, moment);
+    proxy.aim(engine.processes(), signal);
+    let client = client_of(engine.config_at(&proxy.address()));
+    let creation = tokio::spawn(async move { client.create(&SandboxSpec::new(name)).await });
+    tokio::task::block_in_place(|| proxy.wait());
+    told(creation, &format!("{signal:?} at {moment:?}")).await;
+    // What was asked for is removed by way of the same socket.
+    back(engine, &format!("after {moment:?}")).await;
+    Ok(())
+}
+
+/// Whoever creates a sandbox is told, and soon.
+async fn told(creation: JoinHandle<sandbox_core::Result<SandboxHandle>>, what: &str) {
     let start = Instant::now();
     let end = tokio::time::timeout(Duration::from_secs(30), creation).await;
     let end = end.expect("no hang").expect("no panic");
@@ -154,7 +194,7 @@ async fn during_create(
         // It was faster than the signal.
         Ok(sandbox) => drop(sandbox),
         Err(error) => {
-            eprintln!("{signal:?} {delay:?} after a creation began: told after {told:?}: {error}");
+            eprintln!("{what}: told after {told:?}: {error}");
             let kinds = [
                 ErrorKind::SandboxUnavailable,
                 ErrorKind::Protocol,
@@ -164,17 +204,15 @@ async fn during_create(
             assert!(told < SOON, "{told:?}");
         }
     }
-    back(engine, "after a creation").await;
-    Ok(())
 }
 
-/// A detached sandbox is a container of its engine, and ends with it.
+/// A detached sandbox ends with its engine, or outlives it, as its engine's containers do.
 async fn detached(engine: &mut Engine, signal: Signal) -> sandbox_core::Result<()> {
     let client = engine.client();
-    let name = spec().name;
     let kept = spec().detached(true).lifetime(Duration::from_secs(120));
     let first = client.create(&kept).await?;
     let second = client.get(&kept.name).await?;
+    first.exec(&ExecRequest::shell("echo before > own")).await?;
     engine.signal(signal);
     for sandbox in [&first, &second] {
         let start = Instant::now();
@@ -189,11 +227,24 @@ async fn detached(engine: &mut Engine, signal: Signal) -> sandbox_core::Result<(
         assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     }
     let start = Instant::now();
-    let error = client.get(&name).await.expect_err("no engine");
+    let error = client.get(&kept.name).await.expect_err("no engine");
     assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     drop((first, second));
-    back(engine, "after a detached sandbox").await;
+    if OUTLIVE {
+        engine.wait_ended().await;
+        engine.resume().await;
+        // It is a later client's as if nothing had been.
+        let client = engine.client();
+        assert_eq!(client.prune().await?, [""; 0]);
+        let again = client.get(&kept.name).await?;
+        let look = ExecRequest::shell("cat own; pidof sleep | wc -w");
+        assert_eq!(again.exec(&look).await?.stdout_text(), "before\n0\n");
+        again.kill().await?;
+        assert_eq!(engine.containers(), []);
+    } else {
+        back(engine, "after a detached sandbox").await;
+    }
     let error = client.get(&kept.name).await.expect_err("it has ended");
     assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
     assert!(engine.client().list().await?.is_empty());

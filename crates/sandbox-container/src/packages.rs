@@ -1,0 +1,139 @@
+//! Packages of a plan: installed by a container of the same image, mounted into the sandbox that they are for.
+
+use async_trait::async_trait;
+use bollard::models::ImageInspect;
+use sandbox_core::spi::{Backend, Finding, Instance};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::{PATH, state};
+use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
+
+use crate::engine::{Engine, EngineFacts};
+use crate::lower;
+use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
+
+/// Why the containers of an engine cannot see the folder that this user's packages are installed into; `None` where they can.
+pub(crate) fn unseen(facts: &EngineFacts) -> Option<(String, &'static str)> {
+    if !facts.local {
+        return Some((
+            "the engine runs on another host, and packages are installed into a folder of this one"
+                .into(),
+            "use a local engine, or an image that has the packages",
+        ));
+    }
+    let owner = facts.engine_user.map(|(user, _)| user);
+    let owner = owner.filter(|owner| facts.rootless && *owner != state::user())?;
+    Some((
+        format!("the engine is user {owner}'s, who does not see this user's cache of packages"),
+        "be the user whose engine it is, or use an image that has the packages",
+    ))
+}
+
+/// An image and an engine that packages are installed with.
+#[derive(Debug)]
+pub(crate) struct Provisioner<'a, F> {
+    pub backend: &'a ContainerBackend<F>,
+    pub config: &'a ContainerConfig,
+    pub tier: Tier,
+    pub engine: &'a Engine,
+    pub image: &'a ImageInspect,
+}
+
+impl<F: OfFamily> Provisioner<'_, F> {
+    /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`packages::provide`]; `Unsupported` where the engine's containers would not see the folder.
+    pub(crate) async fn provide(&self, plan: &Plan) -> Result<Plan> {
+        if let Some((why, fix)) = unseen(&self.engine.facts) {
+            let error = Error::new(ErrorKind::Unsupported, "install packages", why);
+            return Err(error.on(self.tier).with_fix(fix));
+        }
+        let interpreter = Interpreter::of_image(self.image.id.as_deref().unwrap_or_default());
+        let order = Order {
+            packages: &plan.packages,
+            interpreter: &interpreter,
+            settings: &self.config.packages,
+        };
+        let source = packages::provide(self, &order).await?;
+        Ok(packages::shown(plan, source, TARGET.into(), PATH))
+    }
+
+    fn without_network(&self, network: &str, why: &Error) -> Error {
+        let context = format!(
+            "the engine cannot make a container with the network {network:?}: {}",
+            why.context()
+        );
+        Error::new(ErrorKind::RegistryUnreachable, "install packages", context)
+            .on(self.tier)
+            .with_fix(format!(
+                "see whether `{} run --network {network}` works, or name another network in the backend's configuration",
+                self.tier.family.command
+            ))
+    }
+}
+
+/// Whether an engine could not make a container because of its network, as far as it says so.
+fn is_about_network(error: &Error) -> bool {
+    const WORDS: [&str; 4] = ["network", "netns", "pasta", "slirp"];
+    let is_engines = matches!(error.kind(), ErrorKind::Io | ErrorKind::SetupFailed);
+    is_engines && WORDS.iter().any(|word| error.context().contains(word))
+}
+
+/// The provision sandbox is one of the backend's own, of the image that its packages are for, on the network that the operator chose.
+#[async_trait]
+impl<F: OfFamily> Backend for Provisioner<'_, F> {
+    fn name(&self) -> &str {
+        self.tier.name
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        self.backend.assess_on(plan, self.engine)
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        // The name that every engine has for what it gives to containers that ask for nothing. Without root that is no bridge.
+        let network = self.config.package_network.as_deref().unwrap_or("default");
+        let placed = self
+            .backend
+            .place(plan, self.engine, self.image, Some(network));
+        match placed.await {
+            Ok(instance) => Ok(Box::new(instance)),
+            Err(error) if lower::has_network(plan) && is_about_network(&error) => {
+                Err(self.without_network(network, &error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        self.backend.diagnose().await
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        self.backend.profile().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_that_containers_see_are_installed_into() {
+        let facts = EngineFacts::sample();
+        assert_eq!(unseen(&facts), None);
+        let elsewhere = EngineFacts {
+            local: false,
+            ..facts.clone()
+        };
+        assert!(unseen(&elsewhere).is_some());
+        let of = |user| EngineFacts {
+            rootless: true,
+            engine_user: Some((user, user)),
+            ..facts.clone()
+        };
+        assert_eq!(unseen(&of(state::user())), None);
+        assert!(unseen(&of(state::user() + 1)).is_some());
+    }
+}
