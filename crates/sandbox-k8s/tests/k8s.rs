@@ -10,8 +10,8 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandbox_core::spi::Backend;
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Cpus, ErrorKind, Outcome, SandboxClient, SandboxHandle,
-    SandboxSpec,
+    ArtifactLimits, ByteSize, Capability, CapabilityPolicy, Cpus, ErrorKind, ExecRequest, Outcome,
+    SandboxClient, SandboxHandle, SandboxSpec,
 };
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig, PodProfile};
 
@@ -90,7 +90,7 @@ fn small(name: &str) -> SandboxSpec {
     SandboxSpec::new(name)
         .image("sandbox-test/busybox:latest")
         .memory(ByteSize::mib(64))
-        .cpus(Cpus::from_milli(200))
+        .cpus(Cpus::milli(200))
 }
 
 async fn sandbox(name: &str) -> SandboxHandle {
@@ -112,7 +112,10 @@ fn program() -> Done {
         let killed = sandbox.shell("kill -9 $$").await?;
         assert_eq!(killed.exit_code(), None);
         assert!(matches!(killed.outcome, Outcome::Signaled { signal: 9 }));
-        let missing = sandbox.exec(["/no/such"]).await.expect_err("no program");
+        let missing = sandbox
+            .exec(&ExecRequest::new("/no/such"))
+            .await
+            .expect_err("no program");
         assert_eq!(missing.kind(), ErrorKind::ProgramNotFound);
         sandbox.kill().await?;
         Ok(())
@@ -199,11 +202,15 @@ fn files() -> Done {
             .map(|number| (number % 251) as u8)
             .collect();
         std::fs::write(folder.join("in"), &bytes)?;
-        sandbox.copy_in(folder.join("in"), "/workspace/in").await?;
+        sandbox.copy_in(&folder.join("in"), "/workspace/in").await?;
         let result = sandbox.shell("cp in out && wc -c < out").await?;
         assert_eq!(result.stdout_text().trim(), "3000000");
         sandbox
-            .copy_out("/workspace/out", folder.join("out"))
+            .copy_out(
+                "/workspace/out",
+                &folder.join("out"),
+                ArtifactLimits::default(),
+            )
             .await?;
         assert!(std::fs::read(folder.join("out"))? == bytes);
         std::fs::remove_dir_all(&folder)?;
