@@ -1,6 +1,7 @@
 //! What the kernel says inside of a pod, before code runs: compared with what was asked for, and only ever lowering a report.
 //!
-//! The agent reads it, whom nobody can have disturbed yet.
+//! The agent reads it, whom nobody can have disturbed yet. The network's step has asked the kernel itself: without its word the pod
+//! does not run.
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
@@ -21,17 +22,8 @@ const CPUS: [&str; 2] = [
     "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
 ];
 const PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
-/// The ways out of the network namespace.
-const ROUTES: &str = "/proc/net/route";
-const ROUTES_6: &str = "/proc/net/ipv6_route";
-
-/// Lowers what the kernel does not say as it was asked for. `cut` says whether the network is to be gone.
-pub(crate) async fn lower(
-    report: &mut EnforcementReport,
-    instance: &AgentInstance,
-    plan: &Plan,
-    cut: bool,
-) {
+/// Lowers what the kernel does not say as it was asked for.
+pub(crate) async fn lower(report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
     let memory = first(instance, &MEMORY).await;
     let asked = plan.memory.as_u64();
     check(
@@ -49,22 +41,6 @@ pub(crate) async fn lower(
         cpus.is_some_and(|found| found <= asked),
         || format!("the kernel's quota is {cpus:?} thousandths, not {asked}"),
     );
-    if cut {
-        let routes = read(instance, ROUTES).await;
-        let routes_6 = read(instance, ROUTES_6).await;
-        let closed = routes
-            .as_deref()
-            .is_some_and(|text| is_closed(text, routes_6.as_deref()));
-        for capability in [
-            Capability::NetworkAccess,
-            Capability::Egress,
-            Capability::PackageInstallation,
-        ] {
-            check(report, capability, closed, || {
-                "the init step has ended, and the pod still has a route".to_owned()
-            });
-        }
-    }
 }
 
 fn check(
@@ -104,19 +80,6 @@ fn quota(text: &str) -> Option<u64> {
     let quota: u64 = words.next()?.parse().ok()?;
     let period: u64 = words.next()?.parse().ok()?;
     (quota * 1000).checked_div(period)
-}
-
-/// Whether no route leads anywhere but to the loopback. A kernel without the newer protocol has no list of its routes.
-fn is_closed(routes: &str, routes_6: Option<&str>) -> bool {
-    // The first line is the head; the first word the interface.
-    let fourth = routes
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().next());
-    // The last word is the interface.
-    let sixth = routes_6.unwrap_or_default().lines();
-    let sixth = sixth.filter_map(|line| line.split_whitespace().next_back());
-    fourth.chain(sixth).all(|interface| interface == "lo")
 }
 
 async fn first(instance: &AgentInstance, paths: &[&str]) -> Option<String> {
@@ -161,19 +124,6 @@ mod tests {
         assert_eq!(quota("max 100000"), None);
         assert_eq!(quota("-1 100000"), None);
         assert_eq!(quota("1 0"), None);
-    }
-
-    #[test]
-    fn a_route_of_any_other_interface_is_a_way_out() {
-        let head = "Iface\tDestination\tGateway\n";
-        let loopback = "00000000000000000000000000000001 80 0 00 0 00 00 00200200 lo\n";
-        assert!(is_closed(head, None));
-        assert!(is_closed(head, Some(loopback)));
-        assert!(!is_closed(&format!("{head}eth0\t0000F40A\t0\n"), None));
-        assert!(!is_closed(
-            head,
-            Some("fe80 40 0 00 0 100 1 0 00000001 eth0\n")
-        ));
     }
 
     #[test]

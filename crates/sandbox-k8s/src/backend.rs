@@ -155,8 +155,7 @@ impl KubernetesBackend {
         let isolator = PodIsolator::new(cluster, name, guard, stream.last_words());
         let mut report = sandbox.enforcement.clone();
         let mut instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?;
-        let cut = lower::cuts_network(plan, self.config.profile);
-        applied::lower(&mut report, &instance, plan, cut).await;
+        applied::lower(&mut report, &instance, plan).await;
         instance.set_enforcement(report);
         Ok(instance)
     }
