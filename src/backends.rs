@@ -6,6 +6,8 @@ use sandbox_core::registry::FeatureHint;
 // A crate that is enabled but never named is dropped by the linker, and its registration with it.
 #[cfg(feature = "docker")]
 extern crate sandbox_docker as _;
+#[cfg(feature = "k8s")]
+extern crate sandbox_k8s as _;
 #[cfg(feature = "local")]
 extern crate sandbox_local as _;
 #[cfg(feature = "podman")]
@@ -17,24 +19,36 @@ inventory::submit! { FeatureHint { tier: "docker", feature: "docker" } }
 inventory::submit! { FeatureHint { tier: "docker_unsafe", feature: "docker" } }
 inventory::submit! { FeatureHint { tier: "podman", feature: "podman" } }
 inventory::submit! { FeatureHint { tier: "podman_unsafe", feature: "podman" } }
+inventory::submit! { FeatureHint { tier: "k8s", feature: "k8s" } }
 
 #[cfg(test)]
 mod tests {
     use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxClient, registry};
 
     /// The tiers that each feature links, and whether it is on.
-    const FEATURES: [(&str, bool); 3] = [
-        ("local", cfg!(feature = "local")),
-        ("docker", cfg!(feature = "docker")),
-        ("podman", cfg!(feature = "podman")),
+    const FEATURES: [(&str, &[&str], bool); 4] = [
+        ("local", &["local", "local_unsafe"], cfg!(feature = "local")),
+        (
+            "docker",
+            &["docker", "docker_unsafe"],
+            cfg!(feature = "docker"),
+        ),
+        (
+            "podman",
+            &["podman", "podman_unsafe"],
+            cfg!(feature = "podman"),
+        ),
+        ("k8s", &["k8s"], cfg!(feature = "k8s")),
     ];
 
     #[test]
     fn a_feature_links_its_tiers_and_nothing_else_does() {
         let linked = registry::tiers().unwrap();
-        for (feature, is_on) in FEATURES {
-            for tier in [feature.to_owned(), format!("{feature}_unsafe")] {
-                let registration = linked.iter().find(|registration| registration.tier == tier);
+        for (feature, tiers, is_on) in FEATURES {
+            for tier in tiers {
+                let registration = linked
+                    .iter()
+                    .find(|registration| registration.tier == *tier);
                 assert_eq!(registration.is_some(), is_on, "{tier}");
                 if let Some(registration) = registration {
                     assert_eq!(
@@ -44,7 +58,7 @@ mod tests {
                     );
                     continue;
                 }
-                let error = SandboxClient::open(&tier, CapabilityPolicy::new()).unwrap_err();
+                let error = SandboxClient::open(tier, CapabilityPolicy::new()).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::UnknownBackend);
                 assert_eq!(
                     error.fix(),

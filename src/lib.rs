@@ -46,6 +46,7 @@
 //! | `local` (default) | `local`, `local_unsafe` |
 //! | `docker` | `docker`, `docker_unsafe` |
 //! | `podman` | `podman`, `podman_unsafe` |
+//! | `k8s` | `k8s` |
 
 mod backends;
 

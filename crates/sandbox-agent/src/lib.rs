@@ -10,7 +10,9 @@
 //! sandbox-agent serve --stdio             read the host from descriptor 0, write to it on 1
 //!     --listen-fd N                       and later clients that the listening socket N accepts
 //!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
-//! sandbox-agent connect NAME              carry bytes between such a socket and descriptors 0 and 1
+//! sandbox-agent serve --listen NAME       the same, where the first client comes in by that name as well
+//! sandbox-agent connect [--wait] NAME     carry bytes between such a socket and descriptors 0 and 1
+//! sandbox-agent cut-network               take the interfaces of this network namespace down, but for its loopback
 //! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
 //! sandbox-agent remove FOLDER             remove FOLDER/agent and FOLDER, where the agent was put for a while
 //! sandbox-agent --version

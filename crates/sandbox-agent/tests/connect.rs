@@ -4,11 +4,18 @@ mod common;
 
 use std::{
     io::Read,
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::UnixStream,
+        },
+    },
+    process::{Child, Stdio},
 };
 
 use common::{
-    Client, command,
+    Client, Wire, agent_command, command,
     processes::{alive, mark, wait_until},
     script, settings,
     several::{detached, echo, last_word, through_pump},
@@ -114,4 +121,68 @@ fn nobody_there_is_said() {
         said,
         "sandbox-agent: no connection to /no/such/socket: ENOENT\n"
     );
+}
+
+/// A pump that waits for somebody to listen, and whoever speaks through it.
+fn through_waiting_pump(name: &str) -> (Wire, Child) {
+    let (socket, theirs) = UnixStream::pair().unwrap();
+    let theirs = OwnedFd::from(theirs);
+    let pump = agent_command(&[], None, &[])
+        .args(["connect", "--wait", name])
+        .stdin(theirs.try_clone().unwrap())
+        .stdout(theirs)
+        .spawn()
+        .unwrap();
+    (Wire::over(socket), pump)
+}
+
+#[test]
+fn the_first_client_may_come_by_a_name() {
+    let name = format!("@sandbox-agent-first-{}", std::process::id());
+    // It waits for the agent, too.
+    let (mut first, mut pump) = through_waiting_pump(&name);
+    let mut agent = agent_command(&[], None, &[])
+        .args(["serve", "--listen", &name])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    first.hello(&settings()).unwrap();
+    echo(&mut first);
+    // Those who come later show the key.
+    let (mut later, mut other) = through_waiting_pump(&name);
+    later.attach(&settings().key).unwrap();
+    echo(&mut later);
+    // It is the first one's: its end is everybody's.
+    drop(first);
+    assert!(pump.wait().unwrap().success());
+    last_word(&mut later);
+    assert!(other.wait().unwrap().success());
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
+}
+
+/// In a network namespace of its own, where this user may make one.
+#[test]
+fn a_network_is_taken_down_but_for_its_loopback() {
+    const SET_UP: &str =
+        "ip link set lo up && ip link add d0 type dummy && ip link set d0 up && ip -o link show up";
+    let run = |script: &str| {
+        let wrapper = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
+        let mut command = agent_command(&[&wrapper[..], &[script]].concat(), None, &[]);
+        command.output()
+    };
+    match run(SET_UP) {
+        Ok(output) if output.status.success() => {
+            assert!(String::from_utf8_lossy(&output.stdout).contains("d0:"));
+        }
+        failed => {
+            println!("NOT RUN: no network namespace with another interface: {failed:?}");
+            return;
+        }
+    }
+    // The agent's own path is the script's name.
+    let cut = format!("{SET_UP} >/dev/null && \"$0\" cut-network && ip -o link show up");
+    let output = run(&cut).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let up = String::from_utf8_lossy(&output.stdout);
+    assert!(up.contains("lo:") && !up.contains("d0"), "{up}");
 }

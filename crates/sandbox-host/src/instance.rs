@@ -115,6 +115,11 @@ impl AgentInstance {
         }
     }
 
+    /// Says what is enforced in the end: what a backend has found out through the agent itself, before anybody else uses it.
+    pub fn set_enforcement(&mut self, report: EnforcementReport) {
+        self.sandbox.enforcement = report;
+    }
+
     /// Becomes a later client of a sandbox whose agent listens at the other end of `stream`.
     ///
     /// # Behavior

@@ -1,4 +1,4 @@
-//! `cargo xtask engines up|down|status [ENGINE…]`: the container engines that tests need.
+//! `cargo xtask engines up|down|status [ENGINE…]`: the container engines and the cluster that tests need.
 //!
 //! Only `up` changes the machine, and `down` only stops what `up` started.
 
@@ -14,6 +14,7 @@ use crate::places;
 
 mod daemon;
 mod docker;
+mod kubernetes;
 mod podman;
 mod process;
 mod record;
@@ -62,6 +63,9 @@ pub enum Name {
     Podman,
     /// Podman without root: the caller's own, or, for root, that of an account made for it
     PodmanRootless,
+    /// Kubernetes: the cluster of `KUBECONFIG`, or, for root, a node of its own
+    #[value(name = "k8s")]
+    Kubernetes,
 }
 
 /// What a task can do with one engine. One small file implements it for each.
@@ -93,6 +97,9 @@ impl Name {
             Self::Docker => docker::connect(timeout),
             Self::Podman => podman::connect(timeout),
             Self::PodmanRootless => podman::rootless::connect(timeout),
+            Self::Kubernetes => Err(Failure::new(
+                "k8s: a cluster has no socket with Docker's API",
+            )),
         }
     }
 
@@ -101,6 +108,7 @@ impl Name {
             Self::Docker => Box::new(docker::Docker),
             Self::Podman => Box::new(podman::Podman),
             Self::PodmanRootless => Box::new(podman::rootless::Rootless),
+            Self::Kubernetes => Box::new(kubernetes::Kubernetes),
         }
     }
 
@@ -110,6 +118,7 @@ impl Name {
             Self::Docker => "docker",
             Self::Podman => "podman",
             Self::PodmanRootless => "podman-rootless",
+            Self::Kubernetes => "k8s",
         }
     }
 }
@@ -121,8 +130,12 @@ fn meant(named: &[Name]) -> Result<Vec<Name>> {
     }
     let mut meant = Vec::new();
     for name in Name::value_variants() {
-        let started = service::record(name.text())?.read()?.is_some();
-        if *name != Name::PodmanRootless || started {
+        let usual = match name {
+            Name::Docker | Name::Podman => true,
+            Name::PodmanRootless => service::record(name.text())?.read()?.is_some(),
+            Name::Kubernetes => kubernetes::is_started()?,
+        };
+        if usual {
             meant.push(*name);
         }
     }

@@ -19,12 +19,14 @@ use crate::places;
 mod archive;
 mod busybox;
 mod cache;
+mod cluster;
 mod engine;
 mod mirror;
 mod python;
 mod recipe;
 
 use cache::Cache;
+pub use cluster::Image as ClusterImage;
 use engine::Engine;
 use recipe::{Name, Recipe};
 
@@ -88,6 +90,26 @@ fn engines(named: &[engines::Name]) -> Result<Vec<Engine>> {
         return Err(Failure::new(reasons.join("; ")));
     }
     found.into_iter().collect()
+}
+
+/// The test images for a cluster's nodes, their files made where they are missing.
+///
+/// # Errors
+/// When the files of one cannot be made.
+pub fn for_clusters() -> Result<Vec<ClusterImage>> {
+    cluster::all()
+}
+
+/// One-line sources of Debian's source packages for `release`, out of this machine's apt configuration.
+///
+/// # Errors
+/// When the configuration cannot be read, or names no Debian mirror.
+pub fn source_packages(release: &str) -> Result<String> {
+    Ok(mirror::of_this_machine(release)?
+        .lines()
+        .filter_map(|line| line.strip_prefix("deb "))
+        .map(|rest| format!("deb-src {rest}\n"))
+        .collect())
 }
 
 /// Makes an archive of a Debian system at `archive`, with these arguments for mmdebstrap.

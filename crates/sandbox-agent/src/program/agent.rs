@@ -64,6 +64,17 @@ struct Stopping {
     logs_until: Option<Moment>,
 }
 
+/// Which clients come through a process beside the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// None.
+    Nobody,
+    /// Those behind the first.
+    Later,
+    /// The first as well.
+    All,
+}
+
 /// The agent.
 #[derive(Debug)]
 pub(super) struct Agent {
@@ -79,8 +90,8 @@ pub(super) struct Agent {
     owned: bool,
     /// Whether owner and lease count only until a later client has come.
     handed_over: bool,
-    /// Whether later clients come through processes beside the agent (`connect`), which process 1 takes with it.
-    carried: bool,
+    /// The first client that comes through a process beside the agent (`connect`), which process 1 takes with it; all behind it do.
+    carried: Option<u32>,
     lease: Option<u64>,
     lease_end: Moment,
     lifetime_end: Option<Moment>,
@@ -117,16 +128,20 @@ impl Agent {
             stopping: None,
             owned: settings.owned,
             handed_over: settings.handed_over,
-            carried: false,
+            carried: None,
             lease,
             lifetime_end: (settings.lifetime_ms > 0).then(|| after(now(), settings.lifetime_ms)),
             lease_end: lease.map_or(Moment::MAX, |lease| after(now(), lease)),
         })
     }
 
-    /// The same, whose later clients come through processes beside it where `carried` says so.
-    pub(super) fn carried(mut self, carried: bool) -> Self {
-        self.carried = carried;
+    /// The same, whose clients come through processes beside it: those that come later, or all.
+    pub(super) fn carried(mut self, carried: Carried) -> Self {
+        self.carried = match carried {
+            Carried::Nobody => None,
+            Carried::Later => FIRST.checked_add(1),
+            Carried::All => Some(FIRST),
+        };
         self
     }
 
@@ -494,14 +509,17 @@ impl Agent {
     /// Waits until those who carry the last frames out of the sandbox have passed them on, which their end shows: where the agent is
     /// process 1, its own end would kill them before.
     fn await_carriers(&mut self) {
-        if !self.carried || process::current() != Pid(1) {
+        let Some(carried) = self.carried else {
+            return;
+        };
+        if process::current() != Pid(1) {
             return;
         }
         let bound = after(now(), CARRIERS_BOUND);
         let later = self
             .clients
             .iter()
-            .filter(|client| client.number != FIRST)
+            .filter(|client| client.number >= carried)
             .filter_map(|client| client.connection.output());
         for socket in later {
             // One that is closed already has nobody behind it.

@@ -12,11 +12,18 @@ pub(super) enum Task<'a> {
     /// Serve the host at the other end of a stream.
     Serve(Service<'a>),
     /// Carry bytes to and from the agent that listens there.
-    Connect(&'a CStr),
+    Connect {
+        /// The name that it listens on.
+        name: &'a CStr,
+        /// Whether to wait for somebody to listen there.
+        wait: bool,
+    },
     /// Keep the detached sandbox that the descriptors belong to.
     Keep,
     /// Remove the folder that holds the agent's own program, from a container that is not ours.
     Remove(&'a CStr),
+    /// Take the interfaces of a network namespace down.
+    CutNetwork,
     /// Print the version.
     Version,
 }
@@ -24,8 +31,8 @@ pub(super) enum Task<'a> {
 /// Whom to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Service<'a> {
-    /// The stream of the first client.
-    pub(super) ends: Ends,
+    /// The stream of the first client; without one, it comes in by the listener's name.
+    pub(super) ends: Option<Ends>,
     /// Whether the host first says how to build the sandbox.
     pub(super) setup: bool,
     /// Where later clients come in.
@@ -44,7 +51,9 @@ pub(super) enum Listener<'a> {
 /// How to call the agent.
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
-       sandbox-agent connect NAME
+       sandbox-agent serve --listen NAME
+       sandbox-agent connect [--wait] NAME
+       sandbox-agent cut-network
        sandbox-agent keep NAME
        sandbox-agent remove FOLDER
        sandbox-agent --version
@@ -59,9 +68,13 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
             (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
         }
         "--version" => arguments.next().is_none().then_some(Task::Version),
+        "cut-network" => arguments.next().is_none().then_some(Task::CutNetwork),
         "connect" => {
-            let name = arguments.next()?;
-            arguments.next().is_none().then_some(Task::Connect(name))
+            let first = arguments.next()?;
+            let wait = first == c"--wait";
+            let name = if wait { arguments.next()? } else { first };
+            let connect = Task::Connect { name, wait };
+            arguments.next().is_none().then_some(connect)
         }
         "remove" => {
             let folder = arguments.next()?;
@@ -99,13 +112,14 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
             _ => return None,
         }
     }
-    let ends = ends?;
-    // Two owners of one descriptor would close it twice.
-    let apart = match listener {
-        Some(Listener::Descriptor(raw)) => raw > 2 && raw != ends.input,
-        _ => true,
+    let possible = match (listener, ends) {
+        // Two owners of one descriptor would close it twice.
+        (Some(Listener::Descriptor(raw)), Some(ends)) => raw > 2 && raw != ends.input,
+        (_, Some(_)) => true,
+        (Some(Listener::Name(_)), None) => !setup,
+        (_, None) => false,
     };
-    apart.then_some(Service {
+    possible.then_some(Service {
         ends,
         setup,
         listener,
@@ -132,7 +146,7 @@ mod tests {
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
             Some(Task::Serve(Service {
-                ends: socket,
+                ends: Some(socket),
                 setup: true,
                 listener: None
             }))
@@ -140,7 +154,7 @@ mod tests {
         assert_eq!(
             parsed(&[c"serve", c"--listen-fd", c"5", c"--fd", c"7"]),
             Some(Task::Serve(Service {
-                ends: socket,
+                ends: Some(socket),
                 setup: false,
                 listener: Some(Listener::Descriptor(5))
             }))
@@ -148,10 +162,10 @@ mod tests {
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
             Some(Task::Serve(Service {
-                ends: Ends {
+                ends: Some(Ends {
                     input: 0,
                     output: 1
-                },
+                }),
                 setup: false,
                 listener: None
             }))
@@ -159,14 +173,33 @@ mod tests {
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--listen", c"@name"]),
             Some(Task::Serve(Service {
-                ends: socket,
+                ends: Some(socket),
                 setup: false,
                 listener: Some(Listener::Name(c"@name"))
             }))
         );
         assert_eq!(
+            parsed(&[c"serve", c"--listen", c"@name"]),
+            Some(Task::Serve(Service {
+                ends: None,
+                setup: false,
+                listener: Some(Listener::Name(c"@name"))
+            }))
+        );
+        assert_eq!(parsed(&[c"cut-network"]), Some(Task::CutNetwork));
+        assert_eq!(
             parsed(&[c"connect", c"/path"]),
-            Some(Task::Connect(c"/path"))
+            Some(Task::Connect {
+                name: c"/path",
+                wait: false
+            })
+        );
+        assert_eq!(
+            parsed(&[c"connect", c"--wait", c"@name"]),
+            Some(Task::Connect {
+                name: c"@name",
+                wait: true
+            })
         );
         assert_eq!(parsed(&[c"remove", c"/path"]), Some(Task::Remove(c"/path")));
         for wrong in [
@@ -174,6 +207,7 @@ mod tests {
             &[c"remove"],
             &[c"remove", c"/path", c"more"],
             &[c"connect"],
+            &[c"connect", c"--wait"],
             &[c"connect", c"/path", c"more"],
             &[c"serve"],
             &[
@@ -189,6 +223,8 @@ mod tests {
             &[c"serve", c"--fd", c"x"],
             &[c"serve", c"--fd", c"7", c"--stdio"],
             &[c"serve", c"--listen-fd", c"5"],
+            &[c"serve", c"--listen", c"@x", c"--setup"],
+            &[c"cut-network", c"eth0"],
             &[c"serve", c"--stdio", c"--listen-fd", c"1"],
             &[c"serve", c"--fd", c"7", c"--listen-fd", c"7"],
             &[c"serve", c"--fd", c"7", c"--listen-fd"],

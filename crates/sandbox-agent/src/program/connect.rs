@@ -4,20 +4,28 @@
 use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io, net, signal};
+use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io, net, signal, time};
 
 use super::{
     address,
     descriptors::close_all_but,
     ending::EXIT_UNREACHABLE,
-    polling::{POLLERR, POLLIN, POLLOUT, PollSet},
+    polling::{Moment, POLLERR, POLLIN, POLLOUT, PollSet, after, now},
 };
 use crate::protocol::MAX_FRAME;
 
-/// Carries bytes until the agent ends the connection, or nobody takes them any more; gives the exit code.
-pub(super) fn connect(name: &CStr) -> i32 {
+/// How long somebody to listen is waited for, milliseconds: an agent that was just started needs a few.
+const PATIENCE: u64 = 5000;
+
+/// The pause between two attempts, microseconds.
+const PAUSE: u64 = 5000;
+
+/// Carries bytes until the agent ends the connection, or nobody takes them any more; gives the exit code. With `wait`, an agent that
+/// does not listen yet is waited for.
+pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     close_all_but(&mut Vec::from([0, 1, 2]), None);
-    match address::connect(name).and_then(|socket| carry(&socket)) {
+    let until = after(now(), if wait { PATIENCE } else { 0 });
+    match reach(name, until).and_then(|socket| carry(&socket)) {
         Ok(()) => 0,
         Err(errno) => {
             let mut stderr = io::Writer::new(2);
@@ -28,6 +36,19 @@ pub(super) fn connect(name: &CStr) -> i32 {
                 name.to_string_lossy()
             );
             EXIT_UNREACHABLE
+        }
+    }
+}
+
+/// A connection to whoever listens there, now or by a moment to come.
+fn reach(name: &CStr, until: Moment) -> Result<Fd> {
+    loop {
+        match address::connect(name) {
+            Err(Errno::ECONNREFUSED | Errno::ENOENT) if now() < until => {
+                // A signal only shortens it.
+                let _ = time::sleep_microseconds(PAUSE);
+            }
+            reached => return reached,
         }
     }
 }

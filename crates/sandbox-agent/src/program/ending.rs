@@ -10,6 +10,9 @@ pub(super) const EXIT_USAGE: i32 = 64;
 /// Nobody listens where a client was to be connected.
 pub(super) const EXIT_UNREACHABLE: i32 = 68;
 
+/// Something could not be set up.
+pub(super) const EXIT_SETUP: i32 = 71;
+
 /// Why the agent ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -36,7 +39,7 @@ impl Ending {
             Self::Stopped | Self::OwnerGone => 0,
             Self::LeaseOver | Self::LifetimeOver => 69,
             Self::Protocol(_) => 70,
-            Self::Refused(_) | Self::Broken(_) => 71,
+            Self::Refused(_) | Self::Broken(_) => EXIT_SETUP,
         }
     }
 

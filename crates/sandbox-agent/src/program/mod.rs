@@ -12,12 +12,14 @@ mod client;
 mod common;
 mod connect;
 mod connection;
+mod cut_network;
 mod descriptors;
 mod door;
 mod ending;
 mod exec;
 mod exec_once;
 mod failing;
+mod interface;
 mod keep;
 mod log;
 mod make_dirs;
@@ -46,7 +48,8 @@ use arguments::Task;
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(Task::Serve(service)) => serve::serve(&service),
-        Some(Task::Connect(name)) => connect::connect(name),
+        Some(Task::Connect { name, wait }) => connect::connect(name, wait),
+        Some(Task::CutNetwork) => cut_network::cut_network(),
         Some(Task::Keep) => keep::keep(),
         Some(Task::Remove(folder)) => remove::remove(folder),
         Some(Task::Version) => {

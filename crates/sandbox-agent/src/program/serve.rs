@@ -4,18 +4,20 @@ use alloc::vec::Vec;
 
 use sandbox_freestanding::{
     Errno, Fd, fs,
+    net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},
 };
 
 use super::{
     address,
-    agent::Agent,
+    agent::{Agent, Carried},
     arguments::{Listener, Service},
     connection::{Chunk, Connection},
     descriptors::close_all_but,
     ending::Ending,
     failing::failure,
     oom::OomScore,
+    polling::{POLLIN, wait_for},
     prepare::{occupy_standard_streams, prepare},
     privilege,
     process_files::ProcessFiles,
@@ -27,22 +29,36 @@ use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
 /// the stream open for those who come later.
 const FIRST_WORDS: u64 = 60_000;
 
+/// How long nobody may come at all, where the first client comes by a name, milliseconds: whoever has started the agent may be gone.
+const FIRST_VISITOR: u64 = 120_000;
+
 /// How long the last words wait for the host to take them, milliseconds.
 const LAST_WORDS: u64 = 1000;
 
 /// Serves the host; gives the exit code.
 pub(super) fn serve(service: &Service<'_>) -> i32 {
-    let ends = service.ends;
-    let mut keep = Vec::from([0, 1, 2, ends.input, ends.output]);
+    let mut keep = Vec::from([0, 1, 2]);
+    keep.extend(
+        service
+            .ends
+            .iter()
+            .flat_map(|ends| [ends.input, ends.output]),
+    );
     if let Some(Listener::Descriptor(raw)) = service.listener {
         keep.push(raw);
     }
     close_all_but(&mut keep, None);
-    let mut connection = match Connection::new(ends) {
-        Ok(connection) => connection,
-        Err(errno) => return broken("stream", errno).exit_code(),
+    let first = match service.ends {
+        Some(ends) => Connection::new(ends)
+            .map(|connection| (connection, None))
+            .map_err(|errno| broken("stream", errno)),
+        None => first_visitor(service),
     };
-    let ending = match establish(&mut connection, service) {
+    let (mut connection, listener) = match first {
+        Ok((connection, listener)) => (connection, listener),
+        Err(ending) => return ending.exit_code(),
+    };
+    let ending = match establish(&mut connection, service, listener) {
         Ok(agent) => return agent.run(connection).exit_code(),
         Err(ending) => ending,
     };
@@ -55,20 +71,46 @@ pub(super) fn serve(service: &Service<'_>) -> i32 {
     ending.exit_code()
 }
 
-fn broken(what: &'static str, errno: Errno) -> Ending {
-    Ending::Broken(failure(FailStep::Settings, errno, what))
+/// Waits for the first client at the door, which has no key to ask for yet: no code runs before it has come.
+fn first_visitor(service: &Service<'_>) -> Result<(Connection, Option<Fd>), Ending> {
+    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
+    let listener = listen(service)?;
+    let Some(socket) = &listener else {
+        return Err(broken("listening socket", Errno::EBADF));
+    };
+    if !wait_for(socket.as_raw(), POLLIN, Some(FIRST_VISITOR)) {
+        return Err(Ending::LeaseOver);
+    }
+    let visitor = net::accept(socket, SOCK_CLOEXEC | SOCK_NONBLOCK)
+        .map_err(|errno| broken("first client", errno))?;
+    Ok((Connection::of_socket(visitor), listener))
 }
 
-fn establish(connection: &mut Connection, service: &Service<'_>) -> Result<Agent, Ending> {
-    let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
-    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
-    // Behind the standard streams, so that it does not become one.
-    let listener = match service.listener {
+fn listen(service: &Service<'_>) -> Result<Option<Fd>, Ending> {
+    Ok(match service.listener {
         None => None,
         Some(Listener::Descriptor(raw)) => Some(Fd::from_raw(raw)),
         Some(Listener::Name(name)) => {
             Some(address::listen(name).map_err(|errno| broken("listening socket", errno))?)
         }
+    })
+}
+
+fn broken(what: &'static str, errno: Errno) -> Ending {
+    Ending::Broken(failure(FailStep::Settings, errno, what))
+}
+
+fn establish(
+    connection: &mut Connection,
+    service: &Service<'_>,
+    listener: Option<Fd>,
+) -> Result<Agent, Ending> {
+    let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
+    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
+    // Behind the standard streams, so that it does not become one.
+    let listener = match listener {
+        Some(listener) => Some(listener),
+        None => listen(service)?,
     };
     default_signals().map_err(|errno| broken("signals", errno))?;
     fs::set_umask(0);
@@ -89,7 +131,11 @@ fn establish(connection: &mut Connection, service: &Service<'_>) -> Result<Agent
     let agent =
         Agent::new(sandbox, &settings, welcome, listener, chunk).map_err(Ending::Refused)?;
     // A socket with a name is for those who can only start a program beside the agent.
-    let agent = agent.carried(matches!(service.listener, Some(Listener::Name(_))));
+    let agent = agent.carried(match (service.listener, service.ends) {
+        (Some(Listener::Name(_)), None) => Carried::All,
+        (Some(Listener::Name(_)), Some(_)) => Carried::Later,
+        _ => Carried::Nobody,
+    });
     if die_with_parent {
         privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
     }

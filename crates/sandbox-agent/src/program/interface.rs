@@ -1,0 +1,62 @@
+//! Network interfaces: whether they are up.
+
+use sandbox_freestanding::{
+    Errno, Fd, Result, io,
+    net::{AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, socket},
+};
+
+/// `ioctl` request: an interface's flags.
+const SIOCGIFFLAGS: usize = 0x8913;
+/// `ioctl` request: set an interface's flags.
+const SIOCSIFFLAGS: usize = 0x8914;
+/// Flag: the interface is up.
+const IFF_UP: u16 = 1;
+
+/// `struct ifreq` with flags.
+#[repr(C)]
+struct InterfaceFlags {
+    name: [u8; 16],
+    flags: u16,
+    padding: [u8; 22],
+}
+
+const _: () = assert!(size_of::<InterfaceFlags>() == 40);
+
+/// Brings the interface `name` up or down; the kernel's word is asked for afterwards.
+///
+/// # Errors
+///
+/// `ENODEV` where there is none, `EPERM` without power over the network namespace, `EIO` where it is not as asked for.
+pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
+    let socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)?;
+    let mut request = InterfaceFlags {
+        name: [0; 16],
+        flags: 0,
+        padding: [0; 22],
+    };
+    // The last byte ends the name.
+    if name.len() >= request.name.len() {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    request.name[..name.len()].copy_from_slice(name);
+    get(&socket, &mut request)?;
+    request.flags = if up {
+        request.flags | IFF_UP
+    } else {
+        request.flags & !IFF_UP
+    };
+    // SAFETY: the request reads one record.
+    unsafe { io::ioctl(&socket, SIOCSIFFLAGS, &raw mut request as usize)? };
+    get(&socket, &mut request)?;
+    if (request.flags & IFF_UP != 0) == up {
+        Ok(())
+    } else {
+        Err(Errno::EIO)
+    }
+}
+
+fn get(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
+    // SAFETY: the request reads the name and writes the flags of one record.
+    unsafe { io::ioctl(socket, SIOCGIFFLAGS, &raw mut *request as usize)? };
+    Ok(())
+}

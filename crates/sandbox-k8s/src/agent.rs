@@ -1,0 +1,162 @@
+//! Bringing the agent into a namespace: a ConfigMap named by the agent's hash, which nobody can change once it is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, PostParams};
+use sandbox_core::{Error, ErrorKind, Result};
+use tokio::sync::OnceCell;
+
+use crate::cluster::Cluster;
+use crate::error::{Operation, cluster_error};
+use crate::lower::AGENT_KEY;
+use crate::{TIER, labels};
+
+/// What a ConfigMap can hold is 1 MiB in all.
+const MOST: usize = 1_000_000;
+
+/// The agent as a namespace holds it.
+#[derive(Debug)]
+pub(crate) struct AgentMap {
+    /// The ConfigMap's name.
+    pub name: String,
+    program: Arc<[u8]>,
+    /// Whether the one in the namespace was compared with ours.
+    verified: OnceCell<()>,
+}
+
+impl AgentMap {
+    /// The map of this build of the agent.
+    pub(crate) fn new(program: Arc<[u8]>) -> Self {
+        let hash = blake3::hash(&program).to_hex();
+        Self {
+            name: format!("sandbox-agent-{}", &hash[..32]),
+            program,
+            verified: OnceCell::new(),
+        }
+    }
+
+    /// Why no pod can be made with it, where that is so.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (reason, fix) = match self.program.len() {
+            0 => (
+                "this build has no agent (it was compiled for documentation only)",
+                "build with a C linker for Linux on x86_64 or aarch64",
+            ),
+            MOST.. => (
+                "the configured agent is too large for a ConfigMap",
+                "configure a release build of it, below 1 MB",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::unavailable(TIER, reason, fix))
+    }
+
+    /// Makes it where it is missing, and compares what is there with ours, once.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster refuses; `SetupFailed` where somebody has put something else under the name.
+    pub(crate) async fn provide(&self, cluster: &Cluster) -> Result<()> {
+        let provided = self
+            .verified
+            .get_or_try_init(|| self.create_or_compare(cluster));
+        provided.await.copied()
+    }
+
+    async fn create_or_compare(&self, cluster: &Cluster) -> Result<()> {
+        let maps = cluster.config_maps();
+        // Mostly it is there, and its bytes are many to send in vain.
+        let found = maps
+            .get_opt(&self.name)
+            .await
+            .map_err(|error| cluster_error(Operation::GetAgent, error))?;
+        let found = match found {
+            Some(found) => found,
+            None => match maps.create(&PostParams::default(), &self.map()).await {
+                Ok(made) => made,
+                // Another client was faster.
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    maps.get(&self.name)
+                        .await
+                        .map_err(|error| cluster_error(Operation::GetAgent, error))?
+                }
+                Err(error) => return Err(cluster_error(Operation::CreateAgent, error)),
+            },
+        };
+        if self.is_ours(&found) {
+            return Ok(());
+        }
+        let name = &self.name;
+        let context = format!("the ConfigMap {name} is not what this build of the agent makes");
+        let fix =
+            format!("find out who has made it, and remove it (`kubectl delete configmap {name}`)");
+        Err(
+            Error::new(ErrorKind::SetupFailed, "bring the agent", context)
+                .on(TIER)
+                .with_fix(fix),
+        )
+    }
+
+    fn map(&self) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some(labels::ours().into()),
+                ..ObjectMeta::default()
+            },
+            immutable: Some(true),
+            binary_data: Some(BTreeMap::from([(
+                AGENT_KEY.to_owned(),
+                ByteString(self.program.to_vec()),
+            )])),
+            data: None,
+        }
+    }
+
+    /// Whether a map holds these bytes and nothing else, for good.
+    fn is_ours(&self, map: &ConfigMap) -> bool {
+        let empty =
+            |data: &Option<BTreeMap<String, String>>| data.as_ref().is_none_or(BTreeMap::is_empty);
+        let ours = map.binary_data.as_ref().is_some_and(|data| {
+            data.len() == 1
+                && data
+                    .get(AGENT_KEY)
+                    .is_some_and(|bytes| *bytes.0 == *self.program)
+        });
+        ours && empty(&map.data) && map.immutable == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_bytes_for_good_are_ours() {
+        let agent = AgentMap::new((*b"\x7fELF").into());
+        let right = agent.map();
+        assert!(agent.is_ours(&right));
+        let mut changeable = right.clone();
+        changeable.immutable = None;
+        let mut more = right.clone();
+        more.data = Some(BTreeMap::from([("x".to_owned(), "y".to_owned())]));
+        let other = AgentMap::new((*b"\x7fELG").into()).map();
+        for wrong in [changeable, more, other, ConfigMap::default()] {
+            assert!(!agent.is_ours(&wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_agent_must_be_there_and_fit() {
+        assert!(AgentMap::new(Vec::new().into()).check().is_err());
+        assert!(AgentMap::new(vec![0; 1 << 20].into()).check().is_err());
+        assert!(
+            AgentMap::new(sandbox_agent::program().into())
+                .check()
+                .is_ok()
+        );
+    }
+}

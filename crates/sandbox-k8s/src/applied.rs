@@ -1,0 +1,153 @@
+//! What the kernel says inside of a pod, before code runs: compared with what was asked for, and only ever lowering a report.
+//!
+//! The agent reads it, whom nobody can have disturbed yet. The network's step has asked the kernel itself: without its word the pod
+//! does not run.
+
+use async_trait::async_trait;
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::AgentInstance;
+
+/// How much of such a file is read.
+const MOST: usize = 64 * 1024;
+
+/// Files with the memory limit, in bytes: of control groups of version 2 and 1.
+const MEMORY: [&str; 2] = [
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+];
+/// The same for processors: quota and period in one file, or in two.
+const CPUS: [&str; 2] = [
+    "/sys/fs/cgroup/cpu.max",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+];
+const PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
+/// Lowers what the kernel does not say as it was asked for.
+pub(crate) async fn lower(report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
+    let memory = first(instance, &MEMORY).await;
+    let asked = plan.memory.as_u64();
+    check(
+        report,
+        Capability::Memory,
+        limit(memory.as_deref()).is_some_and(|found| found <= asked),
+        || format!("the kernel's limit is {memory:?}, not {asked}"),
+    );
+    let cpus = milli_cpus(instance).await;
+    // A quota is a whole number of microseconds, and a runtime rounds up to its least.
+    let asked = u64::from(plan.cpus.as_milli()).max(10) + 1;
+    check(
+        report,
+        Capability::Cpus,
+        cpus.is_some_and(|found| found <= asked),
+        || format!("the kernel's quota is {cpus:?} thousandths, not {asked}"),
+    );
+}
+
+fn check(
+    report: &mut EnforcementReport,
+    capability: Capability,
+    holds: bool,
+    reason: impl FnOnce() -> String,
+) {
+    let claimed = matches!(
+        report.get(capability),
+        Some(Enforcement::Enforced { .. } | Enforcement::Partial { .. })
+    );
+    if claimed && !holds {
+        report.set(capability, Enforcement::unenforced(reason()));
+    }
+}
+
+/// A number; `max` and what is no number are no limit.
+fn limit(text: Option<&str>) -> Option<u64> {
+    text?.trim().parse().ok()
+}
+
+async fn milli_cpus(instance: &AgentInstance) -> Option<u64> {
+    if let Some(text) = read(instance, CPUS[0]).await {
+        return quota(&text);
+    }
+    let (used, period) = (
+        read(instance, CPUS[1]).await?,
+        read(instance, PERIOD).await?,
+    );
+    quota(&format!("{} {}", used.trim(), period.trim()))
+}
+
+/// Thousandths of a processor out of a quota and its period.
+fn quota(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    let quota: u64 = words.next()?.parse().ok()?;
+    let period: u64 = words.next()?.parse().ok()?;
+    (quota * 1000).checked_div(period)
+}
+
+async fn first(instance: &AgentInstance, paths: &[&str]) -> Option<String> {
+    for path in paths {
+        if let Some(text) = read(instance, path).await {
+            return Some(text);
+        }
+    }
+    None
+}
+
+/// The text of a file inside; `None` where it is not there, or cannot be read: then it is not known.
+async fn read(instance: &AgentInstance, path: &str) -> Option<String> {
+    let mut text = Text(Vec::new());
+    instance.fetch(path, &mut text).await.ok()?;
+    String::from_utf8(text.0).ok()
+}
+
+struct Text(Vec<u8>);
+
+#[async_trait]
+impl OutputSink for Text {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.0.extend_from_slice(bytes);
+        match self.0.len() {
+            0..=MOST => Flow::Continue,
+            _ => Flow::Stop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_kernels_write_them() {
+        assert_eq!(limit(Some("536870912\n")), Some(536_870_912));
+        assert_eq!(limit(Some("max\n")), None);
+        assert_eq!(limit(None), None);
+        assert_eq!(quota("50000 100000\n"), Some(500));
+        assert_eq!(quota("max 100000"), None);
+        assert_eq!(quota("-1 100000"), None);
+        assert_eq!(quota("1 0"), None);
+    }
+
+    #[test]
+    fn a_report_is_only_lowered() {
+        let mut report = EnforcementReport::new();
+        report.set(Capability::Memory, Enforcement::enforced("a"));
+        report.set(Capability::Cpus, Enforcement::unenforced("b"));
+        for capability in [Capability::Memory, Capability::Cpus] {
+            check(&mut report, capability, true, String::new);
+        }
+        assert!(
+            report
+                .get(Capability::Memory)
+                .is_some_and(Enforcement::is_enforced)
+        );
+        for capability in [Capability::Memory, Capability::Cpus, Capability::Disk] {
+            check(&mut report, capability, false, || "c".to_owned());
+        }
+        let text = |capability| report.get(capability).map(ToString::to_string);
+        assert_eq!(
+            text(Capability::Memory).as_deref(),
+            Some("not enforced (c)")
+        );
+        assert_eq!(text(Capability::Cpus).as_deref(), Some("not enforced (b)"));
+        assert_eq!(text(Capability::Disk), None);
+    }
+}

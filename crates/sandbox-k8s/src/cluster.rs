@@ -1,0 +1,191 @@
+//! The cluster: how it is found, and what is known of it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use sandbox_core::{Error, Result};
+
+use crate::TIER;
+use crate::config::KubernetesConfig;
+use crate::error::{Operation, cluster_error};
+
+/// Within this time a cluster answers, or is not there.
+const PATIENCE: Duration = Duration::from_millis(1800);
+
+/// A cluster that answers.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    client: Client,
+    /// To make another client of, where this one's runtime is gone. A caller's own client has none.
+    config: Option<Config>,
+    pub namespace: String,
+    pub version: Version,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("namespace", &self.namespace)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The API server's version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub major: u32,
+    pub minor: u32,
+    /// As it calls itself.
+    pub text: String,
+}
+
+impl Version {
+    /// Numbers may be followed by what a vendor added. An unreadable one is older than all.
+    fn new(major: &str, minor: &str, text: String) -> Self {
+        let number = |text: &str| {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap_or_default()
+        };
+        Self {
+            major: number(major),
+            minor: number(minor),
+            text,
+        }
+    }
+
+    /// Whether every kubelet of the cluster is at least of this minor version: one may be three versions older than its server.
+    pub(crate) fn kubelets_at_least(&self, minor: u32) -> bool {
+        self.major > 1 || (self.major == 1 && self.minor >= minor + 3)
+    }
+}
+
+impl Cluster {
+    /// Looks for it.
+    ///
+    /// # Errors
+    ///
+    /// `SandboxUnavailable` within 2 s where there is none, it does not answer, or does not know who asks.
+    pub(crate) async fn find(config: &KubernetesConfig) -> Result<Self> {
+        let (client, found) = match &config.client {
+            Some(client) => (client.clone(), None),
+            None => {
+                let found = read(config).await?;
+                let client = Client::try_from(found.clone())
+                    .map_err(|error| cluster_error(Operation::Version, error))?;
+                (client, Some(found))
+            }
+        };
+        let namespace = match &config.namespace {
+            Some(name) => name.clone(),
+            None => client.default_namespace().to_owned(),
+        };
+        let asked = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
+        let version = asked
+            .map_err(|_| {
+                Error::unavailable(
+                    TIER,
+                    format!("the API server does not answer within {PATIENCE:?}"),
+                    "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)",
+                )
+            })?
+            .map_err(|error| cluster_error(Operation::Version, error))?;
+        Ok(Self {
+            client,
+            config: found,
+            namespace,
+            version: Version::new(&version.major, &version.minor, version.git_version),
+        })
+    }
+
+    /// The namespace's pods.
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The namespace's ConfigMaps.
+    pub(crate) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The namespace's pods, for a runtime of its own. `None` where the client is the caller's, who sees to its runtime.
+    pub(crate) fn pods_elsewhere(&self) -> Option<Result<Api<Pod>, kube::Error>> {
+        let client = Client::try_from(self.config.clone()?);
+        Some(client.map(|client| Api::namespaced(client, &self.namespace)))
+    }
+}
+
+async fn read(config: &KubernetesConfig) -> Result<Config> {
+    let fix = "set KUBECONFIG to the configuration of a cluster";
+    let bad = |why: String| Error::unavailable(TIER, sandbox_core::escape(&why).to_string(), fix);
+    let options = KubeConfigOptions {
+        context: config.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let found = match (&config.kubeconfig, &config.context) {
+        (Some(path), _) => {
+            let file = Kubeconfig::read_from(path)
+                .map_err(|error| bad(format!("{}: {error}", path.display())))?;
+            Config::from_custom_kubeconfig(file, &options)
+                .await
+                .map_err(|error| bad(format!("{}: {error}", path.display())))
+        }
+        (None, Some(_)) => Config::from_kubeconfig(&options)
+            .await
+            .map_err(|error| bad(error.to_string())),
+        (None, None) => Config::infer()
+            .await
+            .map_err(|error| bad(format!("no cluster is configured: {error}"))),
+    };
+    let mut found = found?;
+    found.connect_timeout = Some(PATIENCE);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox_core::ErrorKind;
+
+    #[test]
+    fn a_version_is_read_with_what_vendors_add() {
+        let version = Version::new("1", "29+", "v1.29.3-gke.1".into());
+        assert_eq!((version.major, version.minor), (1, 29));
+        assert!(version.kubelets_at_least(26) && !version.kubelets_at_least(27));
+        assert!(!Version::new("", "x", String::new()).kubelets_at_least(0));
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_not_there_is_unavailable() {
+        let missing = KubernetesConfig::default().kubeconfig("/nonexistent/config");
+        let error = Cluster::find(&missing).await.expect_err("no file");
+        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
+        assert!(error.to_string().contains("/nonexistent/config"), "{error}");
+
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("config");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("address").port();
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: \"http://127.0.0.1:{port}\"}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+        );
+        std::fs::write(&path, text).expect("write");
+        // It listens and says nothing, then nobody listens.
+        for silent in [true, false] {
+            let held = silent.then(|| listener.try_clone().expect("the same"));
+            if !silent {
+                // What was asked before stays unanswered.
+                drop(listener.try_clone());
+            }
+            let error = Cluster::find(&KubernetesConfig::default().kubeconfig(&path))
+                .await
+                .expect_err("nobody answers");
+            assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
+            drop(held);
+        }
+    }
+}

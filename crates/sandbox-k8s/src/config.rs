@@ -1,0 +1,174 @@
+//! What a user may set of the backend.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::PullPolicy;
+
+/// The image of a sandbox whose specification names none.
+pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
+
+/// How long a pod may take to run, unless the configuration says otherwise: a node may have to pull its image.
+pub const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long no node may have room for a pod, unless the configuration says otherwise: another pod may be about to end.
+pub const SCHEDULING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a pod may ask its namespace for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum PodProfile {
+    /// A first step with `NET_ADMIN` takes the pod's network down, and the agent is another user than the code. The namespace must
+    /// allow that: its pod security level is `privileged`, or it has none.
+    #[default]
+    HardenedInit,
+    /// Passes the pod security level `restricted`. The network stays, and code is the agent's own user: what that leaves open is
+    /// reported, and refused where it is required.
+    Restricted,
+}
+
+impl PodProfile {
+    /// The name, as it stands in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HardenedInit => "hardened-init",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
+/// What a user may set of the backend. Where it names no cluster, the backend looks at `KUBECONFIG`, `~/.kube/config`, and the account
+/// of the pod that it runs in, in this order.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct KubernetesConfig {
+    /// The file that says where the cluster is, instead of the usual ones.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of that file, instead of its current one.
+    pub context: Option<String>,
+    /// The namespace of all pods, instead of the context's.
+    pub namespace: Option<String>,
+    /// A client that the caller has made: no cluster is looked for.
+    pub client: Option<kube::Client>,
+    /// The image where a specification names none.
+    pub default_image: String,
+    /// When nodes pull an image, where the specification does not say. [`PullPolicy::Never`] unless set.
+    pub pull: PullPolicy,
+    /// What pods ask their namespace for.
+    pub profile: PodProfile,
+    /// How long a pod may take to run.
+    pub start_timeout: Duration,
+    /// How long no node may have room for a pod.
+    pub scheduling_timeout: Duration,
+    /// A build of the agent, instead of the one that is built in.
+    pub agent: Option<Arc<[u8]>>,
+}
+
+impl fmt::Debug for KubernetesConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesConfig")
+            .field("kubeconfig", &self.kubeconfig)
+            .field("context", &self.context)
+            .field("namespace", &self.namespace)
+            .field("client", &self.client.is_some())
+            .field("default_image", &self.default_image)
+            .field("pull", &self.pull)
+            .field("profile", &self.profile)
+            .field("start_timeout", &self.start_timeout)
+            .field("scheduling_timeout", &self.scheduling_timeout)
+            .field("agent", &self.agent.as_ref().map(|program| program.len()))
+            .finish()
+    }
+}
+
+impl Default for KubernetesConfig {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            context: None,
+            namespace: None,
+            client: None,
+            default_image: DEFAULT_IMAGE.to_owned(),
+            pull: PullPolicy::Never,
+            profile: PodProfile::default(),
+            start_timeout: START_TIMEOUT,
+            scheduling_timeout: SCHEDULING_TIMEOUT,
+            agent: None,
+        }
+    }
+}
+
+impl KubernetesConfig {
+    /// Reads this file and no other.
+    #[must_use]
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// Uses this context.
+    #[must_use]
+    pub fn context(mut self, name: impl Into<String>) -> Self {
+        self.context = Some(name.into());
+        self
+    }
+
+    /// Makes all pods in this namespace.
+    #[must_use]
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespace = Some(name.into());
+        self
+    }
+
+    /// Uses this client. It must belong to a runtime that lives as long as the backend and its sandboxes.
+    #[must_use]
+    pub fn client(mut self, client: kube::Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Uses this image where a specification names none.
+    #[must_use]
+    pub fn default_image(mut self, image: impl Into<String>) -> Self {
+        self.default_image = image.into();
+        self
+    }
+
+    /// Lets nodes pull images like this where the specification does not say.
+    #[must_use]
+    pub fn pull(mut self, pull: PullPolicy) -> Self {
+        self.pull = pull;
+        self
+    }
+
+    /// Makes pods of this profile.
+    #[must_use]
+    pub fn profile(mut self, profile: PodProfile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Gives a pod this long to run.
+    #[must_use]
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = timeout;
+        self
+    }
+
+    /// Waits this long for a node with room.
+    #[must_use]
+    pub fn scheduling_timeout(mut self, timeout: Duration) -> Self {
+        self.scheduling_timeout = timeout;
+        self
+    }
+
+    /// Uses this build of the agent: it must be of this version of the workspace and of this process' architecture.
+    #[must_use]
+    pub fn agent(mut self, program: impl Into<Arc<[u8]>>) -> Self {
+        self.agent = Some(program.into());
+        self
+    }
+}

@@ -1,0 +1,47 @@
+//! What stands in `sandbox doctor`, and the key of the matrix profile.
+
+use sandbox_core::Error;
+use sandbox_core::spi::Finding;
+
+use crate::TIER;
+use crate::cluster::Cluster;
+use crate::config::KubernetesConfig;
+
+/// The cluster is not there.
+pub(crate) fn missing(error: &Error) -> Finding {
+    Finding {
+        name: "cluster".into(),
+        present: false,
+        detail: error.context().to_owned(),
+        fix: error.fix().unwrap_or_default().to_owned(),
+    }
+}
+
+/// What of the cluster matters for sandboxes.
+pub(crate) fn findings(cluster: &Cluster, config: &KubernetesConfig) -> Vec<Finding> {
+    let finding = |name: &str, detail: String| Finding {
+        name: name.to_owned(),
+        present: true,
+        detail,
+        fix: String::new(),
+    };
+    vec![
+        finding("cluster", cluster.version.text.clone()),
+        finding("namespace", cluster.namespace.clone()),
+        finding("profile", config.profile.as_str().to_owned()),
+    ]
+}
+
+/// What of the cluster changes enforcement.
+pub(crate) fn profile(cluster: &Cluster, config: &KubernetesConfig) -> Vec<(String, String)> {
+    let version = &cluster.version;
+    let pairs = [
+        ("backend", TIER.to_owned()),
+        ("server", format!("{}.{}", version.major, version.minor)),
+        ("profile", config.profile.as_str().to_owned()),
+    ];
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}

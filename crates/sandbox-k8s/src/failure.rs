@@ -1,0 +1,277 @@
+//! Why a pod does not run: the scheduler's and the kubelet's own words, out of the pod's status alone.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use sandbox_core::{Error, ErrorKind};
+
+use crate::TIER;
+use crate::lower::CONTAINER;
+
+/// How far a pod has come.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Its agent's program runs.
+    Running,
+    /// On its way.
+    Coming,
+    /// No node has room for it, in the scheduler's words. That may change.
+    Unschedulable(String),
+    /// It will not run.
+    Failed(Error),
+}
+
+/// What a container waits for, where waiting does not help.
+const HOPELESS: [(&str, ErrorKind); 10] = [
+    ("ErrImageNeverPull", ErrorKind::ImageNotFound),
+    ("ErrImagePull", ErrorKind::ImageNotFound),
+    ("ImagePullBackOff", ErrorKind::ImageNotFound),
+    ("InvalidImageName", ErrorKind::InvalidSpec),
+    ("ImageInspectError", ErrorKind::SetupFailed),
+    ("RegistryUnavailable", ErrorKind::RegistryUnreachable),
+    ("CreateContainerConfigError", ErrorKind::SetupFailed),
+    ("CreateContainerError", ErrorKind::SetupFailed),
+    ("RunContainerError", ErrorKind::SetupFailed),
+    ("CrashLoopBackOff", ErrorKind::SetupFailed),
+];
+
+/// How far a pod has come, by its status.
+pub(crate) fn progress(pod: &Pod) -> Progress {
+    let Some(status) = &pod.status else {
+        return Progress::Coming;
+    };
+    let init = status.init_container_statuses.iter().flatten();
+    let main = status.container_statuses.iter().flatten();
+    for container in init.chain(main) {
+        if let Some(error) = hopeless(container) {
+            return Progress::Failed(error);
+        }
+    }
+    if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
+        let why = end(status).unwrap_or_else(|| "the pod ended before its agent answered".into());
+        return Progress::Failed(failed(ErrorKind::SetupFailed, why));
+    }
+    let mut containers = status.container_statuses.iter().flatten();
+    let runs = containers.any(|container| {
+        let state = container.state.as_ref();
+        container.name == CONTAINER && state.is_some_and(|state| state.running.is_some())
+    });
+    if runs {
+        return Progress::Running;
+    }
+    match unschedulable(status) {
+        Some(words) => Progress::Unschedulable(words),
+        None => Progress::Coming,
+    }
+}
+
+fn failed(kind: ErrorKind, context: String) -> Error {
+    let context = sandbox_core::escape(&context).to_string();
+    let error = Error::new(kind, "start pod", context).on(TIER);
+    match kind {
+        ErrorKind::ImageNotFound => error.with_fix(
+            "let the nodes pull it (`pull`), name an image that they can get, or bring it to every node",
+        ),
+        _ => error,
+    }
+}
+
+fn hopeless(container: &ContainerStatus) -> Option<Error> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref()?;
+    let (_, kind) = HOPELESS.iter().find(|(known, _)| *known == reason)?;
+    let words = waiting.message.as_deref().unwrap_or("no more is known");
+    let kind = match *kind {
+        // The reason does not tell them apart; the registry's words do.
+        ErrorKind::ImageNotFound if is_denied(words) => ErrorKind::ImageDenied,
+        ErrorKind::ImageNotFound if is_unreachable(words) => ErrorKind::RegistryUnreachable,
+        kind => kind,
+    };
+    Some(failed(kind, format!("{reason}: {words}")))
+}
+
+fn is_denied(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    [
+        "unauthorized",
+        "denied",
+        "authentication required",
+        "forbidden",
+    ]
+    .iter()
+    .any(|word| words.contains(word))
+}
+
+fn is_unreachable(words: &str) -> bool {
+    [
+        "no such host",
+        "i/o timeout",
+        "connection refused",
+        "network is unreachable",
+        "server misbehaving",
+    ]
+    .iter()
+    .any(|word| words.contains(word))
+}
+
+fn unschedulable(status: &PodStatus) -> Option<String> {
+    let mut conditions = status.conditions.iter().flatten();
+    let condition = conditions.find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })?;
+    Some(condition.message.clone().unwrap_or_default())
+}
+
+/// The error of a pod that no node has had room for.
+pub(crate) fn no_room(words: &str) -> Error {
+    failed(ErrorKind::SetupFailed, format!("Unschedulable: {words}"))
+        .with_fix("ask for less memory or fewer processors, or wait until other pods have ended")
+}
+
+/// Why a pod has ended, where its status says so.
+pub(crate) fn end(status: &PodStatus) -> Option<String> {
+    let part = |reason: Option<&str>, message: Option<&str>| match (reason, message) {
+        (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
+        (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
+        (None, None) => None,
+    };
+    // Evicted, DeadlineExceeded, NodeLost.
+    if let Some(words) = part(status.reason.as_deref(), status.message.as_deref()) {
+        return Some(words);
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    let main = status.container_statuses.iter().flatten();
+    for container in init.chain(main) {
+        let Some(ended) = container
+            .state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref())
+        else {
+            continue;
+        };
+        if ended.exit_code == 0 {
+            continue;
+        }
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        let message = ended.message.as_deref().unwrap_or("").trim();
+        let name = &container.name;
+        let code = ended.exit_code;
+        let words = format!("container {name}: {reason} (exit code {code}) {message}");
+        return Some(words.trim_end().to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(status: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {}, "status": status})).expect("a pod")
+    }
+
+    fn error(status: serde_json::Value) -> Error {
+        match progress(&pod(status)) {
+            Progress::Failed(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn waiting(reason: &str, message: &str) -> serde_json::Value {
+        json!({"phase": "Pending", "containerStatuses": [{
+            "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": message}},
+        }]})
+    }
+
+    #[test]
+    fn the_kubelets_words_are_typed_and_kept() {
+        for (reason, message, kind) in [
+            (
+                "ErrImageNeverPull",
+                "Container image \"x\" is not present",
+                ErrorKind::ImageNotFound,
+            ),
+            (
+                "ImagePullBackOff",
+                "Back-off pulling image \"x\"",
+                ErrorKind::ImageNotFound,
+            ),
+            ("ErrImagePull", "401 Unauthorized", ErrorKind::ImageDenied),
+            (
+                "ErrImagePull",
+                "dial tcp: no such host",
+                ErrorKind::RegistryUnreachable,
+            ),
+            (
+                "CreateContainerConfigError",
+                "image has non-numeric user",
+                ErrorKind::SetupFailed,
+            ),
+        ] {
+            let error = error(waiting(reason, message));
+            assert_eq!(error.kind(), kind, "{reason}");
+            let text = error.to_string();
+            assert!(text.contains(reason), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_takes_time_is_no_failure() {
+        for reason in ["ContainerCreating", "PodInitializing"] {
+            let found = progress(&pod(waiting(reason, "")));
+            assert!(matches!(found, Progress::Coming), "{found:?}");
+        }
+        assert!(matches!(progress(&Pod::default()), Progress::Coming));
+    }
+
+    #[test]
+    fn no_room_is_told_apart_from_a_failure() {
+        let status = json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient cpu.",
+        }]});
+        match progress(&pod(status)) {
+            Progress::Unschedulable(words) => assert!(words.contains("Insufficient cpu")),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pod_that_ended_says_why() {
+        let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
+        assert!(
+            error(evicted)
+                .to_string()
+                .contains("Evicted: The node was low")
+        );
+        let init = json!({"phase": "Failed", "initContainerStatuses": [{
+            "name": "network", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 71, "reason": "Error", "message": "cannot take eth0 down\n"}},
+        }]});
+        let text = error(init).to_string();
+        assert!(
+            text.contains("container network: Error (exit code 71) cannot take eth0 down"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn only_our_own_container_counts_as_running() {
+        let status = |name: &str| {
+            json!({"phase": "Running", "containerStatuses": [{
+                "name": name, "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}},
+            }]})
+        };
+        assert!(matches!(
+            progress(&pod(status(CONTAINER))),
+            Progress::Running
+        ));
+        assert!(matches!(
+            progress(&pod(status("sidecar"))),
+            Progress::Coming
+        ));
+    }
+}

@@ -1,0 +1,294 @@
+//! A plan as a pod: pure, so that snapshots can show it.
+
+mod security;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, Container, KeyToPath, Pod, PodDNSConfig, PodSpec, ResourceRequirements,
+    Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::ObjectMeta;
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{ByteSize, Error, ErrorKind, Plan, PullPolicy, Result};
+use sandbox_host::confinement::Mode;
+use sandbox_host::seccomp::Arch;
+
+pub(crate) use storage::Storage;
+
+use crate::config::PodProfile;
+use crate::identity::Identity;
+use crate::{TIER, labels};
+
+/// The container that code runs in.
+pub(crate) const CONTAINER: &str = "sandbox";
+/// The container that takes the network down before that one starts.
+const NETWORK: &str = "network";
+/// Where the agent is.
+const FOLDER: &str = "/.sandbox-agent";
+/// The agent.
+pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
+/// The key of the agent in what brings it, and the file's name.
+pub(crate) const AGENT_KEY: &str = "agent";
+/// The name that the agent listens on, in the pod's own network namespace.
+pub(crate) const SOCKET: &str = "@sandbox-agent";
+/// The agent's volume.
+const VOLUME: &str = "agent";
+
+/// Less than this a container runtime cannot start a container in.
+const MIN_MEMORY: ByteSize = ByteSize::mib(16);
+/// What a pod may leave on the node's disk: messages of the agent's. Everything that code writes is in memory.
+const NODE_DISK: &str = "16Mi";
+
+/// What a pod is made of, beside the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub identity: &'a Identity,
+    pub profile: PodProfile,
+    pub arch: Arch,
+    /// The image's name.
+    pub image: &'a str,
+    pub pull: PullPolicy,
+    /// The name of the ConfigMap with the agent.
+    pub agent: &'a str,
+    pub storage: &'a Storage,
+}
+
+/// As whom code runs beside the agent.
+pub(crate) fn mode(plan: &Plan, profile: PodProfile, identity: &Identity) -> Mode {
+    let (uid, gid) = code(plan, identity);
+    match profile {
+        PodProfile::HardenedInit => Mode::Split { uid, gid },
+        PodProfile::Restricted => Mode::Shared,
+    }
+}
+
+/// The code's user and group.
+fn code(plan: &Plan, identity: &Identity) -> (u32, u32) {
+    plan.user.unwrap_or((identity.user, identity.user))
+}
+
+/// Whether the pod loses its network before code runs.
+pub(crate) fn cuts_network(plan: &Plan, profile: PodProfile) -> bool {
+    profile == PodProfile::HardenedInit && plan.network != NetworkPolicy::Full
+}
+
+/// The pod of a sandbox.
+///
+/// # Errors
+///
+/// `InvalidSpec` and `Unsupported` for what no pod can be.
+pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
+    check(plan, parts)?;
+    let code = code(plan, parts.identity);
+    let mut volumes = vec![agent_volume(parts.agent)];
+    volumes.extend(parts.storage.volumes());
+    let mut mounts = vec![agent_mount()];
+    mounts.extend(parts.storage.mounts());
+    let main = Container {
+        name: CONTAINER.to_owned(),
+        command: Some(vec![
+            AGENT.to_owned(),
+            "serve".to_owned(),
+            "--listen".to_owned(),
+            SOCKET.to_owned(),
+        ]),
+        volume_mounts: Some(mounts),
+        security_context: Some(security::main(parts.profile, code)),
+        ..container(plan, parts)
+    };
+    let init = cuts_network(plan, parts.profile).then(|| Container {
+        name: NETWORK.to_owned(),
+        command: Some(vec![AGENT.to_owned(), "cut-network".to_owned()]),
+        volume_mounts: Some(vec![agent_mount()]),
+        security_context: Some(security::network()),
+        ..container(plan, parts)
+    });
+    let offline = plan.network != NetworkPolicy::Full;
+    let spec = PodSpec {
+        containers: vec![main],
+        init_containers: init.map(|init| vec![init]),
+        volumes: Some(volumes),
+        security_context: Some(security::pod(parts.profile, code)),
+        // Nothing of the cluster's is in it.
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        host_network: Some(false),
+        host_pid: Some(false),
+        host_ipc: Some(false),
+        share_process_namespace: Some(false),
+        hostname: Some("sandbox".to_owned()),
+        // A lookup reaches nobody instead of the cluster's own name server.
+        dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
+        dns_config: offline.then(|| PodDNSConfig {
+            nameservers: Some(vec!["127.0.0.1".to_owned()]),
+            ..PodDNSConfig::default()
+        }),
+        restart_policy: Some("Never".to_owned()),
+        termination_grace_period_seconds: Some(0),
+        active_deadline_seconds: plan
+            .lifetime
+            .map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX).max(1)),
+        node_selector: Some(BTreeMap::from([
+            ("kubernetes.io/os".to_owned(), "linux".to_owned()),
+            (
+                "kubernetes.io/arch".to_owned(),
+                architecture(parts.arch).to_owned(),
+            ),
+        ])),
+        ..PodSpec::default()
+    };
+    Ok(Pod {
+        metadata: ObjectMeta {
+            name: Some(parts.identity.pod.clone()),
+            labels: Some(labels::labels(plan)?),
+            annotations: Some(labels::annotations(plan)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: None,
+    })
+}
+
+/// What both containers have in common: the image, of which nothing runs, and the limits, since a pod gets as much as its most
+/// demanding step asks for.
+fn container(plan: &Plan, parts: &Parts<'_>) -> Container {
+    let limits = BTreeMap::from([
+        (
+            "memory".to_owned(),
+            Quantity(plan.memory.as_u64().to_string()),
+        ),
+        (
+            "cpu".to_owned(),
+            Quantity(format!("{}m", plan.cpus.as_milli().max(1))),
+        ),
+        (
+            "ephemeral-storage".to_owned(),
+            Quantity(NODE_DISK.to_owned()),
+        ),
+    ]);
+    Container {
+        image: Some(parts.image.to_owned()),
+        image_pull_policy: Some(
+            match parts.pull {
+                PullPolicy::Never => "Never",
+                PullPolicy::Missing => "IfNotPresent",
+                PullPolicy::Always => "Always",
+            }
+            .to_owned(),
+        ),
+        working_dir: Some("/".to_owned()),
+        stdin: Some(false),
+        tty: Some(false),
+        resources: Some(ResourceRequirements {
+            requests: Some(limits.clone()),
+            limits: Some(limits),
+            ..ResourceRequirements::default()
+        }),
+        // What the agent says last comes with the pod's status.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn agent_volume(name: &str) -> Volume {
+    Volume {
+        name: VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: name.to_owned(),
+            items: Some(vec![KeyToPath {
+                key: AGENT_KEY.to_owned(),
+                path: AGENT_KEY.to_owned(),
+                mode: Some(0o555),
+            }]),
+            default_mode: Some(0o555),
+            optional: Some(false),
+        }),
+        ..Volume::default()
+    }
+}
+
+fn agent_mount() -> VolumeMount {
+    VolumeMount {
+        name: VOLUME.to_owned(),
+        mount_path: FOLDER.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    }
+}
+
+fn architecture(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "amd64",
+        Arch::Aarch64 => "arm64",
+    }
+}
+
+/// Refuses what is asked for and not there, whatever a policy accepts: it would be missing all the same.
+fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
+    let refused = |kind, context: &str, fix: &str| {
+        Err(Error::new(kind, "create sandbox", context)
+            .on(TIER)
+            .with_fix(fix))
+    };
+    let unsupported = ErrorKind::Unsupported;
+    if plan.workspace.is_some() {
+        return refused(
+            unsupported,
+            "workspace: a pod sees no folder of this host, and copying it in is not built yet",
+            "copy what is needed (`copy_in`, `sandbox cp`) once the sandbox runs",
+        );
+    }
+    if !plan.read_roots.is_empty() || !plan.write_roots.is_empty() {
+        return refused(
+            unsupported,
+            "filesystem_read_roots, filesystem_write_roots: a pod sees no folder of this host",
+            "leave them out, or use a tier of this host",
+        );
+    }
+    if plan.writable_root {
+        return refused(
+            unsupported,
+            "writable_root: not built for pods yet",
+            "use the tier docker or podman",
+        );
+    }
+    if !plan.packages.is_empty() {
+        return refused(
+            unsupported,
+            "packages: not built for pods yet",
+            "use an image that has them, or the tier local",
+        );
+    }
+    if plan.detached {
+        return refused(
+            unsupported,
+            "detached: not built for pods yet",
+            "use the tier docker or podman",
+        );
+    }
+    if plan.memory < MIN_MEMORY {
+        let context = format!(
+            "memory: {} is less than a container runtime needs, {MIN_MEMORY}",
+            plan.memory
+        );
+        return refused(
+            ErrorKind::InvalidSpec,
+            &context,
+            &format!("ask for {MIN_MEMORY} or more"),
+        );
+    }
+    if code(plan, parts.identity).0 == 0 {
+        return refused(
+            unsupported,
+            "user: code does not run as root of a pod, whom nothing tells from the node's",
+            "leave `user` out, or name another one",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,76 @@
+//! What a pod's containers may do.
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, PodSecurityContext, SeccompProfile, SecurityContext,
+};
+
+use crate::config::PodProfile;
+
+/// What the agent needs to become the code's user, to empty the bounding set, to kill, and to give folders away, before it gives up
+/// the last two of them.
+const AGENT: [&str; 5] = ["CHOWN", "KILL", "SETGID", "SETPCAP", "SETUID"];
+
+/// What taking an interface down needs.
+const NETWORK: [&str; 1] = ["NET_ADMIN"];
+
+fn seccomp() -> SeccompProfile {
+    SeccompProfile {
+        type_: "RuntimeDefault".to_owned(),
+        localhost_profile: None,
+    }
+}
+
+/// The whole pod's.
+pub(super) fn pod(profile: PodProfile, code: (u32, u32)) -> PodSecurityContext {
+    let restricted = profile == PodProfile::Restricted;
+    PodSecurityContext {
+        run_as_non_root: restricted.then_some(true),
+        run_as_user: restricted.then_some(i64::from(code.0)),
+        run_as_group: restricted.then_some(i64::from(code.1)),
+        seccomp_profile: Some(seccomp()),
+        ..PodSecurityContext::default()
+    }
+}
+
+/// The container's that code runs in.
+pub(super) fn main(profile: PodProfile, code: (u32, u32)) -> SecurityContext {
+    match profile {
+        PodProfile::Restricted => SecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(i64::from(code.0)),
+            run_as_group: Some(i64::from(code.1)),
+            ..with(&[])
+        },
+        PodProfile::HardenedInit => as_root(&AGENT),
+    }
+}
+
+/// The container's that takes the network down.
+pub(super) fn network() -> SecurityContext {
+    as_root(&NETWORK)
+}
+
+/// A cluster gives capabilities to root alone.
+fn as_root(capabilities: &[&str]) -> SecurityContext {
+    SecurityContext {
+        run_as_non_root: Some(false),
+        run_as_user: Some(0),
+        run_as_group: Some(0),
+        ..with(capabilities)
+    }
+}
+
+fn with(capabilities: &[&str]) -> SecurityContext {
+    let add = capabilities.iter().map(|name| (*name).to_owned());
+    SecurityContext {
+        privileged: Some(false),
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            add: (!capabilities.is_empty()).then(|| add.collect()),
+        }),
+        seccomp_profile: Some(seccomp()),
+        ..SecurityContext::default()
+    }
+}

@@ -1,0 +1,151 @@
+//! Where code may write: sized volumes in memory that share the plan's storage between them.
+
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume, VolumeMount};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use sandbox_core::Plan;
+use sandbox_host::WORK_FOLDER;
+
+/// POSIX shared memory never gets more than this, nor more than an eighth of the storage.
+const SHARED_MEMORY_MAX: u64 = 64 << 20;
+/// Its folder. Without a volume there a runtime gives it a size of its own.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// Folders of an image that a volume would hide, with everything below: never writable, even when something is exported from there.
+const SYSTEM: [&str; 11] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+];
+
+/// The writable places of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Storage {
+    /// Folders with a volume each, and its size in bytes.
+    folders: Vec<(String, u64)>,
+}
+
+impl Storage {
+    /// Splits the plan's storage evenly between the folders that code may write to. `exports` are the parents of what may be exported.
+    pub(crate) fn new(plan: &Plan, exports: &[String]) -> Self {
+        let mut exports = exports.to_vec();
+        exports.sort();
+        let mut folders: Vec<String> = vec!["/tmp".to_owned()];
+        for folder in std::iter::once(WORK_FOLDER.to_owned()).chain(exports) {
+            let covered = folders.iter().any(|other| is_below(&folder, other));
+            if !covered && is_mountable(&folder) {
+                folders.push(folder);
+            }
+        }
+        let disk = plan.disk.as_u64();
+        let shared = (disk / 8).min(SHARED_MEMORY_MAX);
+        let share = (disk - shared) / folders.len() as u64;
+        // Whole pages, and a size of 0 would be none.
+        let pages = |size: u64| (size & !4095).max(4096);
+        let mut folders: Vec<_> = folders
+            .into_iter()
+            .map(|folder| (folder, pages(share)))
+            .collect();
+        folders.push((SHARED_MEMORY.to_owned(), pages(shared)));
+        Self { folders }
+    }
+
+    /// The volumes.
+    pub(super) fn volumes(&self) -> impl Iterator<Item = Volume> {
+        self.folders
+            .iter()
+            .enumerate()
+            .map(|(index, (_, size))| Volume {
+                name: volume(index),
+                empty_dir: Some(EmptyDirVolumeSource {
+                    medium: Some("Memory".to_owned()),
+                    size_limit: Some(Quantity(size.to_string())),
+                }),
+                ..Volume::default()
+            })
+    }
+
+    /// Where they are.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = VolumeMount> {
+        self.folders
+            .iter()
+            .enumerate()
+            .map(|(index, (folder, _))| VolumeMount {
+                name: volume(index),
+                mount_path: folder.clone(),
+                ..VolumeMount::default()
+            })
+    }
+
+    /// Folders that are to belong to the code: a volume is root's, and open to everyone.
+    pub(crate) fn to_give(&self) -> Vec<Vec<u8>> {
+        let owned = self.folders.iter().map(|(folder, _)| folder);
+        owned
+            .filter(|folder| !["/tmp", SHARED_MEMORY].contains(&folder.as_str()))
+            .map(|folder| folder.clone().into_bytes())
+            .collect()
+    }
+
+    /// Whether a folder lies in one of the writable places.
+    pub(crate) fn covers(&self, folder: &[u8]) -> bool {
+        std::str::from_utf8(folder).is_ok_and(|folder| {
+            self.folders
+                .iter()
+                .any(|(place, _)| is_below(folder, place))
+        })
+    }
+
+    /// How the storage is bounded, for the enforcement report.
+    pub(crate) fn describe(&self) -> String {
+        let places = self
+            .folders
+            .iter()
+            .map(|(folder, size)| format!("{folder} {}KiB", size / 1024))
+            .collect::<Vec<_>>();
+        format!(
+            "read-only root, storage split over memory volumes: {}",
+            places.join(", ")
+        )
+    }
+}
+
+fn volume(index: usize) -> String {
+    format!("storage-{index}")
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a volume may be there: not over the image's programs, nor over the root itself. A cluster takes no colon in a path.
+fn is_mountable(folder: &str) -> bool {
+    let plain = !folder.contains(':') && !folder.split('/').any(|part| part == "..");
+    plain && folder.len() > 1 && !SYSTEM.iter().any(|system| is_below(folder, system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::tests::plan;
+    use sandbox_core::{ByteSize, CapabilityPolicy, SandboxSpec};
+
+    #[test]
+    fn all_writable_places_together_stay_within_the_storage() {
+        let exports = ["/output".to_owned(), "/output/deep".into(), "/usr/x".into()];
+        for disk in [ByteSize::mib(1), ByteSize::mib(256), ByteSize::mib(4096)] {
+            let mut policy = CapabilityPolicy::new();
+            policy.disk = Some(disk);
+            let storage = Storage::new(&plan(&SandboxSpec::new("sb"), &policy), &exports);
+            let folders: Vec<_> = storage
+                .folders
+                .iter()
+                .map(|(folder, _)| folder.as_str())
+                .collect();
+            assert_eq!(folders, ["/tmp", "/workspace", "/output", "/dev/shm"]);
+            let total: u64 = storage.folders.iter().map(|(_, size)| size).sum();
+            assert!(
+                total <= disk.as_u64() && total * 10 >= disk.as_u64() * 7,
+                "{storage:?}"
+            );
+            assert!(storage.covers(b"/output/deep") && !storage.covers(b"/usr/x"));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What a cluster enforces of a plan.
+//!
+//! What the pod's own fields ask for is reported as enforced, since a node that could not do it would not run the pod; and it is
+//! compared with what the kernel says inside (see [`crate::applied`]) before code runs.
+
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::confinement::{self, Kernel, Mode};
+use sandbox_lang::packages;
+
+use crate::cluster::Version;
+use crate::config::PodProfile;
+use crate::lower::{Storage, cuts_network};
+
+const NOT_BUILT: &str = "not built for pods yet";
+
+/// The first kubelet that gives a volume in memory its own size.
+const SIZED_MEMORY: u32 = 22;
+
+/// What decides what is enforced, beside the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub profile: PodProfile,
+    pub version: &'a Version,
+    pub kernel: &'a Kernel,
+    pub mode: Mode,
+    pub storage: &'a Storage,
+    /// Whether the code's user is nobody else's on the node.
+    pub own_user: bool,
+}
+
+/// What is enforced of each demand of a plan.
+pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
+    let mut report = EnforcementReport::new();
+    for demand in &plan.demands {
+        report.set(demand.capability, entry(demand.capability, plan, facts));
+    }
+    report
+}
+
+fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement {
+    let Facts { kernel, mode, .. } = *facts;
+    match capability {
+        Capability::FilesystemReadRoots => {
+            Enforcement::enforced("pod with an image as root and no folder of the node")
+        }
+        Capability::FilesystemWriteRoots => {
+            Enforcement::enforced("read-only root, volumes of the pod's own")
+        }
+        Capability::NetworkAccess | Capability::Egress => network(plan, facts.profile),
+        Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
+        Capability::Processes => Enforcement::enforced(
+            "pid and ipc namespaces, ended by the agent with the owner's stream, or for want of its pings, and by the kubelet",
+        ),
+        Capability::Privileges => privileges(kernel, mode),
+        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
+        Capability::Timeout => by_agent("agent, host clock", kernel, mode),
+        // The host counts by itself what it takes from the stream.
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced("bounded capture")
+        }
+        Capability::Memory => {
+            Enforcement::enforced("pod limit: cgroup memory, kills counted inside")
+        }
+        Capability::Cpus => Enforcement::enforced("pod limit: cgroup quota"),
+        Capability::Pids => pids(facts),
+        Capability::Disk => disk(facts),
+        Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
+        Capability::ArtifactExportPaths => Enforcement::enforced(
+            "copied by the agent as the code's user, opened beneath the folder",
+        ),
+        Capability::PackageInstallation if plan.packages.is_empty() => {
+            match network(plan, facts.profile) {
+                // A network that stays although it should not is a way to packages.
+                open @ Enforcement::Unenforced { .. } => open,
+                _ => packages::denied(plan),
+            }
+        }
+        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
+            Enforcement::unenforced(NOT_BUILT)
+        }
+        _ => Enforcement::unenforced("this backend does not know the capability"),
+    }
+}
+
+fn network(plan: &Plan, profile: PodProfile) -> Enforcement {
+    match &plan.network {
+        NetworkPolicy::Allow(_) => {
+            Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
+        }
+        NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
+        NetworkPolicy::None if cuts_network(plan, profile) => Enforcement::enforced(
+            "interfaces taken down by an init step, which code has no capability to undo; seccomp",
+        ),
+        NetworkPolicy::None => Enforcement::unenforced(format!(
+            "the pod keeps its network: the profile {} has no init step that takes it down, and that a NetworkPolicy is enforced was not proven",
+            profile.as_str()
+        )),
+        _ => Enforcement::unenforced("this backend does not know the rule"),
+    }
+}
+
+fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
+    match confinement::privileges(kernel, mode) {
+        Enforcement::Enforced { mechanism } => Enforcement::enforced(format!(
+            "{mechanism}, the runtime's default seccomp profile"
+        )),
+        other => other,
+    }
+}
+
+fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
+    match confinement::disturbance(kernel, mode) {
+        None => Enforcement::enforced(mechanism),
+        Some(gap) => Enforcement::partial(mechanism, gap),
+    }
+}
+
+/// A pod cannot ask for a limit of its processes, and cannot know what its kubelet was told.
+fn pids(facts: &Facts<'_>) -> Enforcement {
+    if !facts.own_user {
+        return Enforcement::unenforced(
+            "a pod cannot ask for a limit (`podPidsLimit` of the kubelet's), and the user that the specification names may have other processes on the node",
+        );
+    }
+    let gap = match facts.mode {
+        Mode::Split { .. } => {
+            "counted for the code's user, who has no other processes, and not for the pod"
+        }
+        Mode::Shared => {
+            "counted for the code's user, who is the agent's as well, and not for the pod"
+        }
+    };
+    Enforcement::partial("RLIMIT_NPROC", gap)
+}
+
+/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk.
+const MESSAGE_FILE: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
+
+fn disk(facts: &Facts<'_>) -> Enforcement {
+    let mut gaps = vec![MESSAGE_FILE];
+    if !facts.version.kubelets_at_least(SIZED_MEMORY) {
+        gaps.push(
+            "a kubelet older than 1.22 may give a volume in memory no size of its own: then the memory limit bounds it, and an eviction some seconds later",
+        );
+    }
+    Enforcement::partial(facts.storage.describe(), gaps.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::tests::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+    use sandbox_host::seccomp::Arch;
+
+    fn kernel() -> Kernel {
+        Kernel {
+            arch: Arch::X86_64,
+            landlock_abi: 0,
+            seccomp: true,
+            seccomp_notify: false,
+        }
+    }
+
+    fn report_of(policy: &CapabilityPolicy, profile: PodProfile, minor: u32) -> EnforcementReport {
+        let plan = plan(&SandboxSpec::new("sb"), policy);
+        let storage = Storage::new(&plan, &[]);
+        let version = Version {
+            major: 1,
+            minor,
+            text: String::new(),
+        };
+        let facts = Facts {
+            profile,
+            version: &version,
+            kernel: &kernel(),
+            mode: match profile {
+                PodProfile::HardenedInit => Mode::Split { uid: 7, gid: 7 },
+                PodProfile::Restricted => Mode::Shared,
+            },
+            storage: &storage,
+            own_user: true,
+        };
+        let report = report(&plan, &facts);
+        for demand in &plan.demands {
+            assert!(
+                report.get(demand.capability).is_some(),
+                "{:?}",
+                demand.capability
+            );
+        }
+        report
+    }
+
+    #[test]
+    fn hardened_init() {
+        let report = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 33);
+        let gaps = report.unenforced_capabilities();
+        assert_eq!(gaps, [Capability::Pids, Capability::Disk]);
+        assert!(!format!("{:?}", report.get(Capability::Disk)).contains("older"));
+        insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn restricted() {
+        let report = report_of(&CapabilityPolicy::new(), PodProfile::Restricted, 20);
+        let status = |capability| report.get(capability).map(Enforcement::status);
+        assert_eq!(status(Capability::NetworkAccess), Some("unenforced"));
+        assert_eq!(status(Capability::Timeout), Some("partial"));
+        assert_eq!(status(Capability::Disk), Some("partial"));
+        insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn rules_by_name_are_not_claimed() {
+        let mut policy = CapabilityPolicy::new();
+        policy.network = Some(NetworkPolicy::Allow(Vec::new()));
+        let report = report_of(&policy, PodProfile::HardenedInit, 33);
+        let network = report.get(Capability::NetworkAccess);
+        let network = network
+            .or(report.get(Capability::Egress))
+            .expect("an entry");
+        assert_eq!(network.status(), "unenforced");
+    }
+}
