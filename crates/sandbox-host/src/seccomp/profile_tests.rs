@@ -14,14 +14,16 @@ fn word() -> impl Strategy<Value = u64> {
     prop_oneof![0..8_u64, Just(0xffff_ffff), Just(1 << 32 | 2), Just(0x5412)]
 }
 
-fn condition() -> impl Strategy<Value = Condition> {
-    let mask = prop_oneof![
-        3 => Just(0xffff_ffff),
-        1 => Just(u64::MAX),
-        3 => Just(7),
-        1 => Just(0x8000_0002)
-    ];
-    let values = prop::collection::vec(word(), 0..4);
+/// Masks of whole arguments. What is not a value is a product for each bit, and with each further condition and rule their number
+/// multiplies: a rule of them has one condition of one value, and there are two, or a test takes minutes once in some thousand tries.
+const WIDE: [u64; 2] = [0xffff_ffff, u64::MAX];
+
+/// Masks of few bits, of which many rules can be told.
+const NARROW: [u64; 3] = [7, 0x8000_0002, 0x1_0000_0010];
+
+fn condition(masks: &'static [u64], most: usize) -> impl Strategy<Value = Condition> {
+    let mask = prop::sample::select(masks);
+    let values = prop::collection::vec(word(), 0..=most);
     (argument(), mask, any::<bool>(), values).prop_map(|(argument, mask, member, values)| {
         let bits = Condition::masked(argument, mask);
         if member {
@@ -32,13 +34,14 @@ fn condition() -> impl Strategy<Value = Condition> {
     })
 }
 
-fn rule() -> impl Strategy<Value = Rule> {
+/// Of so many conditions at most, with so many values each.
+fn rule(masks: &'static [u64], most: [usize; 2]) -> impl Strategy<Value = Rule> {
     let action = prop_oneof![
         1 => Just(Action::Allow),
         4 => Just(Action::Errno(Errno::EPERM)),
         1 => Just(Action::KillProcess),
     ];
-    let conditions = prop::collection::vec(condition(), 0..3);
+    let conditions = prop::collection::vec(condition(masks, most[1]), 0..=most[0]);
     (prop::sample::select(CALLS.to_vec()), conditions, action).prop_map(
         |(syscall, conditions, action)| {
             conditions
@@ -48,12 +51,20 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
+/// Two rules of whole arguments at most, or some of few bits.
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    prop_oneof![
+        prop::collection::vec(rule(&WIDE, [1, 1]), 0..3),
+        prop::collection::vec(rule(&NARROW, [2, 3]), 0..6),
+    ]
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn a_profile_allows_what_the_filter_allows(
-        rules in prop::collection::vec(rule(), 0..5),
+        rules in rules(),
         calls in prop::collection::vec(
             (prop::sample::select(CALLS.to_vec()), prop::array::uniform6(word())),
             40,
