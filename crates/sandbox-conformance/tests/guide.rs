@@ -85,7 +85,8 @@ fn whoever_follows_the_guide_gets_a_row_of_the_matrix() {
     assert!(row.is_some_and(|row| row.contains("refused")), "{last}");
     let profiles = std::fs::read_dir(reader.place.join("matrix")).expect("a matrix");
     assert_eq!(profiles.count(), 1);
-    // The target folder is the workspace's, where each run would leave a crate of its own.
+    // The target folder is the workspace's, where each run would leave a crate of its own. What goes is found by the names of its
+    // targets: no other crate has a test "suite" or an example "matrix".
     reader.run("cargo clean --package sandbox-toy");
 }
 

@@ -31,7 +31,22 @@ pub(crate) async fn inspect(
             Err(error) if is_unreadable(&error) && Instant::now() < deadline => {
                 tokio::time::sleep(POLL).await;
             }
-            answer => return answer,
+            answer => return answer.map_err(gone),
         }
+    }
+}
+
+/// What Podman says in its own words, with another status, of a container that goes at this moment.
+fn gone(error: Error) -> Error {
+    match error {
+        Error::DockerResponseServerError { message, .. }
+            if message.contains("no such container") =>
+        {
+            Error::DockerResponseServerError {
+                status_code: 404,
+                message,
+            }
+        }
+        other => other,
     }
 }
