@@ -90,7 +90,8 @@ impl Engine {
     pub async fn start() -> Self {
         let folder = tempfile::Builder::new()
             .prefix(&format!("sandbox-{}-", family::TIER))
-            .tempdir()
+            // Wherever else there are temporary files: the path of Podman's run root has 50 characters at most.
+            .tempdir_in("/tmp")
             .expect("a folder");
         let open = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(folder.path(), open).expect("mode");
