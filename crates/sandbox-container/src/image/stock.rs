@@ -26,7 +26,10 @@ pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>
 }
 
 /// How often the engine is asked for a list of its images.
-const ATTEMPTS: u32 = 10;
+const ATTEMPTS: u32 = 40;
+
+/// The time between two attempts: a busy engine needs a second to remove an image.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks for images; again where one was removed meanwhile, for which Podman gives no list at all.
 async fn list(
@@ -45,6 +48,7 @@ async fn list(
             return Err(engine_error(tier, Operation::ListImages, error));
         }
         attempts += 1;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -21,6 +21,7 @@ const NETWORKED: &[&str] = &[
     "isolation::the_unsafe_tier_is_the_engines_default",
     "detached::the_tier_without_a_policy_has_its_own",
     "adopt::the_gate_stands_before_a_foreign_container",
+    "packages::a_registry_is_reached_over_the_network_that_is_named",
 ];
 
 /// The tests that this engine cannot run, by the beginnings of their names, and why.
