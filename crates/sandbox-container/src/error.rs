@@ -127,6 +127,20 @@ pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
     matches!(error, EngineError::DockerResponseServerError { status_code, .. } if *status_code == status)
 }
 
+/// Whether the engine has no such container. Podman may say it in these words with another status, of one that goes at this moment.
+pub(crate) fn is_no_container(error: &EngineError) -> bool {
+    has_status(error, 404) || says(error, "no such container")
+}
+
+/// Whether Podman says that a container is between two states, as when it ends by itself while it is being removed.
+pub(crate) fn is_passing(error: &EngineError) -> bool {
+    says(error, "container state improper")
+}
+
+fn says(error: &EngineError, words: &str) -> bool {
+    matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
+}
+
 /// An error with its causes in one line: the outer ones alone say only "client error".
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 

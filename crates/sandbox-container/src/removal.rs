@@ -8,7 +8,9 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
 use crate::engine::Endpoint;
-use crate::error::{Operation, engine_error, has_status, is_unreadable};
+use crate::error::{
+    Operation, engine_error, has_status, is_no_container, is_passing, is_unreadable,
+};
 use crate::owner::Claim;
 use crate::remover::remove_soon;
 
@@ -30,12 +32,19 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
         link: false,
     };
     let removal = async {
-        match client.remove_container(container, Some(options)).await {
-            Ok(()) => Ok(()),
-            Err(error) if has_status(&error, 404) => Ok(()),
-            // The container ended by itself and the engine is removing it at this moment.
-            Err(error) if has_status(&error, 409) => wait_until_gone(client, container).await,
-            Err(error) => Err(error),
+        loop {
+            let removed = client.remove_container(container, Some(options.clone()));
+            return match removed.await {
+                Ok(()) => Ok(()),
+                Err(error) if is_no_container(&error) => Ok(()),
+                Err(error) if is_passing(&error) => {
+                    tokio::time::sleep(POLL).await;
+                    continue;
+                }
+                // The container ended by itself and the engine is removing it at this moment.
+                Err(error) if has_status(&error, 409) => wait_until_gone(client, container).await,
+                Err(error) => Err(error),
+            };
         }
     };
     let left = |why: Error| {
@@ -67,7 +76,7 @@ pub(crate) async fn wait_until_gone(
 ) -> Result<(), bollard::errors::Error> {
     loop {
         match client.inspect_container(container, None).await {
-            Err(error) if has_status(&error, 404) => return Ok(()),
+            Err(error) if is_no_container(&error) => return Ok(()),
             // Of one that is going, an engine may say what bollard does not know.
             Err(error) if !is_unreadable(&error) => return Err(error),
             _ => tokio::time::sleep(POLL).await,

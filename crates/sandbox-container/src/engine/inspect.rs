@@ -7,7 +7,7 @@ use bollard::errors::Error;
 use bollard::models::ContainerInspectResponse;
 use tokio::time::Instant;
 
-use crate::error::is_unreadable;
+use crate::error::{is_no_container, is_unreadable};
 
 /// How long a container may be in a state that is not understood. Podman says "stopped", which Docker's API does not know, between the
 /// end of a container's process and its cleaning up, some 0.5 s.
@@ -38,10 +38,9 @@ pub(crate) async fn inspect(
 
 /// What Podman says in its own words, with another status, of a container that goes at this moment.
 fn gone(error: Error) -> Error {
+    let known = is_no_container(&error);
     match error {
-        Error::DockerResponseServerError { message, .. }
-            if message.contains("no such container") =>
-        {
+        Error::DockerResponseServerError { message, .. } if known => {
             Error::DockerResponseServerError {
                 status_code: 404,
                 message,
