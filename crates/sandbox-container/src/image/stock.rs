@@ -26,10 +26,10 @@ pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>
 }
 
 /// How often the engine is asked for a list of its images.
-const ATTEMPTS: u32 = 40;
+const ATTEMPTS: u32 = 100;
 
-/// The time between two attempts: a busy engine needs a second to remove an image.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The time between two attempts: a busy engine needs seconds to remove several images.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks for images; again where one was removed meanwhile, for which Podman gives no list at all.
 async fn list(
