@@ -16,6 +16,7 @@ use super::Brought;
 use super::classify::classify;
 use super::credentials;
 use super::find::{Wanted, look_for, missing};
+use super::stock::list;
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::Engine;
@@ -87,9 +88,7 @@ impl Puller<'_> {
 
     /// The ids of the images that the engine lists.
     pub(super) async fn ids(&self, options: &ListImagesOptions) -> Result<HashSet<String>> {
-        let images = self.engine.client.list_images(Some(options.clone())).await;
-        let images =
-            images.map_err(|error| engine_error(self.tier, Operation::ListImages, error))?;
+        let images = list(self.tier, self.engine, options.clone()).await?;
         Ok(images.into_iter().map(|image| image.id).collect())
     }
 

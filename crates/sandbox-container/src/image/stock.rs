@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks for images; again where one was removed meanwhile, for which Podman gives no list at all.
-async fn list(
+pub(super) async fn list(
     tier: Tier,
     engine: &Engine,
     options: ListImagesOptions,
