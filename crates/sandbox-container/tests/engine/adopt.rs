@@ -348,7 +348,16 @@ fn committed() -> Result<(), Failed> {
             filters: Some(dangling),
             ..Default::default()
         };
-        let left = engine.list_images(Some(options)).await.expect("images");
+        // Podman gives no list while an image of another test is being removed.
+        let mut left = engine.list_images(Some(options.clone())).await;
+        for _ in 0..100 {
+            if left.is_ok() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            left = engine.list_images(Some(options.clone())).await;
+        }
+        let left = left.expect("images");
         // Another test may be in the middle of a commit.
         assert!(left.iter().all(|other| other.id != image.id), "{left:?}");
         Ok(())
