@@ -22,6 +22,48 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Which linked tier would take a sandbox on this host, and why another would not, is data to ask a user with:
+//!
+//! ```
+//! use sandbox::support::{self, Answer};
+//! use sandbox::{ByteSize, CapabilityPolicy, SandboxSpec};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let mut policy = CapabilityPolicy::new();
+//! policy.memory = Some(ByteSize::mib(64));
+//! for support in support::linked(&policy, &SandboxSpec::new("question")).await? {
+//!     match &support.answer {
+//!         Answer::Accepted => println!("{} would run it", support.tier),
+//!         Answer::Refused { unmet, waiver } => {
+//!             for unmet in unmet {
+//!                 println!("{} would not: {unmet}", support.tier);
+//!             }
+//!             // Allow once: this policy, for one client. Allow always: the lists of the waiver, in the policy's file.
+//!             let once = waiver.applied_to(policy.clone())?;
+//!             assert!(once.allow_partial.len() + once.allow_unenforced.len() > 0);
+//!         }
+//!         Answer::Impossible { reason, .. } => println!("{} cannot: {reason}", support.tier),
+//!         _ => {}
+//!     }
+//! }
+//! # Ok(()) }) }
+//! ```
+//!
+//! [`matrix::CompatibilityMatrix::linked`] is what the conformance suite measured of the linked tiers, by kind of host:
+//!
+//! ```
+//! use sandbox::matrix::CompatibilityMatrix;
+//!
+//! let matrix = CompatibilityMatrix::linked()?;
+//! for (name, profile) in matrix.profiles() {
+//!     println!("{name}: {} probes on {}", profile.probes.len(), profile.tier);
+//! }
+//! # assert!(!matrix.markdown().is_empty());
+//! # Ok::<(), sandbox::Error>(())
+//! ```
+//!
 //! Tests of programs that run code need no backend: [`fake::FakeBackend`] answers as it is told.
 //!
 //! ```

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cargo::{self, BACKENDS, Executable, Workspace};
+use crate::engines;
 use crate::failure::{Context, Failure, Result};
 
 mod python_client;
@@ -21,7 +22,7 @@ pub struct Arguments {
     /// Rounds; expensive operations take part in every tenth or so
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
-    /// Only what belongs to these, separated by commas: local, docker, podman
+    /// Only what belongs to these, separated by commas: local, docker, podman, k8s
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     only: Vec<String>,
     /// Where the JSON goes, instead of `bench/latest.json` in the target folder
@@ -48,6 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| workspace.target.join("bench/latest.json"));
     bench
+        .env("KUBECONFIG", engines::kubeconfig()?)
         .arg("--sandbox")
         .arg(program(&built, COMMAND)?)
         .arg("--json")

@@ -4,15 +4,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use crate::cargo::{self, BACKENDS, Workspace};
+use crate::engines;
 use crate::failure::{Context, Failure, Result};
+use crate::interrupt;
 
 const PACKAGE: &str = "sandbox-conformance";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
 /// The requirements in [`REQUIRE_VARIABLE`] that name no tier of root's.
 const OTHERS: [&str; 2] = ["root", "podman-rootless"];
+
+/// Most time for an interrupted suite to remove what it has made; its own bound is shorter.
+const CLEAN_UP: Duration = Duration::from_secs(45);
+/// The tier of a cluster's pods.
+const CLUSTER: &str = "k8s";
+/// The variable that chooses the profile of pods, and the profile that is not the default one.
+const OTHER_PODS: (&str, &str) = ("SANDBOX_K8S_PROFILE", "restricted");
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -67,11 +77,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
     let mut command = suite.command();
     arguments.selection.tell(&mut command);
-    for filter in &arguments.filter {
-        command.args(["--filter", filter]);
-    }
-    if arguments.check {
-        command.arg("--check");
+    arguments.tell(&mut command);
+    if let Some(earlier) = &arguments.compare {
+        // The suite runs in the workspace's folder.
+        let earlier = std::path::absolute(earlier)
+            .context(|| format!("cannot find {}", earlier.display()))?;
+        command.arg("--compare").arg(earlier);
     }
     if arguments.skip_self_checks {
         command.arg("--skip-self-checks");
@@ -85,19 +96,46 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.every_probe {
         command.arg("--every-probe");
     }
-    if let Some(earlier) = &arguments.compare {
-        // The suite runs in the workspace's folder.
-        let earlier = std::path::absolute(earlier)
-            .context(|| format!("cannot find {}", earlier.display()))?;
-        command.arg("--compare").arg(earlier);
+    let code = suite.run(&mut command)?;
+    if arguments.list || arguments.mutant.is_some() {
+        return Ok(code);
     }
-    suite.run(&mut command)
+    let other = suite.run_other_pods(&arguments.selection, |command| arguments.tell(command))?;
+    Ok(worse(code, other))
+}
+
+/// The exit code of two runs: the first failure.
+pub fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
+    if first == ExitCode::SUCCESS {
+        second
+    } else {
+        first
+    }
+}
+
+impl Arguments {
+    /// Tells a run of the suite what is measured of each tier.
+    fn tell(&self, command: &mut Command) {
+        for filter in &self.filter {
+            command.args(["--filter", filter]);
+        }
+        if self.check {
+            command.arg("--check");
+        }
+    }
 }
 
 impl Selection {
     /// Whether the tier is measured.
     pub fn includes(&self, tier: &str) -> bool {
         self.tier.is_empty() || self.tier.iter().any(|named| named == tier)
+    }
+
+    /// Whether the tier must be measured.
+    fn requires(&self, tier: &str) -> bool {
+        let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
+        let mut inherited = required.split(',');
+        self.require.iter().any(|named| named == tier) || inherited.any(|named| named == tier)
     }
 
     /// Tells the suite.
@@ -112,6 +150,11 @@ impl Selection {
         for tier in self.require.iter().map(String::as_str).chain(inherited) {
             command.args(["--require", tier]);
         }
+        self.tell_images(command);
+    }
+
+    /// Tells the suite what does not depend on the tier.
+    fn tell_images(&self, command: &mut Command) {
         for image in &self.image {
             command.args(["--image", image]);
         }
@@ -158,6 +201,11 @@ impl Suite {
 
     /// The program on this workspace's profiles, document and reports.
     pub fn command(&self) -> Command {
+        self.command_with("conformance")
+    }
+
+    /// The same, with reports in this folder below the target folder.
+    fn command_with(&self, reports: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
             .arg("--matrix")
@@ -165,22 +213,45 @@ impl Suite {
             .arg("--document")
             .arg(self.workspace.root.join("README.md"))
             .arg("--reports")
-            .arg(self.workspace.target.join("conformance"))
+            .arg(self.workspace.target.join(reports))
             .current_dir(&self.workspace.root);
         command
     }
 
-    /// Runs a command of the suite and passes its exit code on.
+    /// Measures the pods that the tier does not make by default, where it is measured and a cluster answers. Reports go to a
+    /// folder of their own. `tell` says what is done with what was measured.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the suite cannot be started.
+    pub fn run_other_pods(
+        &self,
+        selection: &Selection,
+        tell: impl FnOnce(&mut Command),
+    ) -> Result<ExitCode> {
+        let (variable, profile) = OTHER_PODS;
+        let chosen = std::env::var_os(variable).is_some();
+        if chosen || !selection.includes(CLUSTER) || !engines::has_cluster() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut command = self.command_with(&format!("conformance/{CLUSTER}-{profile}"));
+        command.env(variable, profile);
+        command.args(["--tier", CLUSTER, "--proven-elsewhere"]);
+        if selection.requires(CLUSTER) {
+            command.args(["--require", CLUSTER]);
+        }
+        selection.tell_images(&mut command);
+        tell(&mut command);
+        self.run(&mut command)
+    }
+
+    /// Runs a command of the suite and passes its exit code on. Interrupted, it waits until the suite has cleaned up.
+    ///
+    /// # Errors
+    /// When it cannot be started, or there is no place for a cluster of ours.
     pub fn run(&self, command: &mut Command) -> Result<ExitCode> {
-        let status = command
-            .stdin(Stdio::null())
-            .status()
-            .context(|| format!("cannot start {}", self.program.display()))?;
-        let code = status.code().and_then(|code| u8::try_from(code).ok());
-        Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+        // As in every task: without a word from the user, the cluster that `engines up` has started.
+        command.env("KUBECONFIG", engines::kubeconfig()?);
+        interrupt::run(command.stdin(Stdio::null()), CLEAN_UP)
     }
 }
 

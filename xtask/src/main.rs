@@ -17,6 +17,7 @@ mod failure;
 mod guest;
 mod http;
 mod images;
+mod interrupt;
 mod lock;
 mod matrix;
 mod places;

@@ -11,12 +11,16 @@
 //!     --listen-fd N                       and later clients that the listening socket N accepts
 //!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
 //! sandbox-agent serve --listen NAME       the same, where the first client comes in by that name as well
+//!     --close FILE                        and FILE is its owner's alone from now on
+//!     --cut-network                       and every interface but the loopback is down, for good, before anybody is served
 //! sandbox-agent connect [--wait] NAME     carry bytes between such a socket and descriptors 0 and 1
-//! sandbox-agent cut-network               take the interfaces of this network namespace down, but for its loopback
 //! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
 //! sandbox-agent remove FOLDER             remove FOLDER/agent and FOLDER, where the agent was put for a while
 //! sandbox-agent --version
 //! ```
+//!
+//! Where it listens, a client's stream may break and be replaced ([`protocol::Link`]); it counts as ended when that has not happened within
+//! the lease (without one, a minute).
 //!
 //! It exits with 0 when a client asked it to or its owner's stream ended, 64 for a wrong command line, 68 when nobody
 //! listens there, 69 when its lease was over, 70 when the host broke the protocol and 71 when the sandbox could not be set up.

@@ -15,7 +15,7 @@ use common::{
 };
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, LogRequest, MAX_CLIENTS, Settings,
+    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, LogRequest, MAX_CLIENTS, Settings, VERSION,
     encode_message,
 };
 
@@ -118,6 +118,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
         encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
         bytes
     };
+    let version = format!("protocol version 9, expected {VERSION}");
     let cases: [(Vec<u8>, FailStep, &str); 9] = [
         (frame(Kind::Attach, &wrong), FailStep::Attach, "wrong key"),
         (
@@ -135,7 +136,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
         (
             frame(Kind::Attach, &other_version),
             FailStep::Protocol,
-            "protocol version 9, expected 2",
+            &version,
         ),
         (
             frame(Kind::Attach, &[&good[..], &[0]].concat()),

@@ -160,29 +160,94 @@ fn the_first_client_may_come_by_a_name() {
     assert_eq!(agent.wait().unwrap().code(), Some(0));
 }
 
-/// In a network namespace of its own, where this user may make one.
-#[test]
-fn a_network_is_taken_down_but_for_its_loopback() {
-    const SET_UP: &str =
-        "ip link set lo up && ip link add d0 type dummy && ip link set d0 up && ip -o link show up";
-    let run = |script: &str| {
+/// A network namespace with an interface beside its loopback.
+const SET_UP: &str =
+    "ip link set lo up && ip link add d0 type dummy && ip link set d0 up && ip -o link show up";
+
+/// The agent behind a script, in a user and a network namespace of its own; `None` where this user may make none.
+fn in_own_network(script: &str) -> Option<std::process::Command> {
+    let command = |script: &str| {
         let wrapper = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
-        let mut command = agent_command(&[&wrapper[..], &[script]].concat(), None, &[]);
-        command.output()
+        // The agent's own path is the script's name.
+        agent_command(&[&wrapper[..], &[script]].concat(), None, &[])
     };
-    match run(SET_UP) {
+    match command(SET_UP).output() {
         Ok(output) if output.status.success() => {
             assert!(String::from_utf8_lossy(&output.stdout).contains("d0:"));
+            Some(command(&format!("{SET_UP} >/dev/null && {script}")))
         }
         failed => {
             println!("NOT RUN: no network namespace with another interface: {failed:?}");
-            return;
+            None
         }
     }
-    // The agent's own path is the script's name.
-    let cut = format!("{SET_UP} >/dev/null && \"$0\" cut-network && ip -o link show up");
-    let output = run(&cut).unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let up = String::from_utf8_lossy(&output.stdout);
-    assert!(up.contains("lo:") && !up.contains("d0"), "{up}");
+}
+
+#[test]
+fn a_network_is_taken_away_before_anybody_is_served() {
+    const NET_ADMIN: u64 = 1 << 12;
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("agent");
+    let name = path.to_str().unwrap();
+    let serve = format!("exec \"$0\" serve --cut-network --listen {name}");
+    let Some(mut command) = in_own_network(&serve) else {
+        return;
+    };
+    let mut agent = command.spawn().unwrap();
+    wait_until("it listens", || path.exists());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+    let sets: Vec<_> = status
+        .lines()
+        .filter(|line| line.starts_with("Cap"))
+        .map(|line| {
+            let (name, set) = line.split_once(":\t").unwrap();
+            (name, u64::from_str_radix(set, 16).unwrap())
+        })
+        .collect();
+    assert_eq!(sets.len(), 5, "{status}");
+    for (name, set) in &sets {
+        assert_eq!(set & NET_ADMIN, 0, "{name}: {status}");
+    }
+    // Of the others it needs some, until somebody has come.
+    assert!(
+        sets.iter()
+            .any(|(name, set)| *name == "CapPrm" && *set != 0)
+    );
+    let (mut first, mut pump) = through_waiting_pump(name);
+    first.hello(&settings()).unwrap();
+    let up = first.run(&script(
+        "ip -o link show up; ip link set d0 up || echo refused",
+    ));
+    assert!(up.text().contains("lo:"), "{}", up.text());
+    assert!(!up.text().contains("d0"), "{}", up.text());
+    assert!(up.text().ends_with("refused\n"), "{}", up.text());
+    drop(first);
+    assert!(pump.wait().unwrap().success());
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_agent_that_cannot_take_the_network_away_serves_nobody() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("agent");
+    let name = path.to_str().unwrap();
+    for (missing, said) in [
+        ("net_admin", "d0: EPERM"),
+        ("setpcap", "give up CAP_NET_ADMIN: EPERM"),
+    ] {
+        let script = format!(
+            "exec setpriv --bounding-set=-{missing} \"$0\" serve --listen {name} --cut-network"
+        );
+        let Some(mut command) = in_own_network(&script) else {
+            return;
+        };
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(71), "{missing}: {output:?}");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            words,
+            format!("sandbox-agent: cannot take the network away: {said}\n")
+        );
+        assert!(!path.exists());
+    }
 }

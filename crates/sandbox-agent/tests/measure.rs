@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{Client, PATIENCE, command, script, settings};
-use sandbox_agent::protocol::{Channel, ExecRequest, ExitKind, Kind};
+use sandbox_agent::protocol::{Channel, ExecRequest, ExitKind, Kind, Settings};
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
@@ -65,24 +65,41 @@ fn measure() {
                 .collect(),
         )
     };
-    let mut warm = |count: usize| {
-        median(
-            (0..count)
-                .map(|_| {
-                    let start = Instant::now();
-                    assert_eq!(
-                        client.run(&command(&["/bin/true"])).kind(),
-                        ExitKind::Exited(0)
-                    );
-                    start.elapsed()
-                })
-                .collect(),
-        )
+    let warm = |client: &mut Client| {
+        let start = Instant::now();
+        assert_eq!(
+            client.run(&command(&["/bin/true"])).kind(),
+            ExitKind::Exited(0)
+        );
+        start.elapsed()
     };
+    // The counts of this machine's root, or of our own group, in both versions.
+    let mut counting = Client::start(&Settings {
+        kill_counts: vec![
+            b"/sys/fs/cgroup/memory/memory.oom_control".to_vec(),
+            b"/sys/fs/cgroup/memory.events".to_vec(),
+        ],
+        ..settings()
+    });
+    let counted = counting.run(&command(&["/bin/true"])).report().memory_kills;
+    println!("kills for memory are counted: {}", counted.is_some());
     for _ in 0..6 {
-        let (plain, warm) = (plain(500), warm(500));
+        let plain = plain(500);
+        // By turns, each of them first as often as the other, so that whatever else runs disturbs both: also what an agent prepares
+        // once an execution has ended.
+        let (warm, counted): (Vec<_>, Vec<_>) = (0..500)
+            .map(|round| {
+                if round % 2 == 0 {
+                    (warm(&mut client), warm(&mut counting))
+                } else {
+                    let counted = warm(&mut counting);
+                    (warm(&mut client), counted)
+                }
+            })
+            .unzip();
+        let (warm, counted) = (median(warm), median(counted));
         println!(
-            "/bin/true: plain {plain:?}, warm {warm:?}, ratio {:.2}",
+            "/bin/true: plain {plain:?}, warm {warm:?}, ratio {:.2}; with counts of kills {counted:?}",
             warm.as_secs_f64() / plain.as_secs_f64()
         );
     }

@@ -146,8 +146,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         any::<[bool; 2]>(),
         any::<u32>(),
         bytes(),
-        vec(bytes(), 0..3),
-        vec(bytes(), 0..3),
+        [vec(bytes(), 0..3), vec(bytes(), 0..3), vec(bytes(), 0..3)],
     );
     (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
         let (
@@ -155,8 +154,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             [owned, handed_over],
             log_bytes,
             workdir,
-            give_dirs,
-            make_dirs,
+            [give_dirs, make_dirs, kill_counts],
         ) = rest;
         Settings {
             key: Key::new(key),
@@ -168,6 +166,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             workdir,
             give_dirs,
             make_dirs,
+            kill_counts,
             confinement,
         }
     })
@@ -181,11 +180,15 @@ fn report() -> impl Strategy<Value = ExitReport> {
         Just(ExitKind::Killed),
         Just(ExitKind::Lost),
     ];
-    (kind, any::<[u64; 5]>(), any::<[u32; 4]>(), any::<bool>()).prop_map(
+    let numbers = (any::<[u64; 5]>(), any::<[u32; 4]>(), any::<Option<u64>>());
+    (kind, numbers, any::<bool>()).prop_map(
         |(
             kind,
-            [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
-            [stragglers, survivors, refused_programs, refused_processes],
+            (
+                [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
+                [stragglers, survivors, refused_programs, refused_processes],
+                memory_kills,
+            ),
             drain_cut,
         )| {
             ExitReport {
@@ -200,33 +203,18 @@ fn report() -> impl Strategy<Value = ExitReport> {
                 wall_us,
                 refused_programs,
                 refused_processes,
+                memory_kills,
             }
         },
     )
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (any::<i32>(), ".{0,50}", 0usize..13).prop_map(|(errno, detail, step)| {
-        let step = [
-            FailStep::Setup,
-            FailStep::Identity,
-            FailStep::Settings,
-            FailStep::Spawn,
-            FailStep::Workdir,
-            FailStep::Limits,
-            FailStep::Confinement,
-            FailStep::NotFound,
-            FailStep::NotExecutable,
-            FailStep::Request,
-            FailStep::File,
-            FailStep::Protocol,
-            FailStep::Attach,
-        ][step];
-        Failure {
-            step,
-            errno,
-            detail,
-        }
+    let step = proptest::sample::select(&FailStep::ALL);
+    (any::<i32>(), ".{0,50}", step).prop_map(|(errno, detail, step)| Failure {
+        step,
+        errno,
+        detail,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+mod cluster;
 mod engines;
 mod local;
 
@@ -57,6 +58,8 @@ pub enum Operation {
     Echo,
     /// A task of an engine's, done in one of the ways to do it.
     Engine(Engine, Way, Task),
+    /// A task of a cluster's, done in one of the ways to do it.
+    Cluster(Way, Task),
 }
 
 /// A container engine.
@@ -93,6 +96,8 @@ pub enum Way {
     Command,
     /// Our library.
     Library,
+    /// Our library, on a cluster whose namespaces let pods have no capability.
+    Restricted,
 }
 
 /// What Python is given to do.
@@ -185,10 +190,11 @@ impl Case {
         self.every >= RARE
     }
 
-    /// Whether it belongs to one of the groups: `local`, or an engine's name. All do where none is named.
+    /// Whether it belongs to one of the groups: `local`, `k8s`, or an engine's name. All do where none is named.
     pub fn belongs_to(&self, groups: &[String]) -> bool {
         let group = match self.operation {
             Operation::Engine(engine, ..) => engine.name(),
+            Operation::Cluster(..) => "k8s",
             _ => "local",
         };
         groups.is_empty() || groups.iter().any(|named| named == group)
@@ -215,6 +221,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         .iter()
         .chain(&engines::DOCKER)
         .chain(&engines::PODMAN)
+        .chain(&cluster::CLUSTER)
         .chain(&local::LARGE)
 }
 
@@ -273,7 +280,7 @@ mod tests {
             let groups: Vec<_> = groups.iter().map(|&group| group.to_owned()).collect();
             all().filter(|case| case.belongs_to(&groups)).count()
         };
-        let parts = ["local", "docker", "podman"].map(|group| count(&[group]));
+        let parts = ["local", "docker", "podman", "k8s"].map(|group| count(&[group]));
         assert!(parts.iter().all(|part| *part > 0), "{parts:?}");
         assert_eq!(parts.iter().sum::<usize>(), count(&[]));
         assert_eq!(parts[0] + parts[2], count(&["local", "podman"]));

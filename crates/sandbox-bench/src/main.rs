@@ -40,8 +40,8 @@ struct Arguments {
     /// Writes everything as JSON to this file, whose folder is made
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Only what belongs to these, separated by commas: local, docker, podman
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = ["local", "docker", "podman"])]
+    /// Only what belongs to these, separated by commas: local, docker, podman, k8s
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = ["local", "docker", "podman", "k8s"])]
     only: Vec<String>,
     #[command(flatten)]
     programs: operations::Programs,

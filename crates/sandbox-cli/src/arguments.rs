@@ -92,8 +92,16 @@ impl Command {
     }
 }
 
-/// The subcommand that a command line names, if it names one.
-pub fn subcommand(arguments: &[OsString]) -> Option<&str> {
-    let name = arguments.get(1)?.to_str()?;
-    Arguments::command().find_subcommand(name).map(|_| name)
+/// The subcommand that a command line names, if it names one, and that one's own: `image build`.
+pub fn subcommand(arguments: &[OsString]) -> Option<String> {
+    let mut command = &Arguments::command();
+    let mut names = Vec::new();
+    for name in arguments.iter().skip(1).map_while(|name| name.to_str()) {
+        let Some(next) = command.find_subcommand(name) else {
+            break;
+        };
+        names.push(name);
+        command = next;
+    }
+    (!names.is_empty()).then(|| names.join(" "))
 }

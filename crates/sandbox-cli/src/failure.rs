@@ -70,15 +70,21 @@ impl Failure {
             .filter(|line| !line.is_empty())
             .collect::<Vec<_>>()
             .join(" ");
-        let message = line
+        let mut message = line
             .strip_prefix("error: ")
             .unwrap_or(&line)
             .replace(" tip: ", "; ");
+        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            message = match subcommand {
+                Some(name) => format!("{name} needs a command of its own"),
+                None => "nothing to do".to_owned(),
+            };
+        }
         let fix = match subcommand {
-            Some("run" | "exec") | None => {
-                let name = subcommand.unwrap_or("run");
+            Some(name @ ("run" | "exec")) => {
                 format!("sandbox {name} --help shows the options; a command goes after --")
             }
+            None => "sandbox --help lists the commands".to_owned(),
             Some(name) => format!("sandbox {name} --help shows the options"),
         };
         Self::new("usage", message, Some(fix), Exit::FAILED)

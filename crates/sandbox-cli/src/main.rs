@@ -29,7 +29,10 @@ fn main() {
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (
             Format::guess(&arguments),
-            Err(Failure::usage(&error, arguments::subcommand(&arguments))),
+            Err(Failure::usage(
+                &error,
+                arguments::subcommand(&arguments).as_deref(),
+            )),
         ),
     };
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));

@@ -167,6 +167,12 @@ fn command_lines() {
     usage(&[], &["nothing to run"]);
     usage(&["--memroy", "1", "--", "true"], &["--memroy", "--memory"]);
     usage(&["--memory", "lots", "--", "true"], &["--memory", "lots"]);
+    usage(&["--memory", "-1", "--", "true"], &["\"-1\" is not a size"]);
+    let too_large = "99999999999999GiB";
+    usage(
+        &["--memory", too_large, "--", "true"],
+        &[too_large, "not a size"],
+    );
     usage(&["--cpus", "0", "--", "true"], &["--cpus"]);
     usage(&["--timeout", "soon", "--", "true"], &["--timeout", "soon"]);
     usage(&["--pids", "many", "--", "true"], &["--pids"]);
@@ -179,6 +185,13 @@ fn command_lines() {
     usage(&["--preset", "lenient", "--", "true"], &["lenient"]);
     usage(&["python3", "script.py"], &["script.py"]);
     usage(&["-c", "1", "file.py"], &["--code"]);
+    let commands = "sandbox --help lists the commands";
+    refused_text(&["rum"], 125, "usage", &["rum", "run", commands]);
+    let (_, _, nothing) = run_text::<&str>([]);
+    assert!(
+        nothing.contains("nothing to do") && nothing.contains(commands),
+        "{nothing}"
+    );
 }
 
 #[test]
@@ -245,7 +258,7 @@ fn tiers_that_are_not_linked() {
         &["run", "-b", "boat", "--", "true"],
         125,
         "unknown_backend",
-        &["boat", "linked are"],
+        &["boat", "linked are", "name one of those"],
     );
 }
 

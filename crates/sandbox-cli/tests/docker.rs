@@ -112,6 +112,58 @@ fn nothing_outlives_a_command_that_was_killed() {
     });
 }
 
+/// The containers that this process owns or has owned, in any state, as the engine's own command lists them.
+fn containers_of(process: u32) -> Vec<String> {
+    let listed = Command::new("docker")
+        .args(["ps", "--all", "--format"])
+        .arg("{{.Names}} {{.Label \"sandbox.owner\"}}")
+        .output()
+        .unwrap();
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    let owner = format!(":{process}:");
+    let listed = text(&listed.stdout);
+    let ours = listed.lines().filter(|line| line.contains(&owner));
+    ours.map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn an_interrupted_creation_is_over_with_the_command() {
+    if !is_there() {
+        return;
+    }
+    let mut seen = 0;
+    // From before the engine knows of the container to well into its start.
+    for delay in [20, 40, 60, 80, 100, 150, 200] {
+        let mut child = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(program())
+            .args([
+                "run",
+                "-b",
+                "docker",
+                "--timeout",
+                "5m",
+                "--",
+                "sleep",
+                "300",
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        seen += usize::from(!containers_of(child.id()).is_empty());
+        let interrupt = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(interrupt.unwrap().success());
+        exit_code(&mut child, Duration::from_secs(15));
+        assert_eq!(containers_of(child.id()), [""; 0], "after {delay} ms");
+    }
+    assert!(seen > 0, "no container was ever there to be seen");
+}
+
 #[test]
 fn an_engine_that_is_down_is_said_at_once_with_the_way_out() {
     let start = Instant::now();

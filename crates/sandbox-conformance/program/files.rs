@@ -42,6 +42,11 @@ pub fn read(path: &CStr) -> Said {
     Ok(fingerprint(&content(path)?))
 }
 
+/// Reads any of several files.
+pub fn read_any(arguments: &Arguments) -> Said {
+    any((0..arguments.texts().count()).map(|index| content(arguments.path(index))))
+}
+
 /// Length and hash of a whole file, however long: FNV-1a over its words of 8 bytes, the last one filled up with zeros.
 pub fn digest(path: &CStr) -> Said {
     let file = open(path, O_RDONLY)?;
@@ -110,9 +115,8 @@ pub fn read_through_hard_link(target: &CStr, link: &CStr) -> Said {
 }
 
 /// Looks for the file below the root and the working folder of every process that /proc shows.
-pub fn read_through_proc(path: &CStr) -> Said {
+pub fn read_through_proc(below: &str) -> Said {
     let mut errors = Vec::new();
-    let below = path.to_str().unwrap_or("");
     for pid in crate::processes::visible()? {
         for place in ["root", "cwd/../../../../../../../../.."] {
             let Ok(path) = CString::new(format!("/proc/{pid}/{place}{below}")) else {
@@ -159,7 +163,8 @@ pub fn create_and_rename(from: &CStr, to: &CStr) -> Said {
 
 /// Makes a file of so many bytes (0), a symbolic link to the third argument (1) or a FIFO (2), and leaves it there. The
 /// parents are made.
-pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
+pub fn make(arguments: &Arguments) -> Said {
+    let path = arguments.path(0);
     let text = path.to_bytes();
     for (index, byte) in text.iter().enumerate().skip(1) {
         if *byte == b'/'
@@ -169,19 +174,15 @@ pub fn make(path: &CStr, kind: usize, argument: &CStr) -> Said {
             let _ = kernel!(MKDIRAT, AT_FDCWD, parent.as_c_str(), 0o755usize);
         }
     }
-    match kind {
+    match arguments.number(1) {
         0 => {
+            let length = arguments.number(2);
             let file = open(path, O_WRONLY | O_CREAT | O_TRUNC)?;
-            let length = argument
-                .to_str()
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .ok_or(Errno::EINVAL)?;
             write_all(file, &crate::streams::pattern(0, length));
             close(file);
         }
         1 => {
-            kernel!(SYMLINKAT, argument, AT_FDCWD, path)?;
+            kernel!(SYMLINKAT, arguments.path(2), AT_FDCWD, path)?;
         }
         _ => {
             kernel!(MKNODAT, AT_FDCWD, path, 0o010_644usize, 0usize)?;

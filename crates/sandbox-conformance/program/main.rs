@@ -24,13 +24,10 @@ mod surroundings;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use said::{Said, done};
+use said::{Said, WRONG_USAGE, done};
 use sandbox_freestanding::environment::Environment;
 
 sandbox_freestanding::entry!(main);
-
-/// The exit code of a call that makes no sense.
-const WRONG_USAGE: i32 = 64;
 
 /// The arguments behind the subcommand, and what the program was started with.
 pub struct Arguments {
@@ -39,22 +36,35 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The argument at `index`; a missing one is the empty text, which nothing accepts.
+    /// The argument at `index`. A missing one ends the program with a sign that no probe accepts: the empty path would be denied like
+    /// one that is not there.
     pub fn path(&self, index: usize) -> &'static CStr {
-        self.words.get(index).copied().unwrap_or(c"")
+        match self.words.get(index) {
+            Some(word) => word,
+            None => said::give_up("missing_argument"),
+        }
     }
 
+    /// The same, of what is text.
     pub fn text(&self, index: usize) -> &'static str {
-        self.path(index).to_str().unwrap_or("")
+        match self.path(index).to_str() {
+            Ok(text) => text,
+            Err(_) => said::give_up("not_text"),
+        }
     }
 
-    /// The argument at `index`. What is no number ends the program with a sign that no probe accepts: read as 0 it would be
-    /// another attack than was asked for.
+    /// The same, of what is a number: read as 0 another word would be another attack than was asked for.
     pub fn number(&self, index: usize) -> usize {
-        self.text(index).parse().unwrap_or_else(|_| {
-            said::print(Err(said::Denied::Word("not_a_number")));
-            sandbox_freestanding::process::exit(WRONG_USAGE)
-        })
+        match self.text(index).parse() {
+            Ok(number) => number,
+            Err(_) => said::give_up("not_a_number"),
+        }
+    }
+
+    /// Whether there is an argument at `index`, and it is this word.
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        let argument = self.words.get(index);
+        argument.is_some_and(|argument| argument.to_bytes() == word.as_bytes())
     }
 
     pub fn texts(&self) -> impl Iterator<Item = &'static str> + '_ {
@@ -93,16 +103,17 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
     Some(match command {
         "alive" => done(),
         "read" => files::read(a.path(0)),
+        "read-any" => files::read_any(a),
         "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
         "read-through-hard-link" => files::read_through_hard_link(a.path(0), a.path(1)),
-        "read-through-proc" => files::read_through_proc(a.path(0)),
+        "read-through-proc" => files::read_through_proc(a.text(0)),
         "digest" => files::digest(a.path(0)),
         "read-in-two" => files::read_in_two(a.path(0), a.number(1)),
         "write" => files::write(a.path(0), a.text(1)),
         "create" => files::create(a.path(0)),
         "create-any" => files::create_any(a),
         "create-and-rename" => files::create_and_rename(a.path(0), a.path(1)),
-        "make" => files::make(a.path(0), a.number(1), a.path(2)),
+        "make" => files::make(a),
         "attributes" => files::attributes(a.path(0)),
         "own-attributes" => files::own_attributes(a.path(0)),
         "rename" => files::rename(a.path(0), a.path(1)),
@@ -148,7 +159,7 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "spawn" => forking::spawn(a.number(0)),
         "sleep" => processes::sleep(a.number(1)),
         "stubborn" => processes::stubborn(a.number(0)),
-        "orphan" => processes::orphan(a.number(1), a.text(2) == "hold"),
+        "orphan" => processes::orphan(a.number(1), a.is(2, "hold")),
         "tree" => processes::tree(a.number(1), a.number(2)),
         "exit" => call::exit(a.number(0)),
         "raise" => processes::raise(a.number(0)),
@@ -156,7 +167,7 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "memory-unmapped" => resources::memory_unmapped(a.number(0)),
         "memory-of-children" => resources::memory_of_children(a.number(0), a.number(1)),
         "fill" => resources::fill(a.path(0), a.number(1)),
-        "fill-many" => resources::fill_many(a.path(0), a.number(1)),
+        "fill-many" => resources::fill_many(a.text(0), a.number(1)),
         "open-many" => resources::open_many(a.number(0)),
         "spin" => resources::spin(a.number(0), a.number(1), a.number(2)),
         "emit" => streams::emit(a.number(0), a.number(1)),

@@ -7,7 +7,7 @@ use sandbox_freestanding::{Errno, Result};
 use crate::Arguments;
 use crate::call::{close, write_all};
 use crate::kernel;
-use crate::said::{Denied, Said, any, done};
+use crate::said::{self, Denied, Said, any, done};
 
 const AF_UNIX: usize = 1;
 const AF_INET: usize = 2;
@@ -43,6 +43,9 @@ impl Address {
             for part in host.split('.') {
                 bytes.push(part.parse().ok()?);
             }
+            if bytes.len() != 8 {
+                return None;
+            }
             bytes.resize(16, 0);
             return Some(Address {
                 family: AF_INET,
@@ -63,8 +66,10 @@ impl Address {
     }
 }
 
+/// The arguments behind the first. What is no address ends the program: without it less would be tried than was asked for.
 fn addresses(arguments: &Arguments) -> impl Iterator<Item = Address> + '_ {
-    arguments.texts().skip(1).filter_map(Address::parse)
+    let parsed = |text| Address::parse(text).unwrap_or_else(|| said::give_up("not_an_address"));
+    arguments.texts().skip(1).map(parsed)
 }
 
 /// Waits until the socket can be read (1) or written (4).

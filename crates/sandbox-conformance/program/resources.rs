@@ -148,10 +148,8 @@ pub fn fill(path: &CStr, mib: usize) -> Said {
 }
 
 /// Writes so many MiB into files of 1 MiB each, and removes them.
-pub fn fill_many(path: &CStr, mib: usize) -> Said {
-    let name = |index: usize| {
-        CString::new(format!("{}-{index}", path.to_str().unwrap_or(""))).map_err(|_| Errno::EINVAL)
-    };
+pub fn fill_many(path: &str, mib: usize) -> Said {
+    let name = |index: usize| CString::new(format!("{path}-{index}")).map_err(|_| Errno::EINVAL);
     let mut result = Ok(());
     for index in 0..mib {
         result = name(index).and_then(|name| fill_file(&name, MIB));

@@ -64,3 +64,13 @@ pub fn print_to(descriptor: i32, said: Said) -> i32 {
     call::write_all(descriptor, line.as_bytes());
     0
 }
+
+/// The exit code of a call that makes no sense.
+pub const WRONG_USAGE: i32 = 64;
+
+/// Ends the program with a word that no probe accepts as a sign: what was asked for cannot be tried, and what could be tried instead
+/// would be another attack.
+pub fn give_up(word: &'static str) -> ! {
+    print(Err(Denied::Word(word)));
+    sandbox_freestanding::process::exit(WRONG_USAGE)
+}

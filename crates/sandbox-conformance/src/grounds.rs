@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandbox_core::CapabilityPolicy;
 
+use crate::host_remains::{self, own_name};
 use crate::probe::{Setting, Trouble};
 use crate::{program, wheel};
 
@@ -16,13 +17,10 @@ use crate::{program, wheel};
 /// platform's roots.
 const PARENT: &str = "/var/tmp";
 
-/// What the name of the folder starts with; the number of the process follows.
-const PREFIX: &str = "sandbox-conformance-";
-
 /// The folder with the suite's own package, and the cache of packages of this process' backends. Installers are told of it by
 /// variables, which have to be set before the process starts: [`package_variables`].
 fn package_folder() -> PathBuf {
-    Path::new(PARENT).join(format!("{PREFIX}{}-packages", std::process::id()))
+    Path::new(PARENT).join(own_name(host_remains::GROUNDS, "packages"))
 }
 
 /// The variables by which installers of this process, after it has become another program, find the suite's package and
@@ -76,10 +74,8 @@ impl Drop for Packages {
             .unwrap_or_else(PoisonError::into_inner);
         *count -= 1;
         let folder = package_folder();
-        if *count == 0
-            && let Err(error) = fs::remove_dir_all(&folder)
-        {
-            eprintln!("cannot remove {}: {error}", folder.display());
+        if *count == 0 {
+            remove(&folder);
         }
     }
 }
@@ -100,9 +96,9 @@ impl Grounds {
     ///
     /// When the host's disk refuses.
     pub fn prepare() -> Result<Self, Trouble> {
-        sweep()?;
+        host_remains::remove_of_killed();
         let nonce = random_name();
-        let folder = Path::new(PARENT).join(format!("{PREFIX}{}-{nonce}", std::process::id()));
+        let folder = Path::new(PARENT).join(own_name(host_remains::GROUNDS, &nonce));
         make_folder(&folder)?;
         let secret = std::env::var(SECRET_VARIABLE).unwrap_or_default();
         let canary = folder.join("descriptor");
@@ -151,13 +147,13 @@ impl Grounds {
     /// The suite's folder inside of every sandbox.
     #[must_use]
     pub fn inside(&self) -> String {
-        format!("/tmp/conformance-{}", self.nonce)
+        format!("/tmp/{}", own_name(host_remains::INSIDE, &self.nonce))
     }
 
     /// The folder inside of a sandbox out of which artifacts come.
     #[must_use]
     pub fn export_folder(&self) -> String {
-        format!("/tmp/conformance-{}-export", self.nonce)
+        format!("{}-export", self.inside())
     }
 
     /// A word that no other run knows.
@@ -190,29 +186,21 @@ impl Grounds {
 
 impl Drop for Grounds {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("cannot remove {}: {error}", self.folder.display());
+        remove(&self.folder);
+        // A tier without files of its own put the suite's folders of its sandboxes where they are called so on the host.
+        for folder in [self.inside(), self.export_folder()] {
+            let folder = Path::new(&folder);
+            if folder.symlink_metadata().is_ok() {
+                remove(folder);
+            }
         }
     }
 }
 
-/// Removes the grounds of runs that were killed.
-fn sweep() -> Result<(), Trouble> {
-    for entry in fs::read_dir(PARENT)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let process = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        let dead = process.is_some_and(|pid| {
-            pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()
-        });
-        if dead {
-            // Another user's grounds stay: they are for that user to remove.
-            let _ = fs::remove_dir_all(entry.path());
-        }
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        eprintln!("cannot remove {}: {error}", folder.display());
     }
-    Ok(())
 }
 
 /// Sixteen hexadecimal digits that no other process guesses by accident.
@@ -245,4 +233,27 @@ pub fn make_folder(folder: &Path) -> Result<(), Trouble> {
     fs::create_dir_all(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_sandbox_without_files_of_its_own_left_on_the_host_goes_too() {
+        let grounds = Grounds::prepare().expect("grounds");
+        let folders = [grounds.inside(), grounds.export_folder()];
+        for folder in &folders {
+            fs::create_dir_all(Path::new(folder).join("deep")).expect("a folder");
+        }
+        let bystander = format!("{}-of-another", grounds.inside());
+        fs::create_dir(&bystander).expect("a folder");
+        let own = grounds.folder.clone();
+        drop(grounds);
+        assert!(!own.exists());
+        for folder in folders {
+            assert!(!Path::new(&folder).exists(), "{folder}");
+        }
+        fs::remove_dir(&bystander).expect("somebody else's folder stays");
+    }
 }

@@ -16,11 +16,13 @@
 //! # Ok(()) }
 //! ```
 
+mod addresses;
 pub mod canary;
 mod evidence;
 mod finding;
 pub mod grounds;
 pub mod host;
+mod host_remains;
 pub mod known;
 pub mod listeners;
 pub mod pool;
@@ -28,7 +30,10 @@ mod probe;
 pub mod probes;
 pub mod profiles;
 pub mod program;
+pub mod reaper;
+pub mod remains;
 pub mod report;
+mod room;
 mod runner;
 pub mod secret;
 pub mod selfcheck;
@@ -46,6 +51,7 @@ use sandbox as _;
 pub use evidence::{Attempt, Evidence, Oracle, Step};
 pub use finding::{Finding, Repetition, Report, Standing};
 pub use probe::{Denial, Kind, Probe, Setting, Trouble};
+pub use room::Room;
 pub use runner::{Options, Progress, REPETITIONS, repeat, run};
 pub use sandbox_core::matrix::Verdict;
 pub use stage::Stage;

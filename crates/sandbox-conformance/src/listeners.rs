@@ -38,12 +38,7 @@ impl Listener {
     ///
     /// When the host refuses.
     pub async fn tcp4() -> Result<Self, Trouble> {
-        Self::tcp(
-            Ipv4Addr::UNSPECIFIED.into(),
-            Ipv4Addr::LOCALHOST.into(),
-            Ipv4Addr::new(192, 0, 2, 1).into(),
-        )
-        .await
+        Self::tcp(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()).await
     }
 
     /// TCP on every IPv6 address of the host.
@@ -52,16 +47,10 @@ impl Listener {
     ///
     /// When the host refuses, for example because it has no IPv6.
     pub async fn tcp6() -> Result<Self, Trouble> {
-        let example = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-        Self::tcp(
-            Ipv6Addr::UNSPECIFIED.into(),
-            Ipv6Addr::LOCALHOST.into(),
-            example.into(),
-        )
-        .await
+        Self::tcp(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()).await
     }
 
-    async fn tcp(every: IpAddr, loopback: IpAddr, remote: IpAddr) -> Result<Self, Trouble> {
+    async fn tcp(every: IpAddr, loopback: IpAddr) -> Result<Self, Trouble> {
         let listener = TcpListener::bind((every, 0)).await?;
         let port = listener.local_addr()?.port();
         let hits = Arc::new(AtomicU64::new(0));
@@ -72,7 +61,7 @@ impl Listener {
             }
         });
         Ok(Self {
-            addresses: addresses(loopback, remote, port),
+            addresses: addresses(loopback, port),
             hits,
             task,
         })
@@ -98,9 +87,8 @@ impl Listener {
                 }
             }
         });
-        let remote = Ipv4Addr::new(192, 0, 2, 1).into();
         Ok(Self {
-            addresses: addresses(Ipv4Addr::LOCALHOST.into(), remote, port),
+            addresses: addresses(Ipv4Addr::LOCALHOST.into(), port),
             hits,
             task,
         })
@@ -179,29 +167,14 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, hits: Arc<Atomi
     }
 }
 
-/// The loopback address, and the one that the host has towards others, where it has one.
-fn addresses(loopback: IpAddr, remote: IpAddr, port: u16) -> Vec<SocketAddr> {
-    let unspecified: IpAddr = if loopback.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    // Connecting a datagram socket sends nothing: it only chooses the route.
-    let towards_others = std::net::UdpSocket::bind((unspecified, 0))
-        .and_then(|socket| {
-            socket
-                .connect((remote, 9))
-                .and_then(|()| socket.local_addr())
-        })
-        .map(|address| address.ip());
-    let mut addresses = vec![SocketAddr::new(loopback, port)];
-    if let Ok(own) = towards_others
-        && own != loopback
-        && !own.is_unspecified()
-    {
-        addresses.push(SocketAddr::new(own, port));
-    }
-    addresses
+/// The loopback address, and those that the host has towards others: an engine's or a node's containers may reach it by one of
+/// them alone.
+fn addresses(loopback: IpAddr, port: u16) -> Vec<SocketAddr> {
+    let others = crate::addresses::of_host(loopback.is_ipv4());
+    let every = std::iter::once(loopback).chain(others);
+    every
+        .map(|address| SocketAddr::new(address, port))
+        .collect()
 }
 
 fn spelled(address: &SocketAddr) -> String {

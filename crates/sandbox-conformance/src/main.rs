@@ -6,12 +6,18 @@
 mod command;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
-use sandbox_conformance::secret;
+use sandbox_conformance::reaper::{self, Reaper};
+use sandbox_conformance::{remains, secret};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The exit code of a program that was interrupted, as shells give it.
 const INTERRUPTED: u8 = 130;
+
+/// The longest that an interrupted run cleans up, where an engine does not answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     let arguments = command::Arguments::parse();
@@ -25,36 +31,85 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.to_string()),
     };
-    runtime.block_on(async {
-        // Interrupted, everything is dropped, and what is dropped cleans up after itself; what is not bound to a handle is removed.
-        tokio::select! {
-            done = command::run(&arguments) => done.unwrap_or_else(|trouble| failed(&trouble.to_string())),
-            () = interrupted() => {
-                // Who does not want to wait interrupts once more.
-                tokio::select! {
-                    () = command::leave_nothing(&arguments) => {}
-                    () = interrupted() => {}
-                }
-                ExitCode::from(INTERRUPTED)
-            }
+    match reaper::Order::given() {
+        Ok(None) => {}
+        Ok(Some(order)) => {
+            return match runtime.block_on(order.carry_out(&command::touched(&arguments))) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(trouble) => failed(&trouble.to_string()),
+            };
         }
-    })
+        Err(trouble) => return failed(&trouble.to_string()),
+    }
+    runtime.block_on(measure(&arguments))
 }
 
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut hang_up)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::hangup()),
-    ) else {
-        return std::future::pending().await;
+async fn measure(arguments: &command::Arguments) -> ExitCode {
+    // Before anything is made that they could leave.
+    let mut interrupts = match Interrupts::taken() {
+        Ok(interrupts) => interrupts,
+        Err(error) => return failed(&error.to_string()),
     };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
+    let reaper = match arguments.touches_tiers().then(Reaper::start).transpose() {
+        Ok(reaper) => reaper,
+        Err(trouble) => return failed(&trouble.to_string()),
+    };
+    // Interrupted, everything is dropped, and what is dropped cleans up after itself; what is not bound to a handle is removed.
+    let code = tokio::select! {
+        done = command::run(arguments) => done.unwrap_or_else(|trouble| failed(&trouble.to_string())),
+        () = interrupts.next() => {
+            // Who does not want to wait interrupts once more. The reaper does what is left then.
+            tokio::select! {
+                () = clean_up(arguments) => {}
+                () = interrupts.next() => return ExitCode::from(INTERRUPTED),
+            }
+            ExitCode::from(INTERRUPTED)
+        }
+    };
+    if let Some(reaper) = reaper {
+        reaper.dismiss();
     }
-    eprintln!("interrupted");
+    code
+}
+
+async fn clean_up(arguments: &command::Arguments) {
+    let touched = command::touched(arguments);
+    let left = remains::leave_nothing(&touched);
+    if tokio::time::timeout(PATIENCE, left).await.is_err() {
+        eprintln!(
+            "error: not everything is removed after {PATIENCE:?}; the next run goes on with it"
+        );
+    }
+}
+
+/// The signals by which a user or a service manager asks a program to end.
+struct Interrupts([Signal; 3]);
+
+impl Interrupts {
+    /// From now on they do not end this process.
+    fn taken() -> std::io::Result<Self> {
+        let [interrupt, terminate, hang_up] = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ];
+        Ok(Self([
+            signal(interrupt)?,
+            signal(terminate)?,
+            signal(hang_up)?,
+        ]))
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        let [interrupt, terminate, hang_up] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+        eprintln!("interrupted");
+    }
 }
 
 fn failed(what: &str) -> ExitCode {

@@ -1,5 +1,6 @@
 //! The sandboxes of a run: one for each setting, made when a probe first needs it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +14,18 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::grounds::Grounds;
 use crate::probe::Setting;
 use crate::program::{Call, PROGRAM, Run};
+use crate::remains::{self, RunId};
+use crate::room::Room;
 use crate::target::Target;
 
 /// The longest that building a sandbox may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a cluster's scheduler calls a pod that no node has room for: others' pods end, too.
+const NO_ROOM: &str = "Unschedulable";
+
+/// Between two attempts of a sandbox that nobody has room for.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The sandboxes of a run.
 #[derive(Debug)]
@@ -25,6 +34,8 @@ pub struct Pool {
     image: Option<String>,
     grounds: Arc<Grounds>,
     shared: std::sync::Mutex<Vec<Arc<Place>>>,
+    room: Option<Room>,
+    entries: AtomicU64,
 }
 
 /// A setting and, once a probe needed it, its sandbox. One probe uses it at a time.
@@ -32,6 +43,8 @@ pub struct Pool {
 pub struct Place {
     setting: Setting,
     sandbox: Mutex<Option<Result<Sandbox, Declined>>>,
+    /// When it was last entered, as a number that grows.
+    entered: AtomicU64,
 }
 
 /// A sandbox with the probe program in it.
@@ -40,6 +53,8 @@ pub struct Sandbox {
     handle: SandboxHandle,
     program: String,
     waived: Vec<Unmet>,
+    has_roots: bool,
+    is_elsewhere: bool,
 }
 
 /// Why there is no sandbox.
@@ -58,10 +73,12 @@ impl Pool {
     #[must_use]
     pub fn new(target: Target, image: Option<String>, grounds: Arc<Grounds>) -> Self {
         Self {
+            room: Room::of(target.name()),
             target,
             image,
             grounds,
             shared: std::sync::Mutex::default(),
+            entries: AtomicU64::new(0),
         }
     }
 
@@ -69,6 +86,12 @@ impl Pool {
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Whether sandboxes are a cluster's.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.room.is_some()
     }
 
     /// The place of a setting: the one that others use too, unless the setting wants its own.
@@ -84,6 +107,7 @@ impl Pool {
         let place = Arc::new(Place {
             setting,
             sandbox: Mutex::new(None),
+            entered: AtomicU64::new(0),
         });
         shared.push(Arc::clone(&place));
         place
@@ -96,6 +120,8 @@ impl Pool {
     /// [`Declined`].
     pub async fn enter<'a>(&self, place: &'a Place) -> Result<Guard<'a>, Declined> {
         let mut guard = place.sandbox.lock().await;
+        let entry = self.entries.fetch_add(1, Ordering::Relaxed);
+        place.entered.store(entry, Ordering::Relaxed);
         if guard.is_none() {
             *guard = Some(self.build(&place.setting).await);
         }
@@ -121,7 +147,7 @@ impl Pool {
     }
 
     async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
-        match tokio::time::timeout(BUILD_LIMIT, self.create(setting, &|_| ())).await {
+        match tokio::time::timeout(BUILD_LIMIT, self.create_where_there_is_room(setting)).await {
             Ok(built) => built,
             Err(_) => Err(Declined::Failed(format!(
                 "no sandbox after {BUILD_LIMIT:?}"
@@ -129,24 +155,63 @@ impl Pool {
         }
     }
 
+    async fn create_where_there_is_room(&self, setting: &Setting) -> Result<Sandbox, Declined> {
+        let Some(room) = self.room else {
+            return self.create(setting, &|_| ()).await;
+        };
+        self.make_way(room.sandboxes).await?;
+        loop {
+            match self.create(setting, &|_| ()).await {
+                Err(Declined::Failed(why)) if why.contains(NO_ROOM) => {
+                    self.make_way(0).await?;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Ends the sandbox that nobody has used for longest, where there are as many as this.
+    async fn make_way(&self, most: usize) -> Result<(), Declined> {
+        let mut places = self
+            .shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        // One that is in use, or being made.
+        let is_there = |place: &Arc<Place>| {
+            let sandbox = place.sandbox.try_lock();
+            sandbox.map_or(true, |sandbox| matches!(*sandbox, Some(Ok(_))))
+        };
+        places.retain(is_there);
+        if places.len() < most {
+            return Ok(());
+        }
+        places.sort_by_key(|place| place.entered.load(Ordering::Relaxed));
+        for place in places {
+            let Ok(mut sandbox) = place.sandbox.try_lock() else {
+                continue;
+            };
+            if let Some(Ok(idle)) = sandbox.take() {
+                return idle.handle.kill().await.map_err(declined);
+            }
+        }
+        Ok(())
+    }
+
     async fn create(
         &self,
         setting: &Setting,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<Sandbox, Declined> {
-        let attempt = |policy| self.attempt(policy, setting, change);
-        let (handle, waived) = match attempt(setting.policy.clone()).await {
-            Err(error)
-                if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
-            {
-                // What is declared unenforced is measured all the same.
-                let policy = waive(setting.policy.clone(), error.unmet());
-                (
-                    attempt(policy).await.map_err(declined)?,
-                    error.unmet().to_vec(),
-                )
+        let (handle, waived) = match self.create_waiving(setting, change).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return match setting.without_roots() {
+                    Some(setting) => Box::pin(self.create(&setting, change)).await,
+                    None => Err(declined(error)),
+                };
             }
-            created => (created.map_err(declined)?, Vec::new()),
+            created => created.map_err(declined)?,
         };
         // A path of its own for each: without isolation they all share the host's /tmp.
         let program = format!("{}/{}", self.grounds.inside(), unique_name("probe"));
@@ -155,11 +220,33 @@ impl Pool {
             .put(&program, 0o755, content)
             .await
             .map_err(declined)?;
+        let is_elsewhere = self.room.is_some() && !runs_here(&handle).await;
         Ok(Sandbox {
             handle,
             program,
             waived,
+            has_roots: setting.policy.filesystem_read_roots.is_some(),
+            is_elsewhere,
         })
+    }
+
+    /// A sandbox of this setting, and the demands that had to be waived for it: what is declared unenforced is measured all the
+    /// same.
+    async fn create_waiving(
+        &self,
+        setting: &Setting,
+        change: &(dyn Fn(&mut SandboxSpec) + Sync),
+    ) -> Result<(SandboxHandle, Vec<Unmet>), Error> {
+        let attempt = |policy| self.attempt(policy, setting, change);
+        match attempt(setting.policy.clone()).await {
+            Err(error)
+                if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
+            {
+                let policy = waive(setting.policy.clone(), error.unmet());
+                Ok((attempt(policy).await?, error.unmet().to_vec()))
+            }
+            created => Ok((created?, Vec::new())),
+        }
     }
 
     /// Creates a detached sandbox with the policy of a place, which lives as long as this at most and which no pool ends. Its
@@ -178,6 +265,9 @@ impl Pool {
             spec.name = name.to_owned();
             spec.detached = true;
             spec.lifetime = Some(lifetime);
+            // By which it is found where this process cannot remove it.
+            let run = RunId::current().encode();
+            spec.labels.insert(remains::LABEL.to_owned(), run);
         };
         self.create(&place.setting, &change).await
     }
@@ -218,6 +308,9 @@ impl Pool {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setting.env.clone();
         spec.image = self.image.clone();
+        if let Some(room) = self.room {
+            (spec.memory, spec.cpus) = room.sizes(setting);
+        }
         change(&mut spec);
         self.target.client(policy)?.create(&spec).await
     }
@@ -242,6 +335,13 @@ fn waive(mut policy: CapabilityPolicy, unmet: &[Unmet]) -> CapabilityPolicy {
         list.push(demand.capability);
     }
     policy
+}
+
+/// Whether the sandbox's kernel is this host's, by what names each start of a kernel.
+async fn runs_here(handle: &SandboxHandle) -> bool {
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    let (here, there) = (std::fs::read(BOOT), handle.fetch(BOOT, 64).await);
+    matches!((here, there), (Ok(here), Ok(there)) if here == there)
 }
 
 fn declined(error: Error) -> Declined {
@@ -317,6 +417,18 @@ impl Sandbox {
     #[must_use]
     pub fn waived(&self) -> &[Unmet] {
         &self.waived
+    }
+
+    /// Whether folders of this host are granted in it.
+    #[must_use]
+    pub fn has_roots(&self) -> bool {
+        self.has_roots
+    }
+
+    /// Whether it runs on another machine than this host, or may: then nothing of it is seen here.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
     }
 
     /// What the backend declares of a capability in this sandbox.

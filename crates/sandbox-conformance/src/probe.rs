@@ -72,6 +72,8 @@ pub struct Setting {
     pub fresh: bool,
     /// One more sandbox beside the one of the same setting; see [`crate::Stage::with_neighbors`].
     pub neighbor: bool,
+    /// A backend that takes no folders of this host makes it without the policy's roots; see [`crate::Stage::granted`].
+    pub roots_if_taken: bool,
 }
 
 impl Setting {
@@ -90,6 +92,24 @@ impl Setting {
     pub fn neighbor(mut self) -> Self {
         self.neighbor = true;
         self
+    }
+
+    /// The same, without roots of this host where the backend takes none.
+    #[must_use]
+    pub fn roots_if_taken(mut self) -> Self {
+        self.roots_if_taken = true;
+        self
+    }
+
+    /// The same without roots of this host; `None` where it has none, or insists on them.
+    pub(crate) fn without_roots(&self) -> Option<Self> {
+        let mut setting = self.clone();
+        let policy = &mut setting.policy;
+        let roots = [
+            policy.filesystem_read_roots.take(),
+            policy.filesystem_write_roots.take(),
+        ];
+        (self.roots_if_taken && roots.iter().any(Option::is_some)).then_some(setting)
     }
 
     /// The same in a sandbox of its own.

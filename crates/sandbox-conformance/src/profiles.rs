@@ -38,7 +38,7 @@ pub fn load(folder: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
     Ok(profiles)
 }
 
-/// The name of a profile: the tier, the user that it says it is for, and eight digits of a hash of its key.
+/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight digits of a hash of its key.
 #[must_use]
 pub fn name(profile: &Profile) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -46,8 +46,9 @@ pub fn name(profile: &Profile) -> String {
         hasher.update(format!("{key}={value}\n").as_bytes());
     }
     let hash = &hasher.finalize().to_hex()[..8];
-    match profile.key_value("user") {
-        Some(user) => format!("{}-{user}-{hash}", profile.tier),
+    let kind = profile.key_value("user").or(profile.key_value("profile"));
+    match kind {
+        Some(kind) => format!("{}-{kind}-{hash}", profile.tier),
         None => format!("{}-{hash}", profile.tier),
     }
 }

@@ -11,6 +11,7 @@ use crate::finding::{Finding, Repetition, Report};
 use crate::grounds::Grounds;
 use crate::pool::Pool;
 use crate::probe::{Probe, Trouble};
+use crate::remains;
 use crate::stage::Stage;
 use crate::suite;
 use crate::target::Target;
@@ -97,7 +98,10 @@ async fn run_probes(
     };
     let findings = match &unavailable {
         Some(reason) => probes.iter().map(|probe| not_run(probe, reason)).collect(),
-        None => run_all(target, options, probes).await?,
+        None => {
+            remains::remove_of_killed(target).await;
+            run_all(target, options, probes).await?
+        }
     };
     Ok(Report {
         tier: target.name().to_owned(),

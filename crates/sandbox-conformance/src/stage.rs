@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sandbox_core::ExecResult;
 use sandbox_core::matrix::Subject;
+use sandbox_core::{ErrorKind, ExecResult};
 
 use crate::canary::Canary;
 use crate::evidence::{Attempt, Evidence, Oracle, Step};
 use crate::grounds::{Grounds, give_away, make_folder, random_name};
 use crate::host;
+use crate::host_remains::{self, own_name};
 use crate::pool::{Declined, Guard, Place, Pool};
-use crate::probe::{Probe, Trouble};
+use crate::probe::{Probe, Setting, Trouble};
 use crate::program::{Call, Run};
 
 /// How much of an output a step keeps as evidence.
@@ -29,6 +30,7 @@ pub struct Stage {
     attacked: Arc<Place>,
     permitting: Arc<Place>,
     assume_host_controls: bool,
+    is_elsewhere: bool,
     evidence: Evidence,
 }
 
@@ -44,12 +46,13 @@ impl Stage {
         Self {
             subject: probe.subject,
             slug: probe.id.replace("::", "-"),
-            token: format!("probe-{}", random_name()),
+            token: own_name(host_remains::TOKEN, &random_name()),
             grounds,
             pool,
             attacked,
             permitting,
             assume_host_controls: false,
+            is_elsewhere: false,
             evidence: Evidence::default(),
         }
     }
@@ -98,6 +101,46 @@ impl Stage {
         let folder = self.own_folder(self.grounds.write_root())?;
         give_away(&folder)?;
         Ok(folder)
+    }
+
+    /// Where the sandbox that is attacked can read a file of the read root: there, or, without such a root, a copy of its own.
+    ///
+    /// # Errors
+    ///
+    /// When there is no sandbox, or it does not take the copy.
+    pub async fn granted(&mut self, canary: &Canary) -> Result<PathBuf, Trouble> {
+        let copy = self.inside("granted");
+        let content = canary.content().to_vec();
+        let path = canary.path().to_owned();
+        let placed = self
+            .with_sandbox(async |sandbox| {
+                if sandbox.has_roots() {
+                    return Ok(path);
+                }
+                let source = Box::new(std::io::Cursor::new(content));
+                let put = sandbox.handle().put(&copy, 0o644, source).await;
+                put.map(|()| PathBuf::from(&copy))
+            })
+            .await;
+        match placed {
+            Ok(placed) => Ok(placed?),
+            // The attack will say why there is none.
+            Err(_) => Ok(canary.path().to_owned()),
+        }
+    }
+
+    /// A path that the sandbox that is attacked can write: in the write root, or, without such a root, in a folder of its own.
+    pub async fn writable(&mut self, name: &str) -> PathBuf {
+        let own = PathBuf::from(self.inside(name));
+        let root = self
+            .grounds
+            .write_root()
+            .join(format!("{}-{name}", self.token));
+        match self.with_sandbox(async |sandbox| sandbox.has_roots()).await {
+            Ok(false) => own,
+            // Without a sandbox the attack will say why there is none.
+            Ok(true) | Err(_) => root,
+        }
     }
 
     /// A new folder of the host into which artifacts may come.
@@ -210,18 +253,7 @@ impl Stage {
     ///
     /// When there is no sandbox or it failed.
     pub async fn execute(&mut self, call: &Call) -> Result<ExecResult, Attempt> {
-        let pool = Arc::clone(&self.pool);
-        let place = Arc::clone(&self.attacked);
-        let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
-        match sandbox.execute(call).await {
-            Ok(result) => Ok(result),
-            Err(error) => {
-                let attempt = Attempt::unclear(error.to_string());
-                drop(sandbox);
-                self.replace(&place).await;
-                Err(attempt)
-            }
-        }
+        self.execute_in(Role::Attacked, call).await
     }
 
     /// Creates a sandbox with the policy of the one that is attacked, changed by `change`, and ends it.
@@ -292,6 +324,49 @@ impl Stage {
         Ok(self.pool.client(&self.attacked)?)
     }
 
+    /// Whether sandboxes are a cluster's.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.pool.is_cluster()
+    }
+
+    /// Whether this is a sign by which the attack was stopped.
+    #[must_use]
+    pub fn attack_ended_by(&self, sign: &str) -> bool {
+        let attack = self.evidence.attack.as_ref().map(|step| &step.attempt);
+        matches!(attack, Some(Attempt::Blocked { signature }) if signature.iter().any(|one| one == sign))
+    }
+
+    /// On a cluster, where the attack was stopped: that a sandbox with the whole network reaches what was attacked, so that a cluster
+    /// whose pods do not reach this host anyway earns nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it does not.
+    pub async fn reachable_with_network(&mut self, call: &Call) -> Result<(), Trouble> {
+        let leaked = self.evidence.attack.as_ref();
+        let leaked = leaked.is_some_and(|step| step.attempt.is_success());
+        if leaked || !self.pool.is_cluster() {
+            return Ok(());
+        }
+        let network = sandbox_core::policy::NetworkPolicy::Full;
+        let setting = Setting::with(|policy| policy.network = Some(network));
+        let (pool, place) = (Arc::clone(&self.pool), self.pool.place(setting));
+        let attempt = match self.enter(&pool, &place, Role::Permitting).await {
+            Ok(sandbox) => match sandbox.run(call).await {
+                Ok(run) => run.attempt(call.expected.as_deref()),
+                Err(error) => Attempt::unclear(error.to_string()),
+            },
+            Err(declined) => declined,
+        };
+        match attempt {
+            Attempt::Succeeded { .. } => Ok(()),
+            other => Err(Trouble::new(format!(
+                "a pod with the whole network does not reach this host either: {other:?}"
+            ))),
+        }
+    }
+
     /// Whether the backend had to be let off the demand of a rule, `memory = 64MiB`, before it made the sandbox that is attacked.
     #[must_use]
     pub fn is_waived(&self, rule: &str) -> bool {
@@ -326,6 +401,12 @@ impl Stage {
             }
         }
         self.sweep();
+        let mut oracles = self.evidence.oracles.iter();
+        if self.is_elsewhere && oracles.any(|oracle| matches!(oracle, Oracle::Clean { .. })) {
+            let what =
+                "the sandbox runs on another machine: that this host is untouched says nothing";
+            self.evidence.trouble.get_or_insert(what.to_owned());
+        }
         if let Some(trouble) = trouble {
             self.evidence.trouble.get_or_insert(trouble.to_string());
         }
@@ -360,6 +441,7 @@ impl Stage {
         match pool.enter(place).await {
             Ok(sandbox) => {
                 if role == Role::Attacked {
+                    self.is_elsewhere = sandbox.is_elsewhere();
                     self.evidence.gated = pool.target().applies_policy();
                     self.evidence.waived = sandbox.waived().to_vec();
                     self.evidence.declared =
@@ -386,25 +468,39 @@ impl Stage {
     }
 
     async fn try_in(&mut self, role: Role, call: &Call) -> Step {
+        let start = Instant::now();
+        let mut step = match self.execute_in(role, call).await {
+            Ok(result) => {
+                let run = Run::from(result);
+                recorded(call, run.attempt(call.expected.as_deref()), &run)
+            }
+            Err(attempt) => Step::new(call.text(), attempt),
+        };
+        step.milliseconds = milliseconds(start);
+        step
+    }
+
+    async fn execute_in(&mut self, role: Role, call: &Call) -> Result<ExecResult, Attempt> {
         let pool = Arc::clone(&self.pool);
         let place = match role {
             Role::Attacked => Arc::clone(&self.attacked),
             Role::Permitting => Arc::clone(&self.permitting),
         };
-        let start = Instant::now();
-        let mut step = match self.enter(&pool, &place, role).await {
-            Err(attempt) => Step::new(call.text(), attempt),
-            Ok(sandbox) => match sandbox.run(call).await {
-                Ok(run) => recorded(call, run.attempt(call.expected.as_deref()), &run),
-                Err(error) => {
-                    drop(sandbox);
-                    self.replace(&place).await;
-                    Step::new(call.text(), Attempt::unclear(error.to_string()))
-                }
-            },
-        };
-        step.milliseconds = milliseconds(start);
-        step
+        let mut is_new = false;
+        loop {
+            let sandbox = self.enter(&pool, &place, role).await?;
+            let error = match sandbox.execute(call).await {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
+            };
+            drop(sandbox);
+            self.replace(&place).await;
+            // One that had ended before says nothing about this call: probes share it, and what another did may have ended it.
+            if error.kind() != ErrorKind::SandboxEnded || is_new {
+                return Err(Attempt::unclear(error.to_string()));
+            }
+            is_new = true;
+        }
     }
 
     /// Ends a sandbox that failed, so that the next probe does not suffer from it.

@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use sandbox_core::matrix::ProfileKey;
+use sandbox_core::registry::{self, Settings};
 use sandbox_core::spi::Backend;
-use sandbox_core::{CapabilityPolicy, Result, SandboxClient, registry};
+use sandbox_core::{CapabilityPolicy, Result, SandboxClient};
 
 /// A tier or a backend to measure.
 #[derive(Clone)]
 pub struct Target {
     name: String,
     backend: Arc<dyn Backend>,
-    registered: bool,
+    /// Under which a linked tier is opened; `None` for a backend that no registry knows.
+    settings: Option<Settings>,
     applies_policy: bool,
 }
 
@@ -31,12 +33,21 @@ impl Target {
     ///
     /// [`sandbox_core::ErrorKind::UnknownBackend`], and what opening the backend finds.
     pub fn tier(name: &str) -> Result<Self> {
+        Self::tier_with(name, Settings::new())
+    }
+
+    /// The linked tier of this name, under these settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::tier`], and [`sandbox_core::ErrorKind::InvalidSpec`] for a setting that the tier does not have.
+    pub fn tier_with(name: &str, settings: Settings) -> Result<Self> {
         let registration = registry::tier(name)?;
-        let backend = (registration.open)()?;
+        let backend = registration.opened(&settings)?;
         Ok(Self {
             name: name.to_owned(),
             backend,
-            registered: true,
+            settings: Some(settings),
             applies_policy: registration.applies_policy,
         })
     }
@@ -47,7 +58,7 @@ impl Target {
         Self {
             name: backend.name().to_owned(),
             backend,
-            registered: false,
+            settings: None,
             applies_policy: true,
         }
     }
@@ -70,10 +81,9 @@ impl Target {
     ///
     /// As [`SandboxClient::open`].
     pub fn client(&self, policy: CapabilityPolicy) -> Result<SandboxClient> {
-        if self.registered {
-            SandboxClient::open(&self.name, policy)
-        } else {
-            SandboxClient::with_backend(Arc::clone(&self.backend), policy)
+        match &self.settings {
+            Some(settings) => SandboxClient::open_with(&self.name, policy, settings),
+            None => SandboxClient::with_backend(Arc::clone(&self.backend), policy),
         }
     }
 

@@ -16,7 +16,8 @@ use sandbox_core::spi::Backend;
 use tokio::runtime::Runtime;
 
 use crate::finding::Standing;
-use crate::probe::Probe;
+use crate::probe::{Probe, Trouble};
+use crate::reaper::{self, Reaper};
 use crate::runner::{Options, repeat, run_exactly};
 use crate::target::Target;
 use crate::{secret, suite};
@@ -74,18 +75,18 @@ const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
 /// environment.
 pub fn main(targets: impl FnOnce() -> Vec<Result<Target>>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let prepared = secret::start_with_one().map_err(|trouble| trouble.to_string());
-    let runtime = prepared.and_then(|()| {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())
-    });
-    let runtime = match runtime {
-        Ok(runtime) => Arc::new(runtime),
-        Err(error) => return failed(&error),
+    let (runtime, order) = match prepared() {
+        Ok((runtime, order)) => (Arc::new(runtime), order),
+        Err(trouble) => return failed(&trouble.to_string()),
     };
+    if let Some(order) = order {
+        // Who cannot be opened has nothing that could be removed.
+        let targets: Vec<Target> = targets().into_iter().flatten().collect();
+        return match runtime.block_on(order.carry_out(&targets)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => failed(&trouble.to_string()),
+        };
+    }
     let wish = Wish {
         required: names_in(REQUIRED),
         elsewhere: names_in(ELSEWHERE),
@@ -95,10 +96,26 @@ pub fn main(targets: impl FnOnce() -> Vec<Result<Target>>) -> ExitCode {
         Ok(trials) => {
             let trials = trials.into_iter();
             let trials = trials.map(|trial| Trial::ignorable_test(trial.name, trial.run));
-            libtest_mimic::run(&arguments, trials.collect()).exit_code()
+            let reaper = match (!arguments.list).then(Reaper::start).transpose() {
+                Ok(reaper) => reaper,
+                Err(trouble) => return failed(&trouble.to_string()),
+            };
+            let code = libtest_mimic::run(&arguments, trials.collect()).exit_code();
+            if let Some(reaper) = reaper {
+                reaper.dismiss();
+            }
+            code
         }
         Err(error) => failed(&error),
     }
+}
+
+/// This process as the suite needs it, and the order that it was given.
+fn prepared() -> Result<(Runtime, Option<reaper::Order>), Trouble> {
+    secret::start_with_one()?;
+    let order = reaper::Order::given()?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok((builder.enable_all().build()?, order))
 }
 
 /// What the caller and the environment want of the trials.

@@ -39,8 +39,21 @@ fn counts(output: &Output) -> String {
         .to_owned()
 }
 
+/// Whether whoever runs many tests measures this by another one, and so not here.
+fn is_measured_elsewhere(what: &str) -> bool {
+    let elsewhere = std::env::var("SANDBOX_MEASURED_ELSEWHERE").unwrap_or_default();
+    let is = elsewhere.split(',').any(|named| named.trim() == what);
+    if is {
+        println!("NOT RUN: {what}: whoever set SANDBOX_MEASURED_ELSEWHERE measures that");
+    }
+    is
+}
+
 #[test]
 fn the_local_tier_is_what_it_claims() {
+    if is_measured_elsewhere("local") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args([
@@ -70,6 +83,9 @@ fn the_local_tier_is_what_it_claims() {
 
 #[test]
 fn the_suite_proves_itself() {
+    if is_measured_elsewhere("self-checks") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args(["--self-checks-only"])

@@ -1,21 +1,23 @@
 //! The kernel's own counts of what it refused a container, read from its cgroup and its network namespace where the engine runs on
 //! this host.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use sandbox_host::{Counters, refused_processes, unreachable_destinations};
+use sandbox_host::{CounterFiles, Counters, memory_kills};
 
 use crate::Family;
 
 /// The control groups of a container and its first process.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    memory: Option<Place>,
+    memory: Place,
     pids: Option<Place>,
     cpu: Option<Place>,
     first_process: Option<i32>,
-    /// Whether the network namespace is the one that a policy asks for.
-    no_network: bool,
+    /// Open, as the others are: they are read around every execution.
+    memory_events: Option<File>,
+    refusals: CounterFiles,
 }
 
 impl Counts {
@@ -31,8 +33,8 @@ impl Counts {
             ]
         });
         tables
-            .map(|cgroups| Self::find(&mounts, &cgroups, container, no_network))
-            .find(|counts| counts.memory.is_some() && counts.first_process.is_some())
+            .filter_map(|cgroups| Self::find(&mounts, &cgroups, container, None, no_network))
+            .find(|counts| counts.first_process.is_some())
     }
 
     /// The groups of the container whose first process is `pid`. An engine without the rights for groups leaves the container in one
@@ -42,33 +44,42 @@ impl Counts {
     pub(crate) fn of_process(container: &str, pid: i64, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let mut counts = Self::find(&mounts, &cgroups, container, no_network);
         // The number may be another process's here: only a group with the container's id proves that it is not.
-        counts.memory.as_ref()?;
-        counts.first_process = i32::try_from(pid).ok();
-        Some(counts)
+        let pid = i32::try_from(pid).ok();
+        Self::find(&mounts, &cgroups, container, pid, no_network)
     }
 
-    fn find(mounts: &str, cgroups: &str, container: &str, no_network: bool) -> Self {
+    /// `None` without a group of the container's that limits memory.
+    fn find(
+        mounts: &str,
+        cgroups: &str,
+        container: &str,
+        process: Option<i32>,
+        no_network: bool,
+    ) -> Option<Self> {
         let group = |controller| {
             let place = locate(mounts, cgroups, container, controller);
             place.filter(|place| place.folder.exists())
         };
-        let memory = group("memory");
-        Self {
-            first_process: memory
-                .as_ref()
-                .and_then(|place| first_process(&place.folder)),
+        let memory = group("memory")?;
+        let pids = group("pids");
+        let first_process = process.or_else(|| first_process(&memory.folder));
+        let process_limit = pids.as_ref().map(|place| place.folder.as_path());
+        // Whose network namespace is the one that a policy asks for.
+        let in_network = first_process.filter(|_| no_network);
+        Some(Self {
+            memory_events: File::open(memory.memory_events()).ok(),
+            refusals: CounterFiles::open(process_limit, in_network),
             memory,
-            pids: group("pids"),
+            pids,
             cpu: group("cpu"),
-            no_network,
-        }
+            first_process,
+        })
     }
 
     /// The group that limits memory.
-    pub(crate) fn memory_folder(&self) -> Option<&Place> {
-        self.memory.as_ref()
+    pub(crate) fn memory_folder(&self) -> &Place {
+        &self.memory
     }
 
     /// The group that limits processes.
@@ -88,17 +99,12 @@ impl Counts {
 
     /// How many processes were killed for memory.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
-        count(&std::fs::read_to_string(self.memory.as_ref()?.memory_events()).ok()?)
+        memory_kills(self.memory_events.as_ref()?)
     }
 
     /// What else the kernel refused.
     pub(crate) fn counters(&self) -> Counters {
-        let process = self.first_process.filter(|_| self.no_network);
-        let pids = self.pids.as_ref();
-        Counters::new(
-            pids.and_then(|place| refused_processes(&place.folder)),
-            process.and_then(unreachable_destinations),
-        )
+        self.refusals.read()
     }
 }
 
@@ -194,11 +200,6 @@ fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<M
     })
 }
 
-fn count(text: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,18 +243,5 @@ mod tests {
         assert_eq!(first_process(folder.path()), None);
         std::fs::write(folder.path().join("cgroup.procs"), "70\n0\n42\n").unwrap();
         assert_eq!(first_process(folder.path()), Some(42));
-    }
-
-    #[test]
-    fn kills_are_counted_in_both_formats() {
-        assert_eq!(
-            count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
-            Some(3)
-        );
-        assert_eq!(
-            count("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"),
-            Some(1)
-        );
-        assert_eq!(count("oom_kill_disable 0\nunder_oom 0\n"), None);
     }
 }

@@ -25,12 +25,13 @@ pub(crate) async fn create(
     labels.insert(labels::OWNER.to_owned(), Owner::current().encode());
     labels.insert(labels::TOKEN.to_owned(), claim.token().to_owned());
     let engine = engine.clone();
+    let under_way = remover::hold();
     let creation = tokio::spawn(async move {
         let options = CreateContainerOptions {
             name,
             ..Default::default()
         };
-        match engine.client.create_container(Some(options), body).await {
+        let created = match engine.client.create_container(Some(options), body).await {
             Ok(created) => {
                 let guard = Guard::new(tier, &engine.endpoint, created.id, claim);
                 Ok(guard.with_warnings(created.warnings))
@@ -42,10 +43,15 @@ pub(crate) async fn create(
                 }
                 Err(error)
             }
-        }
+        };
+        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
+        (created, under_way)
     });
-    creation.await.unwrap_or_else(|stopped| {
-        let context = format!("the task that asks the engine was stopped: {stopped}");
-        Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
-    })
+    match creation.await {
+        Ok((created, _under_way)) => created,
+        Err(stopped) => {
+            let context = format!("the task that asks the engine was stopped: {stopped}");
+            Err(Error::new(ErrorKind::Io, "create container", context).on(tier))
+        }
+    }
 }

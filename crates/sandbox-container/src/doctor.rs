@@ -145,6 +145,9 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
             limits.push(name);
         }
     }
+    if limits.is_empty() {
+        limits.push("none");
+    }
     let mut pairs = vec![
         ("backend", tier.into()),
         ("engine", facts.short_version()),

@@ -24,6 +24,7 @@ pub(crate) enum Operation {
     RemoveImage,
     Commit,
     Adopt,
+    Quota,
 }
 
 impl Operation {
@@ -43,6 +44,7 @@ impl Operation {
             Self::RemoveImage => "remove image",
             Self::Commit => "commit sandbox",
             Self::Adopt => "adopt container",
+            Self::Quota => "try the storage's quota",
         }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::Docker;
+use bollard::errors::Error as EngineError;
 use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
-use sandbox_host::{Counters, Isolator};
+use sandbox_host::{Counters, Isolator, LastWords};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -19,7 +19,6 @@ use crate::image::{self, Commit, Source};
 use crate::kept::Store;
 use crate::removal::{self, Guard};
 use crate::remover::remove_soon;
-use crate::stream::LastWords;
 
 /// The container around an agent.
 #[derive(Debug, Clone)]
@@ -142,24 +141,23 @@ impl ContainerIsolator {
     /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
     pub(crate) async fn counts(&self) -> Option<&Counts> {
         let inner = &*self.0;
-        let look = inner.counts.get_or_init(|| async {
+        let look = inner.counts.get_or_try_init(|| async {
             if !inner.engine.facts.local {
-                return None;
+                return Ok(None);
             }
-            let family = inner.tier.family;
-            if let Some(counts) = Counts::usual(family, &inner.container, inner.no_network) {
-                return Some(counts);
+            let usual = Counts::usual(inner.tier.family, &inner.container, inner.no_network);
+            if usual.is_some() {
+                return Ok(usual);
             }
-            let pid = process(&inner.engine.client, &inner.container).await?;
-            Counts::of_process(&inner.container, pid, inner.no_network)
+            let container = inspect(&inner.engine.client, &inner.container).await?;
+            let pid = container.state.and_then(|state| state.pid);
+            let pid = pid.filter(|pid| *pid > 0);
+            let of = |pid| Counts::of_process(&inner.container, pid, inner.no_network);
+            Ok::<_, EngineError>(pid.and_then(of))
         });
-        look.await.as_ref()
+        // An engine that gives no answer is asked again by whoever needs the counts next; until then they are not known.
+        look.await.ok()?.as_ref()
     }
-}
-
-async fn process(client: &Docker, container: &str) -> Option<i64> {
-    let container = inspect(client, container).await.ok()?;
-    container.state?.pid.filter(|pid| *pid > 0)
 }
 
 #[async_trait]
@@ -217,14 +215,6 @@ impl Isolator for ContainerIsolator {
 
     async fn oom_kills(&self) -> Option<u64> {
         self.counts().await?.oom_kills()
-    }
-
-    fn kill_counts_inside(&self) -> &'static [&'static str] {
-        // The container's own group, in both versions: a namespace of groups makes it the root.
-        &[
-            "/sys/fs/cgroup/memory.events",
-            "/sys/fs/cgroup/memory/memory.oom_control",
-        ]
     }
 
     async fn counters(&self) -> Counters {

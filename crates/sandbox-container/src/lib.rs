@@ -30,10 +30,12 @@ mod options;
 mod origin;
 mod owner;
 mod packages;
+mod quota;
 mod reconnect;
 mod removal;
 mod remover;
 mod report;
+mod settings;
 mod stream;
 mod sweep;
 pub mod variable;
@@ -48,5 +50,6 @@ pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm}
 pub use mutation::Mutation;
 pub use options::{EngineOptions, Ulimit};
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};
+pub use settings::SETTINGS;
 
 pub(crate) use family::Tier;

@@ -88,7 +88,7 @@ impl<F: OfFamily> Backend for Provisioner<'_, F> {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        self.backend.assess_on(plan, self.engine)
+        self.backend.assess_on(plan, self.engine).await
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {

@@ -17,6 +17,9 @@ use crate::remover::remove_soon;
 /// How long the engine may take to kill and remove a container. Alone it takes 50 to 100 ms.
 const BOUND: Duration = Duration::from_secs(20);
 
+/// How long the engine may take to remove by itself what has ended, before it is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// How often a removal that the engine does by itself is looked after.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -41,8 +44,14 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
                     tokio::time::sleep(POLL).await;
                     continue;
                 }
-                // The container ended by itself and the engine is removing it at this moment.
-                Err(error) if has_status(&error, 409) => wait_until_gone(client, container).await,
+                // The container ended by itself and the engine is removing it at this moment. What it cannot remove stays, dead,
+                // until somebody asks again.
+                Err(error) if has_status(&error, 409) => {
+                    match tokio::time::timeout(AGAIN, wait_until_gone(client, container)).await {
+                        Ok(gone) => gone,
+                        Err(_) => continue,
+                    }
+                }
                 Err(error) => Err(error),
             };
         }

@@ -1,12 +1,10 @@
 //! Removing containers in the background, where nobody can wait, and for as long as an engine is away.
 
-use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use bollard::Docker;
 use sandbox_core::{ErrorKind, Result};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
+use sandbox_host::{Background, UnderWay};
 use tokio::time::Instant;
 
 use crate::Tier;
@@ -25,31 +23,16 @@ const LATE: Duration = Duration::from_secs(5);
 /// The pauses between two attempts, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// How many removals are not over.
-static UNDER_WAY: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::channel(0).0);
-
-/// Counts as under way for as long as it lives, in the queue too.
-#[derive(Debug)]
-struct UnderWay;
-
-impl UnderWay {
-    fn new() -> Self {
-        UNDER_WAY.send_modify(|count| *count += 1);
-        Self
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        UNDER_WAY.send_modify(|count| *count -= 1);
-    }
-}
+static REMOVER: Background = Background::new("sandbox-remover");
 
 /// Waits until every removal of this process is over, done or given up.
 pub(crate) async fn settled() {
-    let none = |count: &usize| *count == 0;
-    // The sender is never dropped.
-    let _ = UNDER_WAY.subscribe().wait_for(none).await;
+    REMOVER.settled().await;
+}
+
+/// Has [`settled`] wait for what goes on elsewhere, and may yet start a removal.
+pub(crate) fn hold() -> UnderWay {
+    REMOVER.hold()
 }
 
 /// What to remove.
@@ -63,7 +46,6 @@ struct Removal {
     image: Option<String>,
     /// Keeps the sweep of this process away from it.
     claim: Option<Claim>,
-    _under_way: UnderWay,
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
@@ -81,7 +63,6 @@ pub(crate) fn remove_soon(
         container: Some(container.to_owned()),
         image,
         claim,
-        _under_way: UnderWay::new(),
     });
 }
 
@@ -93,40 +74,15 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
         container: None,
         image: None,
         claim: Some(claim),
-        _under_way: UnderWay::new(),
     });
 }
 
 fn send(removal: Removal) {
-    static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
     let tier = removal.tier;
-    let queue = REMOVER.get_or_init(start).as_ref();
-    if queue.is_none_or(|queue| queue.send(removal).is_err()) {
+    if !REMOVER.start(run(removal)) {
         // The end of the attached stream ends the agent, and the engine removes what has ended.
         tracing::error!(%tier, "no thread to remove a container; its agent ends by itself");
     }
-}
-
-fn start() -> Option<UnboundedSender<Removal>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime
-        .inspect_err(|error| tracing::error!(%error, "no runtime to remove containers with"))
-        .ok()?;
-    let (queue, mut removals) = unbounded_channel::<Removal>();
-    std::thread::Builder::new()
-        .name("sandbox-remover".into())
-        .spawn(move || {
-            runtime.block_on(async {
-                while let Some(removal) = removals.recv().await {
-                    tokio::spawn(run(removal));
-                }
-            });
-        })
-        .inspect_err(|error| tracing::error!(%error, "no thread to remove containers with"))
-        .ok()?;
-    Some(queue)
 }
 
 async fn run(removal: Removal) {

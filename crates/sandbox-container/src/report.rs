@@ -7,7 +7,7 @@ use sandbox_lang::packages;
 
 use crate::Family;
 use crate::engine::EngineFacts;
-use crate::lower::Storage;
+use crate::lower::{Root, Storage};
 use crate::packages::unseen;
 
 const NOT_BUILT: &str = "not built for containers yet";
@@ -53,9 +53,9 @@ fn entry(
             Enforcement::enforced("mount namespace, image as root, read-only binds of the roots")
         }
         Capability::FilesystemWriteRoots => {
-            let root = match storage.writable_root {
-                true => "layer of the sandbox's own over the image",
-                false => "read-only root",
+            let root = match storage.root {
+                Root::ReadOnly => "read-only root",
+                _ => "layer of the sandbox's own over the image",
             };
             Enforcement::enforced(format!("{root}, binds of the roots"))
         }
@@ -72,6 +72,7 @@ fn entry(
         Capability::Privileges => privileges(facts, kernel, mode),
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => timeout(facts, kernel, mode),
+        Capability::Lifetime => lifetime(plan),
         // The host counts by itself what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
@@ -142,7 +143,9 @@ fn pids(cgroup: &str, facts: &EngineFacts) -> Enforcement {
     match limit {
         Enforcement::Enforced { mechanism } if !facts.shell.shares_kernel() => {
             let runtime = &facts.runtime;
-            let gap = format!("the host counts threads of {runtime}, not the code's processes");
+            let gap = format!(
+                "the host counts threads of {runtime}, many for each process: code may have more processes than that"
+            );
             Enforcement::partial(mechanism, gap)
         }
         limit => limit,
@@ -175,6 +178,19 @@ fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
+/// The engines' API for containers takes no time to live.
+fn lifetime(plan: &Plan) -> Enforcement {
+    if plan.detached {
+        return Enforcement::partial(
+            "agent's clock, and the next client's",
+            "nobody outside ends the container at that time once its creator has gone",
+        );
+    }
+    Enforcement::enforced(
+        "agent's clock, and the owner's, who removes the container; ended with the owner",
+    )
+}
+
 fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
     match confinement::disturbance(kernel, mode) {
         None => Enforcement::enforced(mechanism),
@@ -187,9 +203,16 @@ fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
         // The agent reads the container's own counts there: its word, not the host's.
         true if !facts.local => ", kills counted inside".to_owned(),
         true => String::new(),
-        false => format!("{}: beyond it the sandbox ends", of_the_whole(facts)),
+        false => of_the_whole(facts),
     };
     match (facts.memory_limit, facts.swap_limit) {
+        (true, true) if !facts.shell.shares_kernel() => Enforcement::partial(
+            format!("{cgroup} memory, swap included{whole}"),
+            format!(
+                "{} takes some 50 MiB of it, and beyond it the sandbox ends: an execution's end is then unknown",
+                facts.runtime
+            ),
+        ),
         (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included{whole}")),
         (true, false) => Enforcement::partial(
             format!("{cgroup} memory{whole}"),
@@ -209,6 +232,7 @@ fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
 }
 
 fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> Enforcement {
+    let unbounded;
     let mut gaps = Vec::new();
     // Where memory has a limit, the kernel counts them into that.
     if !family.full_tmpfs && !facts.memory_limit {
@@ -217,8 +241,9 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> 
     if storage.host_folders {
         gaps.push("folders of the host are writable without a bound");
     }
-    if storage.writable_root {
-        gaps.push("changes to the image's files have no bound");
+    if let Root::Unbounded(why) = &storage.root {
+        unbounded = format!("changes to the image's files have no bound: {why}");
+        gaps.push(&unbounded);
     }
     if mode == Mode::Shared {
         gaps.push("user 0 can also fill /dev (64 MiB)");
@@ -237,6 +262,7 @@ mod tests {
     use crate::engine::Shell;
     use crate::family::samples::{FAMILY, OTHER, TIER};
     use crate::lower::samples::plan;
+    use crate::quota::Quota;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
     const SPLIT: Mode = Mode::Split {
@@ -246,7 +272,11 @@ mod tests {
 
     fn report_of(spec: &SandboxSpec, facts: &EngineFacts, mode: Mode) -> EnforcementReport {
         let plan = plan(spec, &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &[]);
+        let quota = match plan.writable_root {
+            true => Quota::Missing("no quota on extfs".into()),
+            false => Quota::NotNeeded,
+        };
+        let storage = Storage::new(&plan, &[], &quota);
         let kernel = kernel(TIER, facts).expect("kernel");
         let report = report(FAMILY, &plan, facts, &kernel, mode, &storage, None);
         for demand in &plan.demands {
@@ -302,7 +332,7 @@ mod tests {
         policy.subprocess_execution = Some(false);
         let plan = plan(&spec(), &policy);
         let kernel = kernel(TIER, &facts).expect("kernel");
-        let storage = Storage::new(&plan, &[]);
+        let storage = Storage::new(&plan, &[], &Quota::NotNeeded);
         let report = report(FAMILY, &plan, &facts, &kernel, SPLIT, &storage, None);
         let entry = |capability| report.get(capability).expect("an entry");
         assert!(
@@ -363,11 +393,20 @@ mod tests {
         let disk = report.get(Capability::Disk).map(ToString::to_string);
         let disk = disk.expect("an entry");
         assert!(
-            disk.contains("partial") && disk.contains("image's files"),
+            disk.contains("partial") && disk.contains("image's files") && disk.contains("extfs"),
             "{disk}"
         );
         let files = report.get(Capability::FilesystemWriteRoots);
         assert_eq!(files.map(Enforcement::status), Some("enforced"));
+    }
+
+    #[test]
+    fn a_root_with_a_quota_has_a_bound() {
+        let plan = plan(&spec().writable_root(true), &CapabilityPolicy::new());
+        let storage = Storage::new(&plan, &[], &Quota::Works);
+        let disk = disk(FAMILY, &EngineFacts::sample(), SPLIT, &storage);
+        assert!(disk.is_enforced(), "{disk}");
+        assert!(disk.to_string().contains("quota"), "{disk}");
     }
 
     #[test]
@@ -390,7 +429,7 @@ mod tests {
     #[test]
     fn empty_files_are_bounded_by_inodes_or_by_memory_or_not_at_all() {
         let plan = plan(&spec(), &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &[]);
+        let storage = Storage::new(&plan, &[], &Quota::NotNeeded);
         let of = |family, memory_limit| {
             let facts = EngineFacts {
                 memory_limit,

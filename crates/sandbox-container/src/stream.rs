@@ -3,20 +3,16 @@
 //! The engine marks every piece of output with the descriptor it came from. Standard output is the agent's protocol; what
 //! comes on standard error is the agent's last words, of which the end is kept.
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
+use sandbox_host::LastWords;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// How many bytes of the agent's standard error are kept.
-const LAST_WORDS: usize = 4096;
 
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
@@ -27,27 +23,6 @@ pub(crate) struct AttachStream {
     input: Input,
     rest: Bytes,
     last_words: LastWords,
-}
-
-/// The end of what the agent wrote to standard error.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
-
-impl LastWords {
-    fn extend(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&bytes[bytes.len().saturating_sub(LAST_WORDS)..]);
-        let surplus = kept.len().saturating_sub(LAST_WORDS);
-        kept.drain(..surplus);
-    }
-
-    /// As one line, with what could disturb a terminal escaped; `None` where nothing was written.
-    pub(crate) fn text(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = kept.iter().copied().collect::<Vec<_>>();
-        let text = String::from_utf8_lossy(bytes.trim_ascii());
-        (!text.is_empty()).then(|| text.escape_debug().to_string())
-    }
 }
 
 impl AttachStream {
@@ -156,22 +131,6 @@ mod tests {
             assert_eq!(&two, expected);
         }
         assert_eq!(stream.read(&mut two).await.expect("end"), 0);
-    }
-
-    #[tokio::test]
-    async fn of_the_last_words_only_the_end_is_kept_and_escaped() {
-        let mut long = vec![b'x'; 3 * LAST_WORDS];
-        long.extend(b"\x1b[31mend");
-        let mut stream = stream_of(vec![stderr(b"first"), stderr(&long), stderr(b"!")]);
-        let words = stream.last_words();
-        stream.read_to_end(&mut Vec::new()).await.expect("read");
-        let text = words.text().expect("words");
-        assert!(
-            text.ends_with("\\u{1b}[31mend!"),
-            "{}",
-            &text[text.len() - 40..]
-        );
-        assert!(text.len() < LAST_WORDS + 16 && !text.contains("first"));
     }
 
     #[tokio::test]

@@ -51,6 +51,8 @@ capabilities! {
     SubprocessExecution = "subprocess_execution",
     /// An execution ends at its time limit, with its whole tree.
     Timeout = "timeout",
+    /// The sandbox ends with its time to live.
+    Lifetime = "lifetime",
     /// At most this much standard output is kept.
     StdoutMaxBytes = "stdout_max_bytes",
     /// At most this much standard error is kept.

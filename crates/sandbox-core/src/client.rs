@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use crate::admission;
-use crate::registry;
+use crate::registry::{self, Settings};
 use crate::spi::{Backend, Finding, Found, Instance};
 use crate::{
     BuildRequest, Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ExecRequest,
@@ -85,10 +85,19 @@ impl SandboxClient {
     /// [`ErrorKind::UnknownBackend`] where no such tier is linked, [`ErrorKind::InvalidPolicy`], and what opening the
     /// backend finds.
     pub fn open(tier: &str, policy: CapabilityPolicy) -> Result<Self> {
+        Self::open_with(tier, policy, &Settings::new())
+    }
+
+    /// As [`SandboxClient::open`], under settings of the tier.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::open`], and [`ErrorKind::InvalidSpec`] for a setting that the tier does not have.
+    pub fn open_with(tier: &str, policy: CapabilityPolicy, settings: &Settings) -> Result<Self> {
         policy.validate()?;
         let registration = registry::tier(tier)?;
         Ok(Self {
-            backend: (registration.open)()?,
+            backend: registration.opened(settings)?,
             policy: Arc::new(policy),
             applies_policy: registration.applies_policy,
         })
@@ -468,10 +477,12 @@ fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
     request
 }
 
+/// Ends a sandbox that nobody has a handle of. What its code has left in a workspace that is a copy comes out before.
 async fn tear_down(sandbox: &SandboxHandle, result: Result<ExecResult>) -> Result<ExecResult> {
-    match (result, sandbox.kill().await) {
-        (Ok(_), Err(left)) => Err(left),
-        (result, _) => result,
+    let synced = sandbox.sync().await;
+    match (result, synced.map(drop), sandbox.kill().await) {
+        (Ok(_), Err(error), _) | (Ok(_), _, Err(error)) => Err(error),
+        (result, ..) => result,
     }
 }
 

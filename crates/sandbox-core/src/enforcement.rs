@@ -82,9 +82,12 @@ impl fmt::Display for Enforcement {
 
 /// What a backend enforces of one plan on this host: one entry for each capability that the plan demands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
 pub struct EnforcementReport {
+    #[serde(flatten)]
     entries: BTreeMap<Capability, Enforcement>,
+    /// What whoever made the sandbox said beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl EnforcementReport {
@@ -101,7 +104,22 @@ impl EnforcementReport {
             .iter()
             .map(|capability| (*capability, Enforcement::unenforced(reason)))
             .collect();
-        Self { entries }
+        Self {
+            entries,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds what is worth knowing and is about no capability: an engine's warning, say.
+    pub fn note(&mut self, note: impl Into<String>) -> &mut Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// What was noted, in its order.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Sets the entry of a capability.

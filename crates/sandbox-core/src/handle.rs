@@ -12,7 +12,8 @@ use crate::running::Running;
 use crate::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use crate::{
     ArtifactLimits, Copied, DenialKind, Denials, EnforcementReport, Error, ErrorKind, ExecRequest,
-    ExecResult, Execution, Export, ImageInfo, ImageReference, Plan, Result, Stdin,
+    ExecResult, Execution, Export, ImageInfo, ImageReference, Plan, Result, Stdin, Synced,
+    WorkspaceCopies,
 };
 
 /// How long [`SandboxHandle::stop`] lets programs end by themselves.
@@ -291,11 +292,32 @@ impl SandboxHandle {
         self.running.instance.follow_logs(tail, sink).await
     }
 
-    /// Ends every program with SIGTERM, after [`STOP_GRACE`] with SIGKILL, then the sandbox.
+    /// Copies what the code has changed in the workspace to the host's folder, on a tier whose sandboxes have a copy of it (pods);
+    /// `None` where there is nothing to copy, since the sandbox has no workspace or the folder itself.
+    ///
+    /// Nothing of the host's is removed, and no file is replaced that was changed there meanwhile: see [`Synced`]. Files may be in the
+    /// middle of a change while code runs. [`SandboxHandle::stop`] does this too; [`SandboxHandle::kill`] and a drop do not.
     ///
     /// # Errors
     ///
-    /// When something could not be ended or removed; the error says what is left.
+    /// When the sandbox or the folder failed. What was copied until then stays.
+    pub async fn sync(&self) -> Result<Option<Synced>> {
+        self.running.instance.sync().await
+    }
+
+    /// What was copied of the workspace so far; `None` where the sandbox has none, or the folder itself.
+    #[must_use]
+    pub fn workspace(&self) -> Option<WorkspaceCopies> {
+        self.running.instance.workspace()
+    }
+
+    /// Copies what [`SandboxHandle::sync`] would, then ends every program with SIGTERM, after [`STOP_GRACE`] with SIGKILL, then the
+    /// sandbox.
+    ///
+    /// # Errors
+    ///
+    /// When the workspace could not be copied back, though the sandbox has ended; when something could not be ended or removed. The
+    /// error says what is left.
     pub async fn stop(&self) -> Result<()> {
         self.running.instance.stop(STOP_GRACE).await
     }

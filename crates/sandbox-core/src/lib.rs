@@ -33,6 +33,7 @@ pub mod spi;
 mod stdin;
 pub mod support;
 mod units;
+mod workspace;
 
 pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};
 pub use capability::Capability;
@@ -59,3 +60,4 @@ pub use policy::CapabilityPolicy;
 pub use spec::{SandboxSpec, Workspace};
 pub use stdin::{Stdin, StdinWriter};
 pub use units::{ByteSize, Cpus};
+pub use workspace::{Conflict, HostChange, MOST_NAMED, Synced, WorkspaceCopies};

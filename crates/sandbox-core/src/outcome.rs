@@ -21,7 +21,8 @@ pub enum Outcome {
     },
     /// The time limit was reached; the whole tree was killed.
     TimedOut,
-    /// The kernel killed the program because the sandbox reached its memory limit.
+    /// The kernel killed the program because the sandbox reached its memory limit: it ended by signal 9, and the kernel counted a kill for
+    /// memory while it ran. Of executions at the same time, whose process that was is not known.
     OutOfMemory,
     /// The program wrote far more output than is kept, and was killed.
     OutputLimit,

@@ -404,6 +404,10 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         policy.timeout.is_some(),
         format!("{:?}", plan.timeout),
     );
+    if let Some(lifetime) = plan.lifetime {
+        // It bounds what a forgotten sandbox costs, and nothing that code in it may do.
+        push(Capability::Lifetime, false, format!("{lifetime:?}"));
+    }
     push(
         Capability::StdoutMaxBytes,
         policy.stdout_max_bytes.is_some(),

@@ -1,9 +1,26 @@
 //! Backends register themselves at link time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::spi::Backend;
 use crate::{Error, ErrorKind, Result};
+
+/// What a user sets of a tier beside policy and specification, by the setting's name: `runtime` to `runsc`. A tier takes those
+/// alone that it says it has.
+pub type Settings = BTreeMap<String, String>;
+
+/// Makes a backend under settings.
+pub type OpenWith = fn(&Settings) -> Result<Arc<dyn Backend>>;
+
+/// A setting that a tier has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name, as in policy files: `package_network`.
+    pub name: &'static str,
+    /// One line for people.
+    pub description: &'static str,
+}
 
 /// What a backend crate registers for each of its tiers, with [`register!`](crate::register).
 ///
@@ -21,6 +38,10 @@ pub struct Registration {
     pub applies_policy: bool,
     /// Makes the backend out of its defaults and the environment. Does not connect to anything yet.
     pub open: fn() -> Result<Arc<dyn Backend>>,
+    /// The same under settings, where the tier has any.
+    pub open_with: Option<OpenWith>,
+    /// The settings that it has.
+    pub settings: &'static [Setting],
     /// The committed matrix profiles of this tier: (file name, JSON).
     pub profiles: &'static [(&'static str, &'static str)],
 }
@@ -40,8 +61,22 @@ impl Registration {
             description,
             applies_policy: true,
             open,
+            open_with: None,
+            settings: &[],
             profiles: &[],
         }
+    }
+
+    /// The same with these settings, under which `open_with` makes the backend.
+    #[must_use]
+    pub const fn with_settings(
+        mut self,
+        settings: &'static [Setting],
+        open_with: OpenWith,
+    ) -> Self {
+        self.settings = settings;
+        self.open_with = Some(open_with);
+        self
     }
 
     /// The same without applying any policy.
@@ -59,6 +94,32 @@ impl Registration {
     ) -> Self {
         self.profiles = profiles;
         self
+    }
+
+    /// Makes the backend under these settings. Does not connect to anything yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for a setting that the tier does not have, naming those that it has; and what opening finds.
+    pub fn opened(&self, settings: &Settings) -> Result<Arc<dyn Backend>> {
+        let has = |name: &str| self.settings.iter().any(|setting| setting.name == name);
+        if let Some(name) = settings.keys().find(|name| !has(name)) {
+            let known = self.settings.iter().map(|setting| setting.name);
+            let known = match known.collect::<Vec<_>>().join(", ") {
+                known if known.is_empty() => "it has none".to_owned(),
+                known => format!("it has {known}"),
+            };
+            let context = format!("tier {} has no setting {name}: {known}", self.tier);
+            return Err(
+                Error::new(ErrorKind::InvalidSpec, "choose backend", context)
+                    .on(self.tier)
+                    .with_fix("leave it out, or choose another tier"),
+            );
+        }
+        match self.open_with {
+            Some(open_with) if !settings.is_empty() => open_with(settings),
+            _ => (self.open)(),
+        }
     }
 }
 
@@ -130,21 +191,21 @@ fn unknown(name: &str, tiers: &[&Registration]) -> Error {
     };
     let error = Error::new(ErrorKind::UnknownBackend, "choose backend", context);
     let hints = inventory::iter::<FeatureHint>;
-    match hints.into_iter().find(|hint| hint.tier == name) {
-        Some(hint) => error.with_fix(format!("build with --features {}", hint.feature)),
-        None => {
-            let mut more = inventory::iter::<FeatureHint>
-                .into_iter()
-                .filter(|hint| !linked.contains(&hint.tier))
-                .map(|hint| format!("{} (--features {})", hint.tier, hint.feature))
-                .collect::<Vec<_>>();
-            more.sort();
-            if more.is_empty() {
-                error
-            } else {
-                error.with_fix(format!("features add {}", more.join(", ")))
-            }
-        }
+    if let Some(hint) = hints.into_iter().find(|hint| hint.tier == name) {
+        return error.with_fix(format!("build with --features {}", hint.feature));
+    }
+    let mut fixes = inventory::iter::<FeatureHint>
+        .into_iter()
+        .filter(|hint| !linked.contains(&hint.tier))
+        .map(|hint| format!("build with --features {} for {}", hint.feature, hint.tier))
+        .collect::<Vec<_>>();
+    fixes.sort();
+    if !linked.is_empty() {
+        fixes.insert(0, "name one of those".to_owned());
+    }
+    match fixes.is_empty() {
+        true => error,
+        false => error.with_fix(fixes.join(", or ")),
     }
 }
 
@@ -154,6 +215,34 @@ mod tests {
 
     fn open() -> Result<Arc<dyn Backend>> {
         Err(Error::new(ErrorKind::Unsupported, "open", "never opened"))
+    }
+
+    #[test]
+    fn a_setting_is_taken_or_refused_by_its_name() {
+        fn open_with(settings: &Settings) -> Result<Arc<dyn Backend>> {
+            Err(Error::new(ErrorKind::Io, "open", settings["speed"].clone()))
+        }
+        const SPEED: &[Setting] = &[Setting {
+            name: "speed",
+            description: "how fast",
+        }];
+        let set = |name: &str| Settings::from([(name.to_owned(), "high".to_owned())]);
+        let refused = |tier: &Registration, settings| match tier.opened(&settings) {
+            Ok(_) => panic!("neither opens"),
+            Err(error) => error,
+        };
+        let plain = Registration::new("toy", "a", "", open);
+        let error = refused(&plain, set("speed"));
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert!(error.context().contains("it has none"), "{error}");
+        let tier = plain.with_settings(SPEED, open_with);
+        assert!(
+            refused(&tier, set("sped"))
+                .context()
+                .contains("it has speed")
+        );
+        assert_eq!(refused(&tier, set("speed")).context(), "high");
+        assert_eq!(refused(&tier, Settings::new()).context(), "never opened");
     }
 
     #[test]

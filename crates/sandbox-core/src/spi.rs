@@ -10,7 +10,7 @@ use tokio::io::AsyncRead;
 use crate::{
     ArtifactLimits, BuildRequest, Copied, EnforcementReport, Error, ErrorKind, ExecEnd,
     ExecRequest, Export, ImageInfo, ImagePattern, ImageProgress, ImageReference, Plan, PullPolicy,
-    Result, SandboxInfo,
+    Result, SandboxInfo, Synced, WorkspaceCopies,
 };
 
 pub use crate::input::{Input, Order, Orders};
@@ -355,7 +355,28 @@ pub trait Instance: Send + Sync {
         Err(unsupported("commit sandbox", "this backend"))
     }
 
+    /// Copies what the code has changed in the workspace to the host's folder, where the sandbox has it as a copy; `None` where it
+    /// has none, or has the folder itself.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of the host's folder, never follows a link on either side, removes nothing of the host's.
+    /// - Replaces no file of the host's that was changed there since it was last copied: a [`crate::Conflict`].
+    /// - Of a workspace that may only be read, nothing comes back.
+    async fn sync(&self) -> Result<Option<Synced>> {
+        Ok(None)
+    }
+
+    /// What was copied of the workspace so far; `None` where [`Instance::sync`] has nothing to copy.
+    fn workspace(&self) -> Option<WorkspaceCopies> {
+        None
+    }
+
     /// Ends every execution with SIGTERM, after the grace with SIGKILL, then the sandbox. Harmless when it has ended.
+    ///
+    /// # Behavior
+    ///
+    /// - Does what [`Instance::sync`] does first. Where that fails the sandbox ends all the same, and the error says so.
     async fn stop(&self, grace: Duration) -> Result<()>;
 
     /// Ends the sandbox at once, with every process, and removes what it left on the host. Harmless when it has ended.
@@ -371,4 +392,5 @@ pub fn unsupported(operation: &'static str, backend: &str) -> Error {
         "this backend does not do that",
     )
     .on(backend)
+    .with_fix("choose a tier that does")
 }

@@ -60,14 +60,15 @@ impl FromStr for ByteSize {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let size: bytesize::ByteSize = text.parse().map_err(|_| {
-            Error::new(
-                ErrorKind::InvalidSpec,
-                "read size",
-                format!("{text:?} is not a size; write it like 512MiB or 65536"),
-            )
-        })?;
-        Ok(Self(size.as_u64()))
+        let size = text.parse::<bytesize::ByteSize>().ok();
+        // What does not fit is parsed as the largest number that there is.
+        let size = size
+            .map(|size| size.as_u64())
+            .filter(|size| *size < u64::MAX);
+        size.map(Self).ok_or_else(|| {
+            let context = format!("{text:?} is not a size; write it like 512MiB or 65536");
+            Error::new(ErrorKind::InvalidSpec, "read size", context)
+        })
     }
 }
 

@@ -57,7 +57,7 @@ fn an_unknown_tier_lists_what_is_linked_and_what_a_feature_adds() {
         error.to_string()
     };
     insta::assert_snapshot!(unknown("boat"), @r#"choose backend failed: no backend "boat": linked are toy, toy_lax, toy_unsafe (fix: build with --features boats)"#);
-    insta::assert_snapshot!(unknown("bout"), @r#"choose backend failed: no backend "bout": linked are toy, toy_lax, toy_unsafe (fix: features add boat (--features boats))"#);
+    insta::assert_snapshot!(unknown("bout"), @r#"choose backend failed: no backend "bout": linked are toy, toy_lax, toy_unsafe (fix: name one of those, or build with --features boats for boat)"#);
 }
 
 #[test]

@@ -8,11 +8,8 @@
 
 mod endpoint;
 
-use std::sync::Arc;
-
-use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm};
+use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm, SETTINGS};
 use sandbox_core::registry::Registration;
-use sandbox_core::spi::Backend;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
 
@@ -66,16 +63,6 @@ pub type DockerBackend = ContainerBackend<Docker>;
 /// the usual sockets, in this order.
 pub type DockerConfig = sandbox_container::ContainerConfig;
 
-fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(DockerBackend::new(DockerConfig::default())))
-}
-
-fn open_unsafe() -> sandbox_core::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(DockerBackend::without_policy(
-        DockerConfig::default(),
-    )))
-}
-
 /// What was measured of this tier, by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[(
     "docker-ebba8026.json",
@@ -87,8 +74,9 @@ sandbox_core::register!(
         FAMILY.tier,
         "docker",
         "containers on a Docker engine, under the policy",
-        open,
+        DockerBackend::open,
     )
+    .with_settings(SETTINGS, DockerBackend::open_with)
     .with_profiles(PROFILES)
 );
 sandbox_core::register!(
@@ -96,7 +84,8 @@ sandbox_core::register!(
         FAMILY.unsafe_tier,
         "docker",
         "containers on a Docker engine as it makes them by default, without any policy",
-        open_unsafe,
+        DockerBackend::open_without_policy,
     )
+    .with_settings(SETTINGS, DockerBackend::open_without_policy_with)
     .without_policy()
 );

@@ -7,6 +7,8 @@ mod suite;
 mod family {
     pub use sandbox_docker::{DockerBackend as Backend, DockerConfig as Config};
 
+    pub use crate::suite::usual::*;
+
     pub const FAMILY: &sandbox_container::Family =
         <sandbox_docker::Docker as sandbox_container::OfFamily>::FAMILY;
 

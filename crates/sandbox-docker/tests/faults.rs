@@ -15,6 +15,9 @@ mod family {
     pub const TIER: &str = "docker";
     pub const PROGRAMS: &[&str] = &["dockerd", "unshare", "nsenter"];
 
+    /// What gives all containers users of their own.
+    pub const REMAP: &[&str] = &["--userns-remap", "sandboxremap"];
+
     /// Whether containers go on running while their engine does not.
     pub const OUTLIVE: bool = false;
 

@@ -2,7 +2,8 @@
 
 use crate::errno::Result;
 use crate::process::{
-    PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_RAISE, PR_CAPBSET_DROP, set_attribute,
+    PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_IS_SET, PR_CAP_AMBIENT_RAISE,
+    PR_CAPBSET_DROP, PR_CAPBSET_READ, prctl, set_attribute,
 };
 use crate::syscall::{check, nr, syscall0, syscall2, syscall3};
 use crate::Errno;
@@ -96,6 +97,26 @@ pub fn limit_bounding_set(keep: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether a program that is executed could still gain the capability by its file.
+///
+/// # Errors
+/// `EINVAL` for a capability that the kernel does not have.
+pub fn is_in_bounding_set(capability: u32) -> Result<bool> {
+    // SAFETY: the operation takes a number.
+    let there = unsafe { prctl(PR_CAPBSET_READ, capability as usize, 0)? };
+    Ok(there != 0)
+}
+
+/// Whether the capability is in the ambient set.
+///
+/// # Errors
+/// `EINVAL` before Linux 4.3.
+pub fn is_ambient(capability: u32) -> Result<bool> {
+    // SAFETY: the operation takes numbers.
+    let there = unsafe { prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, capability as usize)? };
+    Ok(there != 0)
+}
+
 /// Adds a capability to the ambient set: it survives the execution of a program.
 ///
 /// # Errors
@@ -130,6 +151,27 @@ pub fn set_group(group: u32) -> Result<()> {
     let group = group as usize;
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall3(nr::SETRESGID, group, group, group) })
+}
+
+/// Leaves a user or group as it is.
+const SAME: usize = u32::MAX as usize;
+
+/// Sets the effective user alone. Capabilities go from effect with an effective root, and come back with it.
+///
+/// # Errors
+/// `EPERM`; `EINVAL` when the user is not mapped.
+pub fn set_effective_user(user: u32) -> Result<()> {
+    // SAFETY: the call takes no pointer.
+    check(unsafe { syscall3(nr::SETRESUID, SAME, user as usize, SAME) })
+}
+
+/// Sets the effective group alone.
+///
+/// # Errors
+/// `EPERM`; `EINVAL` when the group is not mapped.
+pub fn set_effective_group(group: u32) -> Result<()> {
+    // SAFETY: the call takes no pointer.
+    check(unsafe { syscall3(nr::SETRESGID, SAME, group as usize, SAME) })
 }
 
 /// Sets the supplementary groups.

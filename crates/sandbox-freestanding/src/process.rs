@@ -38,8 +38,8 @@ pub struct Usage {
     pub user: [i64; 2],
     /// System time: seconds and microseconds.
     pub system: [i64; 2],
-    /// Largest resident memory in KiB.
-    pub max_rss_kib: i64,
+    /// Largest resident memory in KiB. The kernel counts pages: its `long` is never negative.
+    pub max_rss_kib: u64,
     rest: [i64; 13],
 }
 
@@ -211,6 +211,8 @@ pub const PR_SET_DUMPABLE: i32 = 4;
 pub const PR_SET_KEEPCAPS: i32 = 8;
 /// `prctl` operation: the process's name, 15 bytes.
 pub const PR_SET_NAME: i32 = 15;
+/// `prctl` operation: whether a capability is in the bounding set.
+pub const PR_CAPBSET_READ: i32 = 23;
 /// `prctl` operation: drop a capability from the bounding set.
 pub const PR_CAPBSET_DROP: i32 = 24;
 /// `prctl` operation: adopt the orphans among one's descendants.
@@ -219,6 +221,8 @@ pub const PR_SET_CHILD_SUBREAPER: i32 = 36;
 pub const PR_SET_NO_NEW_PRIVS: i32 = 38;
 /// `prctl` operation: the ambient capabilities.
 pub const PR_CAP_AMBIENT: i32 = 47;
+/// [`PR_CAP_AMBIENT`]: whether one is there.
+pub const PR_CAP_AMBIENT_IS_SET: usize = 1;
 /// [`PR_CAP_AMBIENT`]: add one.
 pub const PR_CAP_AMBIENT_RAISE: usize = 2;
 /// [`PR_CAP_AMBIENT`]: remove all.

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::failure::failure_error;
 use crate::greeting::{Greeting, greet};
 use crate::inbox::{End, Inbox, Inboxes};
+use crate::link::{self, LinkedStream};
 use crate::open_stream::OpenStream;
 use crate::watch::watch;
 
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     ended: watch::Sender<Option<Ended>>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
     last_frame: Mutex<Instant>,
+    /// Below the stream, where it can be replaced.
+    link: Option<Arc<link::Shared>>,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +82,28 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        Self::over(tier, stream, None, greeting).await
+    }
+
+    /// The same over a stream that is replaced where it breaks.
+    pub(crate) async fn open_linked(
+        tier: &str,
+        stream: LinkedStream,
+        greeting: Greeting<'_>,
+    ) -> Result<(Self, Welcome)> {
+        let link = stream.shared();
+        Self::over(tier, stream, Some(link), greeting).await
+    }
+
+    async fn over<S>(
+        tier: &str,
+        stream: S,
+        link: Option<Arc<link::Shared>>,
+        greeting: Greeting<'_>,
+    ) -> Result<(Self, Welcome)>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (mut reader, mut writer) = tokio::io::split(stream);
         let (welcome, buffer) = greet(tier, greeting, &mut reader, &mut writer).await?;
         let (outgoing, queue) = mpsc::unbounded_channel();
@@ -88,6 +113,7 @@ impl Connection {
             ended: ended_sender,
             outgoing: outgoing.clone(),
             last_frame: Mutex::new(Instant::now()),
+            link,
         });
         let tasks = vec![
             tokio::spawn(read(Arc::clone(&shared), reader, buffer)),
@@ -196,6 +222,23 @@ impl Shared {
         let _ = self.outgoing.send(bytes);
     }
 
+    /// How long the stream was away so far.
+    pub(crate) fn time_away(&self) -> Duration {
+        let link = self.link.as_ref();
+        link.map_or(Duration::ZERO, |link| link.time_away())
+    }
+
+    /// Whether the stream is away, and may come back.
+    pub(crate) fn is_away(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_away())
+    }
+
+    /// Replaces the stream, where that is possible.
+    pub(crate) fn renew(&self) -> bool {
+        let link = self.link.as_ref();
+        link.inspect(|link| link.renew()).is_some()
+    }
+
     pub(crate) fn is_overdue(&self) -> bool {
         self.streams()
             .inboxes
@@ -234,6 +277,11 @@ impl Shared {
     }
 
     fn broken(&self, error: &std::io::Error) {
+        // A link says so.
+        let inner = error.get_ref();
+        if let Some(violation) = inner.and_then(|inner| inner.downcast_ref::<ProtocolError>()) {
+            return self.violated(*violation);
+        }
         self.end(
             Cause::Ended,
             &format!("the stream to the sandbox broke: {error}"),
@@ -365,15 +413,21 @@ async fn write_all<W: AsyncWrite + Unpin>(
     mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
 ) {
     while let Some(bytes) = queue.recv().await {
-        let written = tokio::time::timeout(STALL, async {
+        let written = async {
             writer.write_all(&bytes).await?;
             if queue.is_empty() {
                 writer.flush().await
             } else {
                 Ok(())
             }
-        });
-        match written.await {
+        };
+        let written = if shared.link.is_some() {
+            // Whether an agent that takes nothing is there at all, only its answers to pings show.
+            Ok(written.await)
+        } else {
+            tokio::time::timeout(STALL, written).await
+        };
+        match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return shared.broken(&error),
             Err(_) => return shared.end(Cause::Stalled, "the sandbox's agent stopped reading"),

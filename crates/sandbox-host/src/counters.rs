@@ -24,10 +24,18 @@ impl Counters {
         }
     }
 
-    /// How much each has grown since `before`. What was not counted before a sandbox's first execution began at nothing.
+    /// Those of a sandbox in which nothing has run yet.
+    pub(crate) const FRESH: Self = Self {
+        processes: Some(0),
+        unreachable: Some(0),
+    };
+
+    /// How much each is known to have grown since `before`.
     pub(crate) fn since(self, before: Self) -> [u64; 2] {
-        let grown = |now: Option<u64>, before: Option<u64>| {
-            now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)))
+        let grown = |now: Option<u64>, before: Option<u64>| match (now, before) {
+            (Some(now), Some(before)) => now.saturating_sub(before),
+            // Nothing that could be told.
+            _ => 0,
         };
         [
             grown(self.processes, before.processes),
@@ -44,24 +52,14 @@ impl Counters {
     }
 }
 
-/// How many processes and threads the limit of a control group has refused: `folder` is the group's, of the controller `pids`
-/// or of version 2. `None` where it does not say.
+/// How many processes of a control group the kernel has killed for memory: `file` is the group's `memory.events` (version 2) or
+/// `memory.oom_control` (version 1), which may stay open. `None` where it does not say.
 #[must_use]
-pub fn refused_processes(folder: &Path) -> Option<u64> {
-    refused_in(&open(&folder.join(PROCESSES))?)
+pub fn memory_kills(file: &File) -> Option<u64> {
+    sandbox_agent::protocol::memory_kills(beginning(file)?.as_bytes())
 }
 
-/// How often a destination was out of reach of the network namespace of process `pid`, over both versions of the protocol, as a
-/// process of the host that can see it in `/proc`. Only where the namespace is the sandbox's own is it the sandbox's count.
-#[must_use]
-pub fn unreachable_destinations(pid: i32) -> Option<u64> {
-    unreachable_in(
-        &open(&network(pid, "snmp"))?,
-        open(&network(pid, "snmp6")).as_ref(),
-    )
-}
-
-/// The same, for who asks after every execution: the files stay open, which also keeps the sandbox's network namespace.
+/// The kernel's files for [`Counters`]. They stay open for who asks after every execution, which also keeps the sandbox's network namespace.
 #[derive(Debug)]
 pub struct CounterFiles {
     processes: Option<File>,
@@ -70,8 +68,9 @@ pub struct CounterFiles {
 }
 
 impl CounterFiles {
-    /// Those of a control group that limits processes (as for [`refused_processes`]) and of the network namespace of a process
-    /// (as for [`unreachable_destinations`]). What cannot be opened is not known.
+    /// Those of a control group that limits processes (its folder, of the controller `pids` or of version 2), and of the network namespace
+    /// of a process of the host that can see it in `/proc`. Only where that namespace is the sandbox's own is it the sandbox's count. What
+    /// cannot be opened is not known.
     #[must_use]
     pub fn open(process_limit: Option<&Path>, process: Option<i32>) -> Self {
         Self {
@@ -109,11 +108,11 @@ fn refused_in(file: &File) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// A kernel without version 6 lacks its file.
+/// A kernel without version 6 lacks its file, and then nothing was sent by it.
 fn unreachable_in(version_4: &File, version_6: Option<&File>) -> Option<u64> {
     let known = no_routes_4(&beginning(version_4)?)?;
     let more = version_6.and_then(|file| no_routes_6(&beginning(file)?));
-    Some(known.saturating_add(more.unwrap_or(0)))
+    Some(more.map_or(known, |more| known.saturating_add(more)))
 }
 
 /// The first lines of a file of the kernel's, which hold what is looked for, by one read.
@@ -152,31 +151,34 @@ mod tests {
         assert_eq!(no_routes_6(snmp6), Some(5));
         assert_eq!(no_routes_6("x\n"), None);
         // Our own namespace has them too.
-        assert!(unreachable_destinations(std::process::id().cast_signed()).is_some());
-        assert_eq!(unreachable_destinations(-1), None);
         let files = CounterFiles::open(None, Some(std::process::id().cast_signed()));
         // Twice, since they stay open.
         for _ in 0..2 {
             let counters = files.read();
             assert!(counters.unreachable.is_some() && counters.processes.is_none());
         }
-        assert_eq!(CounterFiles::open(None, None).read(), Counters::default());
+        for nothing in [None, Some(-1)] {
+            let files = CounterFiles::open(None, nothing);
+            assert_eq!(files.read(), Counters::default());
+        }
     }
 
     #[test]
     fn the_groups_counter_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(refused_processes(folder.path()), None);
+        let read = || CounterFiles::open(Some(folder.path()), None).read();
+        assert_eq!(read(), Counters::default());
         std::fs::write(folder.path().join("pids.events"), "max 12\nmax.imposed 3\n").unwrap();
-        assert_eq!(refused_processes(folder.path()), Some(12));
+        assert_eq!(read(), Counters::new(Some(12), None));
     }
 
     #[test]
     fn a_counter_that_is_lost_has_not_grown() {
         let (none, some) = (Counters::default(), Counters::new(Some(3), Some(9)));
         assert_eq!(none.since(some), [0, 0]);
-        assert_eq!(some.since(none), [3, 9]);
-        assert_eq!(some.since(Counters::new(Some(1), None)), [2, 9]);
+        assert_eq!(some.since(none), [0, 0], "since when is not known");
+        assert_eq!(some.since(Counters::FRESH), [3, 9]);
+        assert_eq!(some.since(Counters::new(Some(1), None)), [2, 0]);
         assert_eq!(none.max(some), some);
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) mode: u32,
     /// Bytes; of an unreadable one the error's number.
     pub(crate) size: u64,
+    /// When it was last changed, in nanoseconds since 1970, as the guest says.
+    pub(crate) modified: u64,
     pub(crate) path: Vec<u8>,
 }
 
@@ -144,11 +146,12 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
     let mode = reader.u32()?;
     let size = reader.u64()?;
     let _allocated = reader.u64()?;
-    let _modified = reader.u64()?;
+    let modified = reader.u64()?;
     Ok(Entry {
         entry_type,
         mode,
         size,
+        modified,
         path: reader.bytes()?.to_vec(),
     })
 }
@@ -193,6 +196,7 @@ mod tests {
             entry_type: EntryType::File,
             mode: 0o644,
             size: 3,
+            modified: 0,
             path: b"/output/a".to_vec(),
         };
         assert_eq!(decode(&bytes, true), Ok(vec![entry.clone()]));

@@ -428,6 +428,7 @@ mod tests {
             entry_type: EntryType::File,
             mode: 0o644,
             size: 0,
+            modified: 0,
             path: path.into(),
         };
         Pattern::parse(pattern).unwrap().matches(&entry)

@@ -27,15 +27,12 @@ pub trait Isolator: Send + Sync + 'static {
     /// The same without waiting, for [`Drop`]: starts the end and returns. Must not panic, and must not need a runtime.
     fn destroy_soon(&self);
 
-    /// How many processes of the sandbox the kernel has killed for memory so far; `None` where that is not known.
+    /// How many processes of the sandbox the kernel has killed for memory so far; `None` where the host does not know. Asked before and
+    /// after every execution: it must cost no more than a few system calls.
+    ///
+    /// Where the host does not know, what the agent counts is taken ([`crate::Sandbox::counting_memory_kills`]). Whoever owns the agent can
+    /// say what he likes there, and misleads about nothing but the end of his own code.
     async fn oom_kills(&self) -> Option<u64>;
-
-    /// Files inside of the sandbox in which its own kernel counts such kills (`oom_kill`), for where [`Isolator::oom_kills`] does
-    /// not know: they are read through the agent, and only where an execution may have ended so. Whoever owns the agent can answer
-    /// what he likes, and misleads about nothing but the end of his own code.
-    fn kill_counts_inside(&self) -> &'static [&'static str] {
-        &[]
-    }
 
     /// What the kernel has refused the sandbox's code so far.
     async fn counters(&self) -> Counters {

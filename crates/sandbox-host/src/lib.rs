@@ -3,8 +3,11 @@
 //!
 //! A backend makes an isolated place, starts [`sandbox_agent::program()`] in it, and hands the byte stream to
 //! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
-//! [`AgentInstance::attach`].
+//! [`AgentInstance::attach`]. Where the way to the agent may break, [`AgentInstance::connect_by`] and [`AgentInstance::attach_by`] take a
+//! [`Reach`] instead of a stream, and open another one as often as they have to.
 
+pub mod adopted;
+mod background;
 mod clock;
 pub mod confinement;
 mod connection;
@@ -18,7 +21,8 @@ mod greeting;
 mod inbox;
 mod instance;
 mod isolator;
-mod kills;
+mod last_words;
+mod link;
 mod open_stream;
 mod output_folder;
 mod output_path;
@@ -29,10 +33,13 @@ pub mod state;
 mod watch;
 mod window;
 
-pub use counters::{CounterFiles, Counters, refused_processes, unreachable_destinations};
+pub use background::{Background, UnderWay};
+pub use counters::{CounterFiles, Counters, memory_kills};
 pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;
+pub use last_words::LastWords;
+pub use link::{ByteStream, Reach, Unreachable};
 pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};
 pub use sandbox_agent::protocol::Key;

@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, renameat, statat, unlinkat,
+};
 
 use crate::output_path::open_or_make;
 
@@ -76,6 +78,30 @@ impl OutputFolder {
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// What stands under a name, itself and not what it links to; `None` where nothing does. No link in a part above is followed.
+    pub(crate) fn look(&self, name: &[u8]) -> io::Result<Option<Stat>> {
+        if !Self::is_good_name(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = match name.iter().rposition(|byte| *byte == b'/') {
+            None => rustix::io::fcntl_dupfd_cloexec(&self.folder, 0)?,
+            Some(slash) => {
+                let parent = OsStr::from_bytes(&name[..slash]);
+                let flags = flags | OFlags::DIRECTORY;
+                match openat2(&self.folder, parent, flags, Mode::empty(), Self::resolve()) {
+                    Err(rustix::io::Errno::NOENT) => return Ok(None),
+                    opened => opened?,
+                }
+            }
+        };
+        match statat(&folder, last_part(name), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn resolve() -> ResolveFlags {

@@ -60,6 +60,7 @@ impl Era {
             id.unwrap_or_default().trim().to_owned()
         };
         Self {
+            // Without a procfs, which knows when processes started, too: a number that no namespace has.
             namespace: namespace().unwrap_or(0),
             boot: BOOT.get_or_init(boot).clone(),
         }

@@ -88,22 +88,13 @@ impl Sandbox {
         confinement: Confinement,
         enforcement: EnforcementReport,
     ) -> Result<Self> {
-        let mut key = [0; 32];
-        let filled = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());
-        if !matches!(filled, Ok(32)) {
-            return Err(Error::new(
-                ErrorKind::Io,
-                "make a key",
-                "the system gave no random bytes",
-            ));
-        }
         let mut env = BTreeMap::from([
             ("HOME".to_owned(), HOME.to_owned()),
             ("PATH".to_owned(), PATH.to_owned()),
         ]);
         env.extend(plan.env.clone());
         let settings = Settings {
-            key: Key::new(key),
+            key: random_key()?,
             lease_ms: LEASE_MS,
             owned: true,
             handed_over: false,
@@ -120,6 +111,7 @@ impl Sandbox {
                 .into_iter()
                 .map(|folder| folder.into_os_string().into_encoded_bytes())
                 .collect(),
+            kill_counts: Vec::new(),
             confinement,
         };
         Ok(Self {
@@ -151,6 +143,14 @@ impl Sandbox {
         self
     }
 
+    /// The same, with an agent that counts kills for memory itself, for where the host cannot ([`crate::Isolator::oom_kills`]): it must see
+    /// the sandbox's own control group below `/sys/fs/cgroup`.
+    #[must_use]
+    pub fn counting_memory_kills(mut self) -> Self {
+        self.settings.kill_counts = KILL_COUNTS.map(Vec::from).into();
+        self
+    }
+
     /// The same, with an agent that ends everything itself when its time to live is over. It is the isolator's to see to that:
     /// code that owns its agent lives on.
     #[must_use]
@@ -158,6 +158,27 @@ impl Sandbox {
         let milliseconds = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         self.settings.lifetime_ms = milliseconds.max(1);
         self
+    }
+}
+
+/// Where a sandbox with a control group of its own finds its count of kills for memory, in both versions: a namespace of groups, or the
+/// engine's mount, makes that group the root.
+const KILL_COUNTS: [&str; 2] = [
+    "/sys/fs/cgroup/memory.events",
+    "/sys/fs/cgroup/memory/memory.oom_control",
+];
+
+/// A key that nobody else has.
+pub(crate) fn random_key() -> Result<Key> {
+    let mut key = [0; Key::LEN];
+    let filled = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(Key::LEN) => Ok(Key::new(key)),
+        _ => Err(Error::new(
+            ErrorKind::Io,
+            "make a key",
+            "the system gave no random bytes",
+        )),
     }
 }
 

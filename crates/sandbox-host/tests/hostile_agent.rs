@@ -93,15 +93,7 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
 
 #[tokio::test]
 async fn a_flood_is_bounded_by_its_receiver() {
-    let (instance, _destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        agent.flood(stream).await;
-        agent
-            .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
-            .await;
-        std::future::pending::<()>().await;
-    })
-    .await;
+    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
     let mut sink = Count {
         stop_after: Some(1_000_000),
         ..Count::default()
@@ -120,15 +112,7 @@ async fn a_flood_is_bounded_by_its_receiver() {
 
 #[tokio::test]
 async fn a_list_that_never_ends_is_cut() {
-    let (instance, _destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        agent.flood(stream).await;
-        agent
-            .frame(stream, Kind::Exited, &exited(ExitKind::Killed))
-            .await;
-        std::future::pending::<()>().await;
-    })
-    .await;
+    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
     let folder = tempfile::tempdir().unwrap();
     let exported = instance
         .export(
@@ -351,6 +335,7 @@ async fn numbers_of_a_report_are_taken_as_they_are() {
             wall_us: u64::MAX,
             refused_programs: u32::MAX,
             refused_processes: u32::MAX,
+            memory_kills: Some(u64::MAX),
             ..report(ExitKind::Exited(255))
         };
         agent.frame(stream, Kind::Exited, &lie.encode()).await;

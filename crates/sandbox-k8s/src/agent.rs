@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
 use crate::lower::AGENT_KEY;
-use crate::{TIER, labels};
+use crate::{TIER, creation, labels};
 
 /// What a ConfigMap can hold is 1 MiB in all.
 const MOST: usize = 1_000_000;
@@ -36,6 +36,11 @@ impl AgentMap {
             program,
             verified: OnceCell::new(),
         }
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &[u8] {
+        &self.program
     }
 
     /// Why no pod can be made with it, where that is so.
@@ -75,14 +80,13 @@ impl AgentMap {
             .map_err(|error| cluster_error(Operation::GetAgent, error))?;
         let found = match found {
             Some(found) => found,
-            None => match maps.create(&PostParams::default(), &self.map()).await {
+            None => match creation::create(&maps, &self.map()).await {
                 Ok(made) => made,
                 // Another client was faster.
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    maps.get(&self.name)
-                        .await
-                        .map_err(|error| cluster_error(Operation::GetAgent, error))?
-                }
+                Err(kube::Error::Api(status)) if creation::is_taken(&status) => maps
+                    .get(&self.name)
+                    .await
+                    .map_err(|error| cluster_error(Operation::GetAgent, error))?,
                 Err(error) => return Err(cluster_error(Operation::CreateAgent, error)),
             },
         };

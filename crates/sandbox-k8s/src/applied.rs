@@ -1,12 +1,14 @@
 //! What the kernel says inside of a pod, before code runs: compared with what was asked for, and only ever lowering a report.
 //!
-//! The agent reads it, whom nobody can have disturbed yet. The network's step has asked the kernel itself: without its word the pod
-//! does not run.
+//! The agent reads it, whom nobody can have disturbed yet.
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{Capability, Enforcement, EnforcementReport, ErrorKind, Plan};
 use sandbox_host::AgentInstance;
+
+use crate::lower::MESSAGE_FILE;
+use crate::report::MESSAGE_GAP;
 
 /// How much of such a file is read.
 const MOST: usize = 64 * 1024;
@@ -22,8 +24,25 @@ const CPUS: [&str; 2] = [
     "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
 ];
 const PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
-/// Lowers what the kernel does not say as it was asked for.
-pub(crate) async fn lower(report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
+
+/// Ways out by IPv4, behind a line with titles; the first word is the interface. Links are not followed, and the agent is the first process.
+const ROUTES: &str = "/proc/1/net/route";
+/// The same by IPv6, without titles; the last word is the interface.
+const ROUTES_6: &str = "/proc/1/net/ipv6_route";
+
+/// Lowers what the kernel does not say as it was asked for; `no_network` says that every interface but the loopback is to be down.
+pub(crate) async fn lower(
+    report: &mut EnforcementReport,
+    instance: &AgentInstance,
+    plan: &Plan,
+    no_network: bool,
+) {
+    if no_network {
+        let way = way_out(instance).await;
+        check(report, Capability::NetworkAccess, way.is_none(), || {
+            way.unwrap_or_default()
+        });
+    }
     let memory = first(instance, &MEMORY).await;
     let asked = plan.memory.as_u64();
     check(
@@ -41,6 +60,55 @@ pub(crate) async fn lower(report: &mut EnforcementReport, instance: &AgentInstan
         cpus.is_some_and(|found| found <= asked),
         || format!("the kernel's quota is {cpus:?} thousandths, not {asked}"),
     );
+    let message = instance.fetch(MESSAGE_FILE, &mut Text(Vec::new())).await;
+    // Read as the code's user, to whom it is closed or not there.
+    if !message.is_err_and(|error| error.kind() == ErrorKind::Path) {
+        admit(report, Capability::Disk, MESSAGE_GAP);
+    }
+}
+
+/// What leads out of the pod, in the kernel's words, or why that is not known.
+async fn way_out(instance: &AgentInstance) -> Option<String> {
+    let Some(routes) = read(instance, ROUTES).await else {
+        return Some(format!("{ROUTES} cannot be read in the pod"));
+    };
+    let routes_6 = read(instance, ROUTES_6).await;
+    // A kernel without IPv6 has no such file.
+    let interface = route(&routes, routes_6.as_deref().unwrap_or(""))?;
+    let interface = sandbox_core::escape(interface);
+    Some(format!("the pod has a route over {interface}"))
+}
+
+/// The first interface, beside the loopback, that a route leads over.
+fn route<'a>(routes: &'a str, routes_6: &'a str) -> Option<&'a str> {
+    let first = routes
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().next());
+    let last = routes_6.lines().map(|line| line.split_whitespace().last());
+    first.chain(last).flatten().find(|name| *name != "lo")
+}
+
+/// Adds a gap to what is claimed.
+fn admit(report: &mut EnforcementReport, capability: Capability, more: &str) {
+    let partial = match report.get(capability) {
+        Some(Enforcement::Enforced { mechanism }) => Enforcement::partial(mechanism, more),
+        Some(Enforcement::Partial { mechanism, gap }) if !gap.contains(more) => {
+            Enforcement::partial(mechanism, format!("{gap}; {more}"))
+        }
+        _ => return,
+    };
+    report.set(capability, partial);
+}
+
+/// Whether the agent of a sandbox answers.
+pub(crate) async fn answers(instance: &AgentInstance) -> bool {
+    let mut text = Text(Vec::new());
+    match instance.fetch("/proc/uptime", &mut text).await {
+        Ok(()) => true,
+        // That it may not is an answer too.
+        Err(error) => error.kind() == ErrorKind::Path,
+    }
 }
 
 fn check(
@@ -124,6 +192,35 @@ mod tests {
         assert_eq!(quota("max 100000"), None);
         assert_eq!(quota("-1 100000"), None);
         assert_eq!(quota("1 0"), None);
+    }
+
+    #[test]
+    fn a_route_is_found_in_either_family() {
+        let head = "Iface\tDestination\tGateway\n";
+        let lo = "fe80000000000000 40 00 0 00 00000100 00000001 00000000 00000001       lo\n";
+        assert_eq!(route(head, lo), None);
+        assert_eq!(route("", ""), None);
+        let four = format!("{head}eth0\t00000000\t0100F40A\t0003\n");
+        assert_eq!(route(&four, lo), Some("eth0"));
+        let six = format!("{lo}{}", lo.replace("lo", "net1"));
+        assert_eq!(route(head, &six), Some("net1"));
+    }
+
+    #[test]
+    fn a_gap_is_added_once() {
+        let mut report = EnforcementReport::new();
+        report.set(Capability::Disk, Enforcement::enforced("a"));
+        let text =
+            |report: &EnforcementReport| report.get(Capability::Disk).map(ToString::to_string);
+        for _ in 0..2 {
+            admit(&mut report, Capability::Disk, "b");
+            assert_eq!(text(&report).as_deref(), Some("partial (a; gap: b)"));
+        }
+        admit(&mut report, Capability::Disk, "c");
+        assert_eq!(text(&report).as_deref(), Some("partial (a; gap: b; c)"));
+        report.set(Capability::Disk, Enforcement::unenforced("d"));
+        admit(&mut report, Capability::Disk, "c");
+        assert_eq!(text(&report).as_deref(), Some("not enforced (d)"));
     }
 
     #[test]

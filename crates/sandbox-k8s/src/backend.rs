@@ -1,22 +1,33 @@
 //! The backend: from a plan to a pod whose agent answers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use k8s_openapi::api::core::v1::Pod;
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::sync::Mutex;
 
+use crate::adopt::{Adoption, Found as Foreign};
 use crate::agent::AgentMap;
 use crate::cluster::Cluster;
-use crate::config::KubernetesConfig;
+use crate::config::{KubernetesConfig, SHORTEST_LEASE};
 use crate::identity::Identity;
 use crate::isolator::PodIsolator;
+use crate::kept::{HandOver, Registry};
 use crate::lower::{self, Parts, Storage};
+use crate::network::{self, Canary, Denial};
+use crate::pod::Guard;
+use crate::pool::{self, Pool, PoolCounts, Shape};
+use crate::reach::PodReach;
 use crate::report::{self, Facts};
+use crate::requests::{Gate, Requests};
+use crate::started::Started;
 use crate::wait::Patience;
-use crate::{TIER, applied, doctor, pod, stream, sweep, wait};
+use crate::{TIER, applied, doctor, knock, labels, pod, sweep, wait};
 
 /// Sandboxes as pods of a cluster.
 ///
@@ -34,8 +45,16 @@ use crate::{TIER, applied, doctor, pod, stream, sweep, wait};
 /// ```
 #[derive(Debug)]
 pub struct KubernetesBackend {
+    maker: Arc<Maker>,
+    pool: Option<Arc<Pool>>,
+}
+
+/// What makes sandboxes, for whoever asks and for a pool.
+#[derive(Debug)]
+pub(crate) struct Maker {
     config: KubernetesConfig,
     agent: AgentMap,
+    gate: Arc<Gate>,
     /// The cluster once it was found. One that vanished is looked for again.
     cluster: Mutex<Option<Cluster>>,
 }
@@ -46,6 +65,7 @@ struct Draft {
     mode: Mode,
     storage: Storage,
     kernel: Kernel,
+    denial: Option<Denial>,
     report: EnforcementReport,
 }
 
@@ -57,20 +77,72 @@ impl KubernetesBackend {
             .agent
             .clone()
             .unwrap_or_else(|| sandbox_agent::program().into());
-        Self {
+        let warm = config.warm;
+        let maker = Arc::new(Maker {
+            gate: Arc::new(Gate::new(config.requests_at_once)),
             config,
             agent: AgentMap::new(program),
             cluster: Mutex::new(None),
+        });
+        let pool = warm.filter(|warm| warm.size > 0);
+        let pool = pool.map(|warm| Arc::new(Pool::new(warm, Arc::clone(&maker))));
+        Self { maker, pool }
+    }
+
+    /// What the API server was asked for by this backend and its sandboxes, so far.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        self.maker.gate.counted()
+    }
+
+    /// What the warm pool has done so far; `None` without one ([`KubernetesConfig::warm`]).
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolCounts> {
+        Some(self.pool.as_ref()?.counts())
+    }
+
+    /// Starts pods ahead for sandboxes like this one ([`sandbox_core::SandboxClient::check`] gives the plan), until the warm pool is full
+    /// or one of them could not be started ([`PoolCounts::failure`] says why). Gives how many are ready; 0 without a pool, and for a
+    /// plan that is never taken from one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the cluster, and of a plan that no pod can be.
+    pub async fn prepare(&self, plan: &Plan) -> Result<usize> {
+        let Some(pool) = &self.pool else {
+            return Ok(0);
+        };
+        let cluster = self.maker.cluster().await?;
+        match self.maker.shape(plan, &cluster).await? {
+            Some(shape) => Ok(pool.prepare(plan, &shape).await),
+            None => Ok(0),
         }
     }
 
+    /// A pod of the pool as this sandbox.
+    async fn claim(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<AgentInstance>> {
+        let Some(pool) = &self.pool else {
+            return Ok(None);
+        };
+        let Some(shape) = self.maker.shape(plan, cluster).await? else {
+            return Ok(None);
+        };
+        let Some(member) = pool.claim(plan, &shape).await else {
+            return Ok(None);
+        };
+        let taken = self.maker.take(plan, cluster, member.started).await?;
+        Ok(Some(taken))
+    }
+}
+
+impl Maker {
     async fn cluster(&self) -> Result<Cluster> {
         let mut found = self.cluster.lock().await;
         if let Some(cluster) = &*found {
             return Ok(cluster.clone());
         }
         self.agent.check()?;
-        let cluster = Cluster::find(&self.config).await?;
+        let cluster = Cluster::find(&self.config, &self.gate).await?;
         let swept = cluster.clone();
         tokio::spawn(async move {
             if let Err(error) = sweep::sweep(&swept).await {
@@ -90,7 +162,7 @@ impl KubernetesBackend {
         result
     }
 
-    fn draft(&self, plan: &Plan, cluster: &Cluster) -> Result<Draft> {
+    async fn draft(&self, plan: &Plan, cluster: &Cluster, identity: Identity) -> Result<Draft> {
         sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
         let exports = confinement::export_folders(&plan.export_paths);
         let exports = exports
@@ -99,26 +171,64 @@ impl KubernetesBackend {
             .map(ToOwned::to_owned)
             .collect::<Vec<_>>();
         let storage = Storage::new(plan, &exports);
-        let identity = Identity::new(&plan.name)?;
         let profile = self.config.profile;
         let mode = lower::mode(plan, profile, &identity);
         let kernel = kernel()?;
-        let facts = Facts {
-            profile,
-            version: &cluster.version,
-            kernel: &kernel,
-            mode,
-            storage: &storage,
-            own_user: plan.user.is_none(),
-        };
-        let report = report::report(plan, &facts);
-        Ok(Draft {
+        let mut draft = Draft {
             identity,
             mode,
             storage,
             kernel,
-            report,
+            denial: None,
+            report: EnforcementReport::new(),
+        };
+        if lower::leaves_network(plan, profile) {
+            draft.denial = Some(self.denial(plan, cluster, &draft).await?);
+        }
+        let facts = Facts {
+            profile,
+            version: &cluster.version,
+            kernel: &draft.kernel,
+            mode,
+            storage: &draft.storage,
+            denial: draft.denial.as_ref(),
+            own_user: plan.user.is_none(),
+        };
+        draft.report = report::report(plan, &facts);
+        Ok(draft)
+    }
+
+    /// Whether a policy denies this plan's pods their network.
+    async fn denial(&self, plan: &Plan, cluster: &Cluster, draft: &Draft) -> Result<Denial> {
+        let canary = Canary {
+            cluster,
+            agent: &self.agent,
+            parts: &self.parts(plan, draft)?,
+            targets: &self.config.canary_targets,
+            patience: self.patience(),
+        };
+        network::denial(&canary).await
+    }
+
+    fn parts<'a>(&'a self, plan: &'a Plan, draft: &'a Draft) -> Result<Parts<'a>> {
+        Ok(Parts {
+            identity: &draft.identity,
+            profile: self.config.profile,
+            arch: draft.kernel.arch,
+            image: self.image(plan)?,
+            pull: plan.pull.unwrap_or(self.config.pull),
+            agent: &self.agent.name,
+            storage: &draft.storage,
+            template: self.config.pod_template.as_ref(),
+            denial: draft.denial.as_ref(),
         })
+    }
+
+    fn patience(&self) -> Patience {
+        Patience {
+            start: self.config.start_timeout,
+            scheduling: self.config.scheduling_timeout,
+        }
     }
 
     /// The image of a plan, where it may be used.
@@ -129,50 +239,202 @@ impl KubernetesBackend {
         Ok(image)
     }
 
+    /// What a pod of this plan is: everything that is not the identity's is decided by the plan.
+    fn lower(&self, plan: &Plan, draft: &Draft) -> Result<(Pod, Sandbox)> {
+        let parts = self.parts(plan, draft)?;
+        Ok((lower::pod(plan, &parts)?, self.sandbox(plan, draft)?))
+    }
+
+    /// What tells whether a pod that was started for another plan can be this one's; `None` where none can.
+    async fn shape(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<Shape>> {
+        if !pool::is_poolable(plan, plan.pull.unwrap_or(self.config.pull)) {
+            return Ok(None);
+        }
+        // No two shapes differ by who somebody is.
+        let nobody = Identity::of(plan, 0);
+        let draft = self.draft(plan, cluster, nobody).await?;
+        let (pod, sandbox) = self.lower(plan, &draft)?;
+        Shape::of(pod, sandbox).map(Some)
+    }
+
     async fn build(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
-        let draft = self.draft(plan, &cluster)?;
-        let parts = Parts {
-            identity: &draft.identity,
-            profile: self.config.profile,
-            arch: draft.kernel.arch,
-            image: self.image(plan)?,
-            pull: plan.pull.unwrap_or(self.config.pull),
-            agent: &self.agent.name,
-            storage: &draft.storage,
-        };
-        let asked = lower::pod(plan, &parts)?;
+        check_workspace(plan)?;
+        let mut started = self.start(plan, cluster, true).await?;
+        bring_workspace(plan, &mut started.instance).await?;
+        Ok(started.instance)
+    }
+
+    /// A pod for a pool.
+    pub(crate) async fn start_ahead(&self, plan: &Plan) -> Result<Started> {
+        let cluster = self.cluster().await?;
+        self.noticing(self.start(plan, cluster, false).await).await
+    }
+
+    /// Makes a pod that was started ahead into this plan's sandbox.
+    async fn take(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        started: Started,
+    ) -> Result<AgentInstance> {
+        check_workspace(plan)?;
+        let Started {
+            mut instance,
+            identity,
+            ..
+        } = started;
+        let pod = identity.pod.clone();
+        let draft = self.draft(plan, cluster, identity).await?;
         let sandbox = self.sandbox(plan, &draft)?;
-        self.agent.provide(&cluster).await?;
-        let (made, guard) = pod::create(&cluster, asked).await?;
-        let pods = cluster.pods();
-        let patience = Patience {
-            start: self.config.start_timeout,
-            scheduling: self.config.scheduling_timeout,
-        };
-        wait::until_running(&pods, &made, patience).await?;
-        let name = draft.identity.pod.clone();
-        let stream = stream::enter(&pods, &name).await?;
-        let isolator = PodIsolator::new(cluster, name, guard, stream.last_words());
-        let mut report = sandbox.enforcement.clone();
-        let mut instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?;
-        applied::lower(&mut report, &instance, plan).await;
+        let mut report = sandbox.enforcement;
+        self.compare(&mut report, &instance, plan).await;
+        report::from_pool(&mut report, &pod);
         instance.set_enforcement(report);
+        instance.set_environment(sandbox.env);
+        bring_workspace(plan, &mut instance).await?;
         Ok(instance)
+    }
+
+    /// Lowers a report to what the kernel says inside.
+    async fn compare(&self, report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
+        let no_network = lower::cuts_network(plan, self.config.profile);
+        applied::lower(report, instance, plan, no_network).await;
+    }
+
+    /// Starts a pod and enters it: as soon as that can be where somebody waits for it, else when its kubelet says that it runs.
+    async fn start(&self, plan: &Plan, cluster: Cluster, soon: bool) -> Result<Started> {
+        let draft = self.draft(plan, &cluster, Identity::new(plan)?).await?;
+        let (asked, sandbox) = self.lower(plan, &draft)?;
+        #[cfg(feature = "mutants")]
+        let (asked, sandbox) = match self.config.mutation {
+            Some(mutation) => mutation.of(asked, sandbox),
+            None => (asked, sandbox),
+        };
+        let mut asked = asked;
+        labels::add_client(&mut asked, &cluster.owner);
+        let patience = self.patience();
+        labels::add_patience(&mut asked, patience.start);
+        self.agent.provide(&cluster).await?;
+        let cluster = cluster.for_sandbox();
+        // Before it is made: nothing of it is missed.
+        let Identity { pod, creation, .. } = &draft.identity;
+        let mut ticket = cluster.watch.expect(pod, creation);
+        let (made, guard) = self.place(plan, &cluster, asked).await?;
+        ticket.is_made();
+        let pods = cluster.pods();
+        let target = pod::target(&made)?;
+        let reach = Arc::new(PodReach::new(pods.clone(), target.clone()));
+        let isolator = PodIsolator::new(cluster.clone(), target, guard, reach.last_words());
+        // Later clients find a detached one by what its status says.
+        let running = match soon && !plan.detached {
+            true => knock::until_entered(&pods, &mut ticket, patience, &reach, &cluster.pace).await,
+            false => wait::until_running(&pods, &mut ticket, patience, None)
+                .await
+                .map(Some),
+        };
+        let running = match running {
+            Ok(running) => running,
+            Err(failed) => return Err(isolator.after(failed).await),
+        };
+        ticket.is_running();
+        let hand_over = plan.detached.then(|| HandOver {
+            cluster: &cluster,
+            plan,
+            pod: &made,
+            key: sandbox.settings.key.clone(),
+            env: sandbox.env.clone(),
+            isolator: isolator.clone(),
+        });
+        let mut report = sandbox.enforcement.clone();
+        let connected =
+            AgentInstance::connect_by(Arc::clone(&reach) as _, sandbox, Box::new(isolator)).await;
+        let mut instance = connected.map_err(|failed| reach.why(failed))?;
+        if !self.lies() {
+            self.compare(&mut report, &instance, plan).await;
+        }
+        instance.set_enforcement(report);
+        if let Some(hand_over) = hand_over {
+            instance = hand_over.finish(instance).await?;
+        }
+        Ok(Started {
+            instance,
+            identity: draft.identity,
+            ticket,
+            image: running.as_ref().and_then(pod::image),
+        })
+    }
+
+    /// Makes a pod. The name of a detached sandbox that has ended is free.
+    async fn place(&self, plan: &Plan, cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> {
+        let again = plan.detached.then(|| pod.clone());
+        match (pod::create(cluster, pod).await, again) {
+            (Err(taken), Some(pod)) if taken.kind() == ErrorKind::AlreadyExists => {
+                Registry { cluster }.free(&plan.name).await?;
+                pod::create(cluster, pod).await
+            }
+            (made, _) => made,
+        }
+    }
+
+    /// A container that somebody else has made, and that runs.
+    async fn adoption<'a>(
+        &self,
+        cluster: &'a Cluster,
+        container: &str,
+        plan: &'a Plan,
+    ) -> Result<Adoption<'a>> {
+        sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
+        if !plan.packages.is_empty() {
+            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+            let context = "nothing is installed for a container that somebody else has made";
+            return Err(
+                Error::new(ErrorKind::Unsupported, "install packages", context)
+                    .on(TIER)
+                    .with_fix("use a container that has them"),
+            );
+        }
+        Ok(Adoption {
+            cluster,
+            plan,
+            found: Foreign::look(cluster, container, plan).await?,
+            kernel: kernel()?,
+        })
+    }
+
+    /// What of the cluster detached sandboxes are found in.
+    async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let cluster = self.cluster().await?;
+        let done = act(Registry { cluster: &cluster }).await;
+        self.noticing(done).await
+    }
+
+    /// Whether what is claimed is not to be compared with what was made.
+    fn lies(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.config.mutation.is_some();
+        #[cfg(not(feature = "mutants"))]
+        false
     }
 
     fn sandbox(&self, plan: &Plan, draft: &Draft) -> Result<Sandbox> {
         let paths = Paths::of(plan, Isolation::Container);
         let mut profile = Profile::new(Isolation::Container, paths);
         profile.pids_by_rlimit = plan.user.is_none();
-        // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to.
+        // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to, unless the agent
+        // could close it.
         profile.disk_by_rlimit = true;
         let confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
-        let mut sandbox = Sandbox::new(plan, confinement, draft.report.clone())?;
+        let sandbox = Sandbox::new(plan, confinement, draft.report.clone())?;
+        let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }
         let settings = &mut sandbox.settings;
-        settings.lease_ms = LEASE_MS;
+        let lease = self.config.lease.max(SHORTEST_LEASE);
+        settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         // What is mounted exists, and the rest of the root is read-only.
         settings
             .make_dirs
@@ -180,13 +442,34 @@ impl KubernetesBackend {
         if let Mode::Split { .. } = draft.mode {
             settings.give_dirs = draft.storage.to_give();
         }
-        Ok(sandbox)
+        Ok(match plan.detached {
+            true => sandbox.handed_over(),
+            false => sandbox,
+        })
     }
 }
 
-/// Without a frame from the host for this long the agent ends everything. Between the two are an API server and a kubelet, which may
-/// be away for a while.
-const LEASE_MS: u64 = 60_000;
+/// Before a pod is made for it.
+fn check_workspace(plan: &Plan) -> Result<()> {
+    let Some(workspace) = &plan.workspace else {
+        return Ok(());
+    };
+    let path = &workspace.path;
+    let why = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "no folder".to_owned(),
+        Err(cause) => cause.to_string(),
+    };
+    let context = format!("workspace {}: {why}", path.display());
+    Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER))
+}
+
+async fn bring_workspace(plan: &Plan, instance: &mut AgentInstance) -> Result<()> {
+    match &plan.workspace {
+        Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
+        None => Ok(()),
+    }
+}
 
 /// What every node's kernel can do that runs our pods. A pod selects this process' architecture, and without seccomp its runtime
 /// would not start it; what else a node's kernel can do, an ordinary account of the cluster is not told.
@@ -210,30 +493,82 @@ impl Backend for KubernetesBackend {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        let cluster = self.cluster().await?;
-        Ok(self.draft(plan, &cluster)?.report)
+        let cluster = self.maker.cluster().await?;
+        let identity = Identity::new(plan)?;
+        Ok(self.maker.draft(plan, &cluster, identity).await?.report)
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let cluster = self.cluster().await?;
-        let built = self.build(plan, cluster).await;
-        Ok(Box::new(self.noticing(built).await?))
+        let cluster = self.maker.cluster().await?;
+        if let Some(claimed) = self.claim(plan, &cluster).await? {
+            return Ok(Box::new(claimed));
+        }
+        let built = self.maker.build(plan, cluster).await;
+        Ok(Box::new(self.maker.noticing(built).await?))
+    }
+
+    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        let cluster = self.maker.cluster().await?;
+        let adoption = self.maker.adoption(&cluster, container, plan).await;
+        self.maker
+            .noticing(adoption)
+            .await
+            .map(|adoption| adoption.report())
+    }
+
+    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let cluster = self.maker.cluster().await?;
+        let adopted = async {
+            let adoption = self.maker.adoption(&cluster, container, plan).await?;
+            adoption.enter(self.maker.agent.program()).await
+        };
+        let adopted = adopted.await;
+        Ok(Box::new(self.maker.noticing(adopted).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        self.maker
+            .with_registry(async |registry| registry.get(name).await)
+            .await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.maker
+            .with_registry(async |registry| registry.list().await)
+            .await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        self.maker
+            .with_registry(async |registry| registry.remove(name).await)
+            .await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        let cluster = self.cluster().await?;
+        let cluster = self.maker.cluster().await?;
         let swept = sweep::sweep(&cluster).await;
-        Ok(self.noticing(swept).await?.removed)
+        self.maker.noticing(swept).await
+    }
+
+    async fn settle(&self) {
+        pod::settled().await;
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        match self.cluster().await {
-            Ok(cluster) => doctor::findings(&cluster, &self.config),
+        match self.maker.cluster().await {
+            Ok(cluster) => doctor::findings(&cluster, &self.maker.config),
             Err(error) => vec![doctor::missing(&error)],
         }
     }
 
     async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(doctor::profile(&self.cluster().await?, &self.config))
+        Ok(doctor::profile(
+            &self.maker.cluster().await?,
+            &self.maker.config,
+        ))
     }
 }

@@ -1,8 +1,11 @@
 //! The cluster: how it is found, and what is known of it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use sandbox_core::{Error, Result};
@@ -10,18 +13,39 @@ use sandbox_core::{Error, Result};
 use crate::TIER;
 use crate::config::KubernetesConfig;
 use crate::error::{Operation, cluster_error};
+use crate::failure::SEE_CLUSTER;
+use crate::identity;
+use crate::knock::Pace;
+use crate::requests::Gate;
+use crate::watch::PodWatch;
 
 /// Within this time a cluster answers, or is not there.
 const PATIENCE: Duration = Duration::from_millis(1800);
+
+/// How many clusters this process has found.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A cluster that answers.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
+    /// Without the gate, to make the clients of sandboxes of.
+    bare: Client,
+    gate: Arc<Gate>,
     /// To make another client of, where this one's runtime is gone. A caller's own client has none.
     config: Option<Config>,
+    /// That other client, once it is made.
+    elsewhere: Arc<OnceLock<Client>>,
+    /// Which of this process' clusters this is.
+    number: u64,
     pub namespace: String,
     pub version: Version,
+    /// What tells this client's pods from those of others.
+    pub owner: Arc<str>,
+    /// What becomes of those that somebody waits for.
+    pub watch: Arc<PodWatch>,
+    /// How long they take.
+    pub pace: Arc<Pace>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -68,8 +92,8 @@ impl Cluster {
     /// # Errors
     ///
     /// `SandboxUnavailable` within 2 s where there is none, it does not answer, or does not know who asks.
-    pub(crate) async fn find(config: &KubernetesConfig) -> Result<Self> {
-        let (client, found) = match &config.client {
+    pub(crate) async fn find(config: &KubernetesConfig, gate: &Arc<Gate>) -> Result<Self> {
+        let (bare, found) = match &config.client {
             Some(client) => (client.clone(), None),
             None => {
                 let found = read(config).await?;
@@ -78,6 +102,7 @@ impl Cluster {
                 (client, Some(found))
             }
         };
+        let client = gate.client(bare.clone());
         let namespace = match &config.namespace {
             Some(name) => name.clone(),
             None => client.default_namespace().to_owned(),
@@ -88,16 +113,33 @@ impl Cluster {
                 Error::unavailable(
                     TIER,
                     format!("the API server does not answer within {PATIENCE:?}"),
-                    "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)",
+                    SEE_CLUSTER,
                 )
             })?
             .map_err(|error| cluster_error(Operation::Version, error))?;
+        let owner: Arc<str> = identity::client()?.into();
+        let pods = Api::namespaced(client.clone(), &namespace);
         Ok(Self {
+            watch: Arc::new(PodWatch::new(pods, &owner)),
             client,
+            bare,
+            gate: Arc::clone(gate),
+            owner,
+            pace: Arc::default(),
             config: found,
+            elsewhere: Arc::default(),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             namespace,
             version: Version::new(&version.major, &version.minor, version.git_version),
         })
+    }
+
+    /// The same, with the requests of one more sandbox counted by themselves.
+    pub(crate) fn for_sandbox(&self) -> Self {
+        Self {
+            client: self.gate.sandbox(self.bare.clone()),
+            ..self.clone()
+        }
     }
 
     /// The namespace's pods.
@@ -110,10 +152,34 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's pods, for a runtime of its own. `None` where the client is the caller's, who sees to its runtime.
+    /// The namespace's policies of its pods' network.
+    pub(crate) fn network_policies(&self) -> Api<NetworkPolicy> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What tells this cluster from others in this process. That of a caller's own client is no other's.
+    pub(crate) fn place(&self) -> String {
+        match &self.config {
+            Some(config) => config.cluster_url.to_string(),
+            None => format!("client {}", self.number),
+        }
+    }
+
+    /// The namespace's Secrets.
+    pub(crate) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The namespace's pods, for the one runtime that removes pods of others. `None` where the client is the caller's, who sees to its
+    /// runtime.
     pub(crate) fn pods_elsewhere(&self) -> Option<Result<Api<Pod>, kube::Error>> {
-        let client = Client::try_from(self.config.clone()?);
-        Some(client.map(|client| Api::namespaced(client, &self.namespace)))
+        let config = self.config.as_ref()?;
+        let client = match self.elsewhere.get() {
+            Some(client) => Ok(client),
+            None => Client::try_from(config.clone())
+                .map(|client| self.elsewhere.get_or_init(|| self.gate.client(client))),
+        };
+        Some(client.map(|client| Api::namespaced(client.clone(), &self.namespace)))
     }
 }
 
@@ -141,6 +207,8 @@ async fn read(config: &KubernetesConfig) -> Result<Config> {
     };
     let mut found = found?;
     found.connect_timeout = Some(PATIENCE);
+    // The gate does that, and counts it.
+    found.default_retry = false;
     Ok(found)
 }
 
@@ -159,8 +227,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_that_is_not_there_is_unavailable() {
+        let gate = Arc::new(Gate::new(1));
         let missing = KubernetesConfig::default().kubeconfig("/nonexistent/config");
-        let error = Cluster::find(&missing).await.expect_err("no file");
+        let error = Cluster::find(&missing, &gate).await.expect_err("no file");
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
         assert!(error.to_string().contains("/nonexistent/config"), "{error}");
 
@@ -174,18 +243,14 @@ mod tests {
              users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
         );
         std::fs::write(&path, text).expect("write");
+        let config = KubernetesConfig::default().kubeconfig(&path);
         // It listens and says nothing, then nobody listens.
-        for silent in [true, false] {
-            let held = silent.then(|| listener.try_clone().expect("the same"));
-            if !silent {
-                // What was asked before stays unanswered.
-                drop(listener.try_clone());
-            }
-            let error = Cluster::find(&KubernetesConfig::default().kubeconfig(&path))
-                .await
-                .expect_err("nobody answers");
+        for listens in [Some(listener), None] {
+            let error = Cluster::find(&config, &gate).await.expect_err("no answer");
             assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
-            drop(held);
+            let words = error.to_string();
+            let silent = words.contains("does not answer within");
+            assert_eq!(silent, listens.is_some(), "{words}");
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The cluster's errors as ours.
 
 use kube::Error as ClusterError;
+use kube::client::UpgradeConnectionError;
 use sandbox_core::{Error, ErrorKind};
 
 use crate::TIER;
+use crate::failure::SEE_CLUSTER;
 
 /// What the cluster was asked for: the operation's name in errors, and the right that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +28,20 @@ pub(crate) enum Operation {
     CreateAgent,
     /// Looking at the agent that is there.
     GetAgent,
+    /// Denying pods their network.
+    CreateNetworkPolicy,
+    /// Looking at the policy that is there.
+    GetNetworkPolicy,
+    /// Keeping the key of a detached sandbox.
+    CreateSecret,
+    /// Finding it again.
+    GetSecret,
 }
 
 impl Operation {
     fn name(self) -> &'static str {
         match self {
-            Self::Version => "reach the sandbox backend",
+            Self::Version => "ask for the version",
             Self::CreatePod => "create pod",
             Self::WatchPod => "wait for pod",
             Self::GetPod => "look at pod",
@@ -39,70 +49,126 @@ impl Operation {
             Self::DeletePod => "remove pod",
             Self::ListPods => "list pods",
             Self::CreateAgent | Self::GetAgent => "bring the agent",
+            Self::CreateNetworkPolicy | Self::GetNetworkPolicy => "deny the network",
+            Self::CreateSecret => "keep sandbox",
+            Self::GetSecret => "find sandbox",
         }
     }
 
+    /// Whether something is made, for which a namespace has to be there.
+    fn makes(self) -> bool {
+        matches!(
+            self,
+            Self::CreatePod | Self::CreateAgent | Self::CreateNetworkPolicy | Self::CreateSecret
+        )
+    }
+
     /// Verb and resource, as a role names them.
-    fn right(self) -> &'static str {
+    pub(crate) fn right(self) -> &'static str {
         match self {
             Self::Version => "get on /version",
             Self::CreatePod => "create on pods",
             Self::WatchPod => "watch on pods",
             Self::GetPod => "get on pods",
-            // Older servers ask for `create` whatever the request's own method is.
+            // A websocket is opened with the method of `get`; newer servers ask for `create` as well.
             Self::Exec => "get and create on pods/exec",
             Self::DeletePod => "delete on pods",
             Self::ListPods => "list on pods",
             Self::CreateAgent => "create on configmaps",
             Self::GetAgent => "get on configmaps",
+            Self::CreateNetworkPolicy => "create on networkpolicies",
+            Self::GetNetworkPolicy => "get on networkpolicies",
+            Self::CreateSecret => "create on secrets",
+            Self::GetSecret => "get on secrets",
         }
     }
 }
 
 /// An error of the cluster.
 pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error {
-    let ClusterError::Api(status) = &error else {
-        let reason = causes(&error);
-        return Error::unavailable(
-            TIER,
-            format!(
-                "{}: the API server does not answer: {reason}",
-                operation.name()
-            ),
-            "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)",
-        )
-        .with_source(error);
+    let (code, words) = match &error {
+        ClusterError::Api(status) => (status.code, status.message.clone()),
+        // Here the server's words are lost on the way.
+        ClusterError::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
+            (status.as_u16(), format!("the API server answers {status}"))
+        }
+        _ => {
+            let name = operation.name();
+            let reason = causes(&error);
+            return Error::unavailable(
+                TIER,
+                format!("{name}: the API server does not answer: {reason}"),
+                SEE_CLUSTER,
+            )
+            .with_source(error);
+        }
     };
-    let words = sandbox_core::escape(&status.message).to_string();
+    let words = sandbox_core::escape(&words).to_string();
     let new = |kind| Error::new(kind, operation.name(), words.clone()).on(TIER);
-    match status.code {
-        401 => Error::unavailable(
+    let admitted = operation.makes().then(|| admission(&words)).flatten();
+    match (code, admitted) {
+        (401, _) => Error::unavailable(
             TIER,
             format!("the API server does not know who asks: {words}"),
             "renew the credentials of the context (`kubectl auth whoami`)",
         ),
-        403 if words.contains("exceeded quota") => new(ErrorKind::SetupFailed)
-            .with_fix("ask for less memory or fewer processors, end other sandboxes, or have the namespace's quota raised"),
-        403 if is_pod_security(&words) => new(ErrorKind::SetupFailed).with_fix(
-            "use a namespace whose pod security level allows the init step, or the profile `restricted`, which leaves the network to the policy",
-        ),
-        403 => new(ErrorKind::SetupFailed).with_fix(format!(
-            "give the account a role with {}",
-            operation.right()
-        )),
-        404 if operation == Operation::CreatePod || operation == Operation::CreateAgent => {
+        (403, _) if is_missing_right(&words) || operation == Operation::Exec => {
+            new(ErrorKind::SetupFailed).with_fix(format!(
+                "give the account a role with {} (docs/kubernetes.md has the whole role)",
+                operation.right()
+            ))
+        }
+        // A webhook chooses its code, and one that nobody answers for is the server's own failure.
+        (_, Some(fix)) => new(ErrorKind::SetupFailed).with_fix(fix),
+        (403, _) => new(ErrorKind::SetupFailed).with_fix("see what the namespace admits"),
+        (404, _) if operation.makes() => {
             new(ErrorKind::SetupFailed).with_fix("create the namespace, or name another one")
         }
-        404 => new(ErrorKind::SandboxEnded),
-        409 => new(ErrorKind::AlreadyExists),
-        422 => new(ErrorKind::InvalidSpec),
+        (404, _) => new(ErrorKind::SandboxEnded),
+        (409, _) if words.contains("already exists") => new(ErrorKind::AlreadyExists),
+        (422, _) => new(ErrorKind::InvalidSpec),
         _ => new(ErrorKind::Io),
     }
 }
 
-/// Whether the namespace's admission has refused the pod for what it asks for.
-fn is_pod_security(words: &str) -> bool {
-    words.contains("violates PodSecurity") || words.contains("PodSecurityPolicy")
+/// Whether a role is missing, and nothing else.
+fn is_missing_right(words: &str) -> bool {
+    words.contains(" cannot ") && words.contains(" resource ")
+}
+
+/// What a namespace's admission says, and what helps.
+const ADMISSION: [(&str, &str); 14] = [
+    ("exceeded quota", QUOTA),
+    ("failed quota", QUOTA),
+    ("usage per Container", LIMITS),
+    ("usage per Pod", LIMITS),
+    ("ratio per Container", LIMITS),
+    ("ratio per Pod", LIMITS),
+    (
+        "because it is being terminated",
+        "wait until the namespace is gone and make it anew, or name another one",
+    ),
+    ("violates PodSecurity", LEVEL),
+    ("PodSecurityPolicy", LEVEL),
+    ("admission webhook", OPERATOR),
+    ("ValidatingAdmissionPolicy", OPERATOR),
+    (
+        "failed calling webhook",
+        "have the webhook mended, without whose word the cluster takes nothing",
+    ),
+    ("service account", TEMPLATE),
+    ("Class", TEMPLATE),
+];
+const QUOTA: &str = "ask for less memory or fewer processors, end other sandboxes, or have the namespace's quota raised";
+const LIMITS: &str =
+    "ask for as much memory and as many processors as the namespace's LimitRange lets a pod have";
+const LEVEL: &str = "use a namespace whose pod security level allows the capability `NET_ADMIN`, or the profile `restricted`, which leaves the network to the policy";
+const OPERATOR: &str = "see what the cluster's operator wants of pods and what belongs to them: a rule of theirs has refused this one";
+const TEMPLATE: &str = "name accounts and classes in the pod template that the cluster has";
+
+fn admission(words: &str) -> Option<&'static str> {
+    let known = ADMISSION.iter().find(|(known, _)| words.contains(known));
+    known.map(|(_, fix)| *fix)
 }
 
 /// An error and all of its causes, which say more than it.
@@ -130,7 +196,8 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_kind_and_keeps_its_words() {
-        let words = "pods \"x\" is forbidden: User \"u\" cannot create resource \"pods\"";
+        let words =
+            "pods is forbidden: User \"u\" cannot create resource \"pods\" in API group \"\"";
         let error = cluster_error(Operation::CreatePod, refused(403, words));
         assert_eq!(error.kind(), ErrorKind::SetupFailed);
         let text = error.to_string();
@@ -139,6 +206,15 @@ mod tests {
 
         let quota = "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1";
         let text = cluster_error(Operation::CreatePod, refused(403, quota)).to_string();
+        assert!(text.contains("quota raised"), "{text}");
+
+        let taken = refused(409, "pods \"x\" already exists");
+        let taken = cluster_error(Operation::CreatePod, taken);
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+
+        // What a detached sandbox has beside its pod is admitted as well.
+        let quota = "secrets \"x\" is forbidden: exceeded quota: q, requested: secrets=1";
+        let text = cluster_error(Operation::CreateSecret, refused(403, quota)).to_string();
         assert!(text.contains("quota raised"), "{text}");
 
         let level = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"";
@@ -150,9 +226,74 @@ mod tests {
             (Operation::CreatePod, 404, ErrorKind::SetupFailed),
             (Operation::GetPod, 404, ErrorKind::SandboxEnded),
             (Operation::CreatePod, 422, ErrorKind::InvalidSpec),
+            (Operation::CreatePod, 409, ErrorKind::Io),
             (Operation::CreatePod, 500, ErrorKind::Io),
         ] {
             assert_eq!(cluster_error(operation, refused(code, "x")).kind(), kind);
+        }
+    }
+
+    /// In the words of Kubernetes 1.20 and 1.33.
+    #[test]
+    fn admission_is_told_from_a_missing_right() {
+        for (code, words, fix) in [
+            (
+                403,
+                "pods \"x\" is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi",
+                "LimitRange",
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: unable to create new content in namespace n because it is being terminated",
+                "name another one",
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: failed quota: q: must specify limits.nvidia.com/gpu",
+                "quota",
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: error looking up service account n/none: serviceaccount \"none\" not found",
+                "pod template",
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: no PriorityClass with name none was found",
+                "pod template",
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: pod rejected: RuntimeClass \"none\" not found",
+                "pod template",
+            ),
+            (
+                403,
+                "admission webhook \"w.example\" denied the request: no pods on Sundays",
+                "has refused",
+            ),
+            (
+                400,
+                "admission webhook \"w.example\" denied the request: no pods on Sundays",
+                "has refused",
+            ),
+            (
+                422,
+                "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p.example' with binding 'b' denied request: no pods on Sundays",
+                "has refused",
+            ),
+            (
+                500,
+                "Internal error occurred: failed calling webhook \"w.example\": dial tcp: refused",
+                "mended",
+            ),
+            (403, "pods \"x\" is forbidden: something new", "admits"),
+        ] {
+            let error = cluster_error(Operation::CreatePod, refused(code, words));
+            assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
+            let said = error.fix().unwrap_or_default();
+            assert!(said.contains(fix), "{words}: {said}");
+            assert!(!said.contains("role"), "{words}: {said}");
         }
     }
 

@@ -19,6 +19,10 @@ pub(crate) enum Progress {
     Failed(Error),
 }
 
+/// What helps where a cluster does not answer.
+pub(crate) const SEE_CLUSTER: &str =
+    "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)";
+
 /// What a container waits for, where waiting does not help.
 const HOPELESS: [(&str, ErrorKind); 10] = [
     ("ErrImageNeverPull", ErrorKind::ImageNotFound),
@@ -47,7 +51,7 @@ pub(crate) fn progress(pod: &Pod) -> Progress {
     }
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
         let why = end(status).unwrap_or_else(|| "the pod ended before its agent answered".into());
-        return Progress::Failed(failed(ErrorKind::SetupFailed, why));
+        return Progress::Failed(too_soon(why));
     }
     let mut containers = status.container_statuses.iter().flatten();
     let runs = containers.any(|container| {
@@ -61,6 +65,11 @@ pub(crate) fn progress(pod: &Pod) -> Progress {
         Some(words) => Progress::Unschedulable(words),
         None => Progress::Coming,
     }
+}
+
+/// The error of a pod that ended before its agent answered.
+pub(crate) fn too_soon(why: String) -> Error {
+    failed(ErrorKind::SetupFailed, why)
 }
 
 fn failed(kind: ErrorKind, context: String) -> Error {
@@ -126,6 +135,18 @@ fn unschedulable(status: &PodStatus) -> Option<String> {
 pub(crate) fn no_room(words: &str) -> Error {
     failed(ErrorKind::SetupFailed, format!("Unschedulable: {words}"))
         .with_fix("ask for less memory or fewer processors, or wait until other pods have ended")
+}
+
+/// Why a pod that has run does not run any more.
+pub(crate) fn over(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    let mut containers = status.container_statuses.iter().flatten();
+    let stopped = containers.any(|container| {
+        let state = container.state.as_ref();
+        container.name == CONTAINER && state.is_some_and(|state| state.terminated.is_some())
+    });
+    (ended || stopped).then(|| end(status).unwrap_or_else(|| "its agent has ended".into()))
 }
 
 /// Why a pod has ended, where its status says so.
@@ -246,15 +267,42 @@ mod tests {
                 .to_string()
                 .contains("Evicted: The node was low")
         );
-        let init = json!({"phase": "Failed", "initContainerStatuses": [{
-            "name": "network", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-            "state": {"terminated": {"exitCode": 71, "reason": "Error", "message": "cannot take eth0 down\n"}},
-        }]});
-        let text = error(init).to_string();
-        assert!(
-            text.contains("container network: Error (exit code 71) cannot take eth0 down"),
-            "{text}"
-        );
+        for (statuses, name, words) in [
+            (
+                "initContainerStatuses",
+                "network",
+                "the network is not denied",
+            ),
+            (
+                "containerStatuses",
+                CONTAINER,
+                "cannot take the network away: eth0: EPERM",
+            ),
+        ] {
+            let failed = json!({"phase": "Failed", statuses: [{
+                "name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 71, "reason": "Error", "message": format!("{words}\n")}},
+            }]});
+            let text = error(failed).to_string();
+            let expected = format!("container {name}: Error (exit code 71) {words}");
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_has_run_is_over_when_it_or_its_agent_is() {
+        let ended = |code: i32| {
+            json!({"phase": "Running", "containerStatuses": [{
+                "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": code, "reason": "OOMKilled"}},
+            }]})
+        };
+        let why = over(&pod(ended(137))).expect("over");
+        assert!(why.contains("OOMKilled"), "{why}");
+        assert_eq!(over(&pod(ended(0))).as_deref(), Some("its agent has ended"));
+        assert!(over(&pod(json!({"phase": "Failed", "reason": "Evicted"}))).is_some());
+        assert_eq!(over(&pod(json!({"phase": "Running"}))), None);
+        assert_eq!(over(&Pod::default()), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Names and users that no other pod has.
 
-use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_core::{Error, ErrorKind, Plan, Result};
 
 use crate::TIER;
 
@@ -13,11 +13,16 @@ const USERS: u32 = 0x4000_0000;
 /// host name has.
 const NAME_LENGTH: usize = 40;
 
+/// How much of the hash of a detached sandbox's name goes into its pod's.
+const HASH_LENGTH: usize = 14;
+
 /// What tells one sandbox from all others of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The pod's name.
     pub pod: String,
+    /// What no other creation of a pod has.
+    pub creation: String,
     /// The code's user and group, where the specification names none. The kernel counts processes by user on the whole node, so that
     /// a limit of them means something only where nobody else is that user.
     pub user: u32,
@@ -29,24 +34,65 @@ impl Identity {
     /// # Errors
     ///
     /// When the system has no randomness.
-    pub(crate) fn new(sandbox: &str) -> Result<Self> {
-        let mut bytes = [0; 8];
-        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        if !matches!(filled, Ok(8)) {
-            let why = "the system gave no random bytes";
-            return Err(Error::new(ErrorKind::Io, "name the pod", why).on(TIER));
-        }
-        Ok(Self::of(sandbox, u64::from_le_bytes(bytes)))
+    pub(crate) fn new(plan: &Plan) -> Result<Self> {
+        Ok(Self::of(plan, random()?))
+    }
+
+    /// One of a pod that tries the network, by what it does.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no randomness.
+    pub(crate) fn canary(role: &str) -> Result<Self> {
+        Ok(Self::named(&format!("canary-{role}"), random()?))
     }
 
     /// The one of these random bits.
-    pub(crate) fn of(sandbox: &str, random: u64) -> Self {
+    pub(crate) fn of(plan: &Plan, random: u64) -> Self {
+        let one = Self::named(&plan.name, random);
+        match plan.detached {
+            true => Self {
+                pod: detached_pod(&plan.name),
+                ..one
+            },
+            false => one,
+        }
+    }
+
+    fn named(name: &str, random: u64) -> Self {
         let low = u32::try_from(random & u64::from(USERS - 1)).unwrap_or_default();
         Self {
-            pod: format!("sandbox-{}-{:010x}", host_name(sandbox), random >> 24),
+            pod: format!("sandbox-{}-{:010x}", host_name(name), random >> 24),
+            creation: format!("{random:016x}"),
             user: FIRST_USER + low,
         }
     }
+}
+
+/// The name of a detached sandbox's pod: always the same, so that of several creations the API server lets one win. What a host name
+/// cannot hold of the sandbox's is in the hash.
+pub(crate) fn detached_pod(sandbox: &str) -> String {
+    let hash = blake3::hash(sandbox.as_bytes()).to_hex();
+    format!("sandbox-{}-{}", host_name(sandbox), &hash[..HASH_LENGTH])
+}
+
+/// What tells one client of a cluster from all others.
+///
+/// # Errors
+///
+/// When the system has no randomness.
+pub(crate) fn client() -> Result<String> {
+    Ok(format!("{:016x}", random()?))
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if !matches!(filled, Ok(8)) {
+        let why = "the system gave no random bytes";
+        return Err(Error::new(ErrorKind::Io, "name the pod", why).on(TIER));
+    }
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// A sandbox's name as far as a host name can hold it.
@@ -62,26 +108,52 @@ fn host_name(sandbox: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lower::tests::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    fn named(name: &str, detached: bool) -> Plan {
+        let spec = SandboxSpec::new(name).detached(detached);
+        plan(&spec, &CapabilityPolicy::new())
+    }
 
     #[test]
     fn names_are_host_names_and_users_are_nobodys() {
         for name in ["sb", "a_b.c-", &"x".repeat(63)] {
-            for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
-                let identity = Identity::of(name, random);
-                assert!(identity.pod.len() <= 63, "{identity:?}");
-                assert!(
-                    identity
-                        .pod
-                        .bytes()
-                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-'),
-                    "{identity:?}"
-                );
-                assert!((FIRST_USER..FIRST_USER + USERS).contains(&identity.user));
+            for detached in [false, true] {
+                for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+                    let identity = Identity::of(&named(name, detached), random);
+                    assert!(identity.pod.len() <= 63, "{identity:?}");
+                    assert!(
+                        identity
+                            .pod
+                            .bytes()
+                            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-'),
+                        "{identity:?}"
+                    );
+                    assert!((FIRST_USER..FIRST_USER + USERS).contains(&identity.user));
+                }
             }
         }
+        let attached = named("sb", false);
         assert_ne!(
-            Identity::new("sb").expect("one"),
-            Identity::new("sb").expect("another")
+            Identity::new(&attached).expect("one"),
+            Identity::new(&attached).expect("another")
         );
+    }
+
+    #[test]
+    fn a_detached_sandbox_has_one_name_and_no_other_has_it() {
+        let pod = |name: &str, random| Identity::of(&named(name, true), random).pod;
+        assert_eq!(pod("a.b", 1), pod("a.b", 2));
+        assert_eq!(pod("a.b", 1), detached_pod("a.b"));
+        // What a host name cannot hold tells them apart all the same.
+        let long = "x".repeat(60);
+        for (one, other) in [
+            ("a.b", "a_b"),
+            ("ab-", "ab"),
+            (&*format!("{long}1"), &*format!("{long}2")),
+        ] {
+            assert_ne!(detached_pod(one), detached_pod(other));
+        }
     }
 }

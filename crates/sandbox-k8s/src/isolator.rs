@@ -1,46 +1,96 @@
 //! The pod around an agent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::Result;
-use sandbox_host::Isolator;
+use k8s_openapi::api::core::v1::Pod;
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::{Isolator, LastWords};
 
 use crate::TIER;
 use crate::cluster::Cluster;
 use crate::failure;
-use crate::pod::{self, Guard};
-use crate::stream::LastWords;
+use crate::pod::{self, Guard, Target};
+
+/// How long the cluster may take to say why a pod has ended.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// The pod around an agent.
+#[derive(Debug, Clone)]
+pub(crate) struct PodIsolator(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct PodIsolator {
+struct Inner {
     cluster: Cluster,
-    name: String,
+    pod: Target,
     /// Whether the pod is known to be gone.
     gone: AtomicBool,
+    /// Whether its removal goes on in the background.
+    going: AtomicBool,
+    /// Removes the pod with the isolator. A sandbox that is nobody's has none.
     guard: Mutex<Option<Guard>>,
-    last_words: LastWords,
+    last_words: Mutex<LastWords>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PodIsolator {
     /// Takes over a pod that runs.
-    pub(crate) fn new(cluster: Cluster, name: String, guard: Guard, last_words: LastWords) -> Self {
-        Self {
+    pub(crate) fn new(cluster: Cluster, pod: Target, guard: Guard, last_words: LastWords) -> Self {
+        Self::of(cluster, pod, Some(guard), last_words)
+    }
+
+    /// A pod that runs and is not this process'.
+    pub(crate) fn of_others(cluster: Cluster, pod: Target) -> Self {
+        Self::of(cluster, pod, None, LastWords::default())
+    }
+
+    fn of(cluster: Cluster, pod: Target, guard: Option<Guard>, last_words: LastWords) -> Self {
+        Self(Arc::new(Inner {
             cluster,
-            name,
+            pod,
             gone: AtomicBool::new(false),
-            guard: Mutex::new(Some(guard)),
-            last_words,
+            going: AtomicBool::new(false),
+            guard: Mutex::new(guard),
+            last_words: Mutex::new(last_words),
+        }))
+    }
+
+    /// The pod.
+    pub(crate) fn pod(&self) -> &Target {
+        &self.0.pod
+    }
+
+    /// From now on the last words come this way.
+    pub(crate) fn listen_to(&self, words: LastWords) {
+        *lock(&self.0.last_words) = words;
+    }
+
+    /// The pod is not this process' any more: it outlives the isolator.
+    pub(crate) fn keep(&self) {
+        if let Some(guard) = self.take_guard() {
+            guard.release();
+        }
+    }
+
+    /// Removes the pod of a sandbox whose creation failed; gives the error, with what could not be removed. Where the cluster does not
+    /// answer, nobody waits for it once more: the drop goes on.
+    pub(crate) async fn after(&self, failed: Error) -> Error {
+        if failed.kind() == ErrorKind::SandboxUnavailable {
+            return failed;
+        }
+        match self.destroy().await {
+            Ok(()) => failed,
+            Err(left) => failed.with_source(left),
         }
     }
 
     fn take_guard(&self) -> Option<Guard> {
-        self.guard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        lock(&self.0.guard).take()
     }
 }
 
@@ -51,13 +101,14 @@ impl Isolator for PodIsolator {
     }
 
     async fn destroy(&self) -> Result<()> {
-        if self.gone.load(Ordering::Relaxed) {
+        let inner = &*self.0;
+        if inner.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
         // Where this is cut short, its drop goes on.
         let guard = self.take_guard();
-        pod::remove(&self.cluster.pods(), &self.name).await?;
-        self.gone.store(true, Ordering::Relaxed);
+        pod::remove(&inner.cluster.pods(), &inner.pod).await?;
+        inner.gone.store(true, Ordering::Relaxed);
         if let Some(guard) = guard {
             guard.release();
         }
@@ -65,32 +116,35 @@ impl Isolator for PodIsolator {
     }
 
     fn destroy_soon(&self) {
+        let inner = &*self.0;
         // Dropping a guard removes the pod in the background.
-        drop(self.take_guard());
+        let guarded = self.take_guard().is_some();
+        let going = inner.going.swap(true, Ordering::Relaxed);
+        if !guarded && !going && !inner.gone.load(Ordering::Relaxed) {
+            pod::remove_soon(&inner.cluster, inner.pod.clone());
+        }
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        // The node's kernel knows, and a pod's status says it of whole containers alone.
+        // The node's kernel knows, and a pod's status says it of whole containers alone: the agent counts.
         None
     }
 
-    fn kill_counts_inside(&self) -> &'static [&'static str] {
-        // The container's own group, in both versions.
-        &[
-            "/sys/fs/cgroup/memory.events",
-            "/sys/fs/cgroup/memory/memory.oom_control",
-        ]
-    }
-
     async fn post_mortem(&self) -> Option<String> {
-        let found = self.cluster.pods().get_opt(&self.name).await;
+        let inner = &*self.0;
+        let pods = inner.cluster.pods();
+        let found = tokio::time::timeout(ANSWER, pods.get_opt(&inner.pod.name)).await;
+        let ours = |pod: &Pod| Target::of(pod).is_some_and(|target| target == inner.pod);
         let known = match found {
-            Ok(Some(pod)) => pod.status.as_ref().and_then(failure::end),
-            Ok(None) => Some("the pod is gone: it was removed, or its node was".to_owned()),
-            Err(error) => Some(format!("the API server does not say why: {error}")),
+            Err(_) => Some("the API server does not answer".to_owned()),
+            Ok(found) => match found.map(|pod| pod.filter(ours)) {
+                Ok(Some(pod)) => pod.status.as_ref().and_then(failure::end),
+                Ok(None) => Some("the pod is gone: it was removed, or its node was".to_owned()),
+                Err(error) => Some(format!("the API server does not say why: {error}")),
+            },
         };
         let known = known.map(|words| sandbox_core::escape(&words).to_string());
-        let words = self.last_words.text();
+        let words = lock(&inner.last_words).text();
         known.or(words.map(|words| format!("last words: {words}")))
     }
 }

@@ -1,22 +1,43 @@
 //! The labels and annotations by which our pods are known.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 
 use crate::TIER;
 
 /// What every label of ours begins with; a specification may not use it.
-const PREFIX: &str = "sandbox.";
+pub(crate) const PREFIX: &str = "sandbox.";
 
 /// The tier: everything that has this label is ours.
 pub(crate) const OURS: &str = "sandbox.tier";
 
+/// What the network of a pod is to be, for policies of the namespace to select by.
+pub(crate) const NETWORK: &str = "sandbox.network";
+
+/// Its value where a pod is to have none.
+pub(crate) const DENIED: &str = "denied";
+
+/// The client that made a pod: which of them it hears about.
+pub(crate) const CLIENT: &str = "sandbox.client";
+
 /// The version of this crate that made it.
 const VERSION: &str = "sandbox.version";
 
+/// What a detached sandbox's pod has, and no other.
+const DETACHED: &str = "sandbox.detached";
+
 /// The name of the sandbox: an annotation, since it may end like no label may.
 const NAME: &str = "sandbox.name";
+
+/// What tells the creation of a pod from every other: an answer of the API server that was lost on the way leaves nothing else to know
+/// it by.
+const CREATION: &str = "sandbox.creation";
+
+/// For how many seconds a pod's client waits for it to run: an annotation, for whoever finds the pod when its client is no more.
+const PATIENCE: &str = "sandbox.patience";
 
 /// The specification's labels and ours.
 ///
@@ -30,7 +51,28 @@ pub(crate) fn labels(plan: &Plan) -> Result<BTreeMap<String, String>> {
     }
     let mut labels = plan.labels.clone();
     labels.extend(ours());
+    if plan.detached {
+        labels.insert(DETACHED.to_owned(), "true".to_owned());
+    }
     Ok(labels)
+}
+
+/// Says whose a pod is, so that its client's watch has it.
+pub(crate) fn add_client(pod: &mut Pod, owner: &str) {
+    let labels = pod.metadata.labels.get_or_insert_default();
+    labels.insert(CLIENT.to_owned(), owner.to_owned());
+}
+
+/// Says how long a pod's client waits for it to run: see [`patience`].
+pub(crate) fn add_patience(pod: &mut Pod, patience: Duration) {
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(PATIENCE.to_owned(), patience.as_secs().to_string());
+}
+
+/// After which time nobody waits any more for a pod to run, where that is known.
+pub(crate) fn patience(pod: &Pod) -> Option<Duration> {
+    let seconds = annotation(pod, PATIENCE)?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The labels of everything that is ours.
@@ -41,12 +83,72 @@ pub(crate) fn ours() -> [(String, String); 2] {
     ]
 }
 
+/// What stands beside the labels of a pod that is no sandbox.
+pub(crate) fn of_creation(creation: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(CREATION.to_owned(), creation.to_owned())])
+}
+
 /// What stands beside the labels.
-pub(crate) fn annotations(plan: &Plan) -> BTreeMap<String, String> {
-    BTreeMap::from([(NAME.to_owned(), plan.name.clone())])
+pub(crate) fn annotations(plan: &Plan, creation: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (NAME.to_owned(), plan.name.clone()),
+        (CREATION.to_owned(), creation.to_owned()),
+    ])
 }
 
 /// What selects everything that is ours.
 pub(crate) fn selector() -> String {
     format!("{OURS}={TIER}")
+}
+
+/// What selects the pods of detached sandboxes.
+pub(crate) fn detached_selector() -> String {
+    format!("{OURS}={TIER},{DETACHED}=true")
+}
+
+/// The name of the sandbox that a pod is, where it says so.
+pub(crate) fn sandbox_name(pod: &Pod) -> Option<&str> {
+    annotation(pod, NAME)
+}
+
+/// Which creation a pod came of.
+pub(crate) fn creation(pod: &Pod) -> Option<&str> {
+    annotation(pod, CREATION)
+}
+
+/// Whether a pod is one of ours, detached or not.
+pub(crate) fn is_ours(pod: &Pod) -> bool {
+    has(pod, OURS, TIER)
+}
+
+/// Whether a pod is the detached sandbox of this name.
+pub(crate) fn is_detached_sandbox(pod: &Pod, name: &str) -> bool {
+    is_ours(pod) && is_detached(pod) && sandbox_name(pod) == Some(name)
+}
+
+/// Whether a pod of ours is a detached sandbox's.
+pub(crate) fn is_detached(pod: &Pod) -> bool {
+    has(pod, DETACHED, "true")
+}
+
+/// The labels that the specification gave a pod of ours.
+pub(crate) fn of_specification(pod: &Pod) -> BTreeMap<String, String> {
+    let labels = pod.metadata.labels.iter().flatten();
+    labels
+        .filter(|(name, _)| !name.starts_with(PREFIX))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn has(pod: &Pod, label: &str, value: &str) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(label))
+        .map(String::as_str)
+        == Some(value)
+}
+
+fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    annotations.get(name).map(String::as_str)
 }

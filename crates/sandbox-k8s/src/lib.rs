@@ -1,28 +1,43 @@
 //! Kubernetes as a sandbox backend: tier `k8s`.
 //!
 //! Makes a pod without a service account's token, with a read-only root and sized volumes in memory, which starts the agent out of a
-//! ConfigMap; enters it through the API server's `exec`, and hands that stream to [`sandbox_host::AgentInstance`]. A first step takes
+//! ConfigMap; enters it through the API server's `exec`, again whenever that breaks, and lets
+//! [`sandbox_host::AgentInstance`] go on over each such stream. A first step takes
 //! the pod's network down, where the namespace allows that ([`PodProfile`]).
 //!
 //! Images come to the nodes: they pull what they lack where somebody says so, and only then.
 
+mod adopt;
 mod agent;
 mod applied;
 mod backend;
 mod cluster;
 mod config;
+mod creation;
 mod doctor;
+mod environment;
 mod error;
 mod failure;
 mod identity;
 mod isolator;
+mod kept;
+mod knock;
 mod labels;
 mod lower;
+#[cfg(feature = "mutants")]
+mod mutation;
+mod network;
 mod pod;
+mod pool;
+mod reach;
 mod report;
+mod requests;
+mod started;
 mod stream;
 mod sweep;
+mod template;
 mod wait;
+mod watch;
 
 use std::sync::Arc;
 
@@ -30,20 +45,36 @@ use sandbox_core::registry::Registration;
 use sandbox_core::spi::Backend;
 
 pub use backend::KubernetesBackend;
-pub use config::{DEFAULT_IMAGE, KubernetesConfig, PodProfile, SCHEDULING_TIMEOUT, START_TIMEOUT};
+pub use config::{
+    DEFAULT_IMAGE, KubernetesConfig, LEASE, POD_TEMPLATE_VARIABLE, PodProfile, SCHEDULING_TIMEOUT,
+    SHORTEST_LEASE, START_TIMEOUT,
+};
+pub use environment::POD_PROFILE_VARIABLE;
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use mutation::Mutation;
+pub use pool::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
+pub use requests::{REQUESTS_AT_ONCE, Requests};
+pub use template::PodTemplate;
 
 /// The tier's name.
 const TIER: &str = "k8s";
 
 fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(
-        KubernetesBackend::new(KubernetesConfig::default()),
-    ))
+    Ok(Arc::new(KubernetesBackend::new(
+        KubernetesConfig::from_environment()?,
+    )))
 }
 
-sandbox_core::register!(Registration::new(
-    TIER,
-    "k8s",
-    "pods on a Kubernetes cluster, under the policy",
-    open,
-));
+/// What was measured of this tier, by `cargo xtask matrix --write`; see the build script.
+const PROFILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
+
+sandbox_core::register!(
+    Registration::new(
+        TIER,
+        "k8s",
+        "pods on a Kubernetes cluster, under the policy",
+        open,
+    )
+    .with_profiles(PROFILES)
+);

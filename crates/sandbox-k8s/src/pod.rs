@@ -1,43 +1,92 @@
 //! A pod that is ours: made so that none is lost, and removed.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Preconditions};
 use sandbox_core::{Error, ErrorKind, Result};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
+use sandbox_host::Background;
+use tokio::time::{Instant, sleep};
 
-use crate::TIER;
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
+use crate::lower::CONTAINER;
+use crate::{TIER, creation, labels};
 
 /// How long an API server that does not answer is waited for. What is left then has ended by itself, and goes with the next sweep.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long one removal may take: an API server that is away must not hold up whoever kills a sandbox.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long the kubelet of a pod that has ended may take to end its container. It gives it two seconds, and looks every second.
+const STOPPING: Duration = Duration::from_secs(5);
+
 /// The pauses between two attempts, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
+
+/// A pod that was made, and what tells it from another one that has its name later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The pod's name.
+    pub name: String,
+    /// Which of that name.
+    pub which: Which,
+    /// Whether another pod may get the name.
+    pub named: bool,
+}
+
+/// Which pod of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The one that the API server gave this identity to.
+    Uid(String),
+    /// The one that came of this creation: the server's answer did not come.
+    Creation(String),
+}
+
+/// A pod as the API server describes it.
+///
+/// # Errors
+///
+/// `Protocol` where it does not say which.
+pub(crate) fn target(pod: &Pod) -> Result<Target> {
+    Target::of(pod).ok_or_else(|| {
+        let context = "the API server names no identity of the pod";
+        Error::new(ErrorKind::Protocol, "find pod", context).on(TIER)
+    })
+}
+
+impl Target {
+    /// The same; `None` for one that was never made.
+    pub(crate) fn of(pod: &Pod) -> Option<Self> {
+        Some(Self {
+            name: pod.metadata.name.clone()?,
+            which: Which::Uid(pod.metadata.uid.clone()?),
+            named: labels::is_detached(pod),
+        })
+    }
+}
 
 /// Removes a pod when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     cluster: Cluster,
-    name: Option<String>,
+    target: Option<Target>,
 }
 
 impl Guard {
-    /// Somebody else has removed it.
+    /// Somebody else has removed it, or it is not to be removed.
     pub(crate) fn release(mut self) {
-        self.name = None;
+        self.target = None;
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(name) = self.name.take() {
-            remove_soon(&self.cluster, name);
+        if let Some(target) = self.target.take() {
+            remove_soon(&self.cluster, target);
         }
     }
 }
@@ -50,13 +99,24 @@ impl Drop for Guard {
 /// What the cluster refuses. An answer that was lost on the way leaves a guard behind as well.
 pub(crate) async fn create(cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> {
     let cluster = cluster.clone();
-    let creation = tokio::spawn(async move {
-        let guard = Guard {
-            name: pod.metadata.name.clone(),
+    let under_way = REMOVER.hold();
+    let made = tokio::spawn(async move {
+        let name = pod.metadata.name.clone();
+        let of = labels::creation(&pod).map(ToOwned::to_owned);
+        let named = labels::is_detached(&pod);
+        let mut guard = Guard {
+            target: name.zip(of).map(|(name, of)| Target {
+                name,
+                which: Which::Creation(of),
+                named,
+            }),
             cluster: cluster.clone(),
         };
-        match cluster.pods().create(&PostParams::default(), &pod).await {
-            Ok(made) => Ok((made, guard)),
+        let made = match creation::create(&cluster.pods(), &pod).await {
+            Ok(made) => {
+                guard.target = Target::of(&made).or_else(|| guard.target.take());
+                Ok((made, guard))
+            }
             Err(error) => {
                 if let kube::Error::Api(_) = &error {
                     // It said so: nothing was made.
@@ -64,77 +124,132 @@ pub(crate) async fn create(cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> 
                 }
                 Err(cluster_error(Operation::CreatePod, error))
             }
-        }
+        };
+        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
+        (made, under_way)
     });
-    creation
-        .await
-        .map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))?
+    let made = made.await;
+    made.map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))?
+        .0
 }
 
-/// Removes a pod; one that is gone is no error. Its kubelet ends it without grace.
+/// Removes a pod; one that is gone is no error, and another one that has its name by now stays. Its kubelet ends it without grace.
+///
+/// The object of one whose name may come again goes when the kubelet has ended it, after some seconds: as long as two pods of a name run, a
+/// kubelet takes who enters one of them to either.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
-pub(crate) async fn remove(pods: &Api<Pod>, name: &str) -> Result<()> {
-    let parameters = DeleteParams::default().grace_period(0);
-    match pods.delete(name, &parameters).await {
+/// What the cluster refuses, and where it does not answer within 10 s.
+pub(crate) async fn remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
+    let removal = tokio::time::timeout(ANSWER, try_remove(pods, target));
+    removal.await.unwrap_or_else(|_| {
+        Err(Error::unavailable(
+            TIER,
+            format!("the API server does not answer within {ANSWER:?}"),
+            "see that the cluster runs; the agent ends its pod by itself when the lease is over",
+        ))
+    })
+}
+
+async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
+    let uid = match &target.which {
+        Which::Uid(uid) => uid.clone(),
+        Which::Creation(creation) => {
+            let found = pods.get_opt(&target.name).await;
+            let found = found.map_err(|error| cluster_error(Operation::GetPod, error))?;
+            let ours = found.filter(|pod| labels::creation(pod) == Some(creation));
+            match ours.and_then(|pod| pod.metadata.uid) {
+                Some(uid) => uid,
+                None => return Ok(()),
+            }
+        }
+    };
+    if target.named {
+        until_stopped(pods, target).await?;
+    }
+    // The shortest that is not none.
+    let grace = if target.named { 1 } else { 0 };
+    let parameters = DeleteParams::default()
+        .grace_period(grace)
+        .preconditions(Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        });
+    match pods.delete(&target.name, &parameters).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        // A conflict: what has the name now is another one.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(cluster_error(Operation::DeletePod, error)),
     }
 }
 
-/// Starts to remove a pod and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after its runtime
-/// has ended.
-pub(crate) fn remove_soon(cluster: &Cluster, name: String) {
-    static REMOVER: OnceLock<Option<UnboundedSender<Removal>>> = OnceLock::new();
-    let queue = REMOVER.get_or_init(start).as_ref();
+/// Waits until nothing of a pod runs that has failed or ended, for a while. Its time is over before its kubelet has ended the container,
+/// and the object of such a pod goes at once, whatever grace it is given.
+async fn until_stopped(pods: &Api<Pod>, target: &Target) -> Result<()> {
+    let deadline = Instant::now() + STOPPING;
+    while Instant::now() < deadline {
+        let pod = pods.get_opt(&target.name).await;
+        let pod = pod.map_err(|error| cluster_error(Operation::GetPod, error))?;
+        let pod = pod.filter(|pod| Target::of(pod).as_ref() == Some(target));
+        if !pod.is_some_and(|pod| is_stopping(&pod)) {
+            return Ok(());
+        }
+        sleep(PAUSES[0]).await;
+    }
+    // A kubelet may never say so.
+    Ok(())
+}
+
+/// Whether a pod has ended, and a container of it still runs.
+fn is_stopping(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    let has_ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    let mut states = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .filter_map(|container| container.state.as_ref());
+    has_ended && states.any(|state| state.running.is_some())
+}
+
+/// The image that code runs in, as its node names it.
+pub(crate) fn image(pod: &Pod) -> Option<String> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let main = statuses.iter().find(|status| status.name == CONTAINER)?;
+    Some(main.image_id.clone())
+}
+
+static REMOVER: Background = Background::new("sandbox-pods");
+
+/// Starts to remove a pod and returns. Needs no runtime, for whoever drops a sandbox after its runtime has ended.
+pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
     let removal = Removal {
         cluster: cluster.clone(),
-        name,
+        target,
     };
-    if let Err(name) = queue.map_or(Err(removal.name.clone()), |queue| {
-        queue.send(removal).map_err(|error| error.0.name)
-    }) {
-        tracing::error!(
-            pod = name,
-            "no thread to remove a pod; its agent ends by itself"
-        );
+    let pod = removal.target.name.clone();
+    if !REMOVER.start(removal.run()) {
+        tracing::error!(pod, "no thread to remove a pod; its agent ends by itself");
     }
+}
+
+/// Waits until every removal of this process is over, done or given up.
+pub(crate) async fn settled() {
+    REMOVER.settled().await;
 }
 
 #[derive(Debug)]
 struct Removal {
     cluster: Cluster,
-    name: String,
-}
-
-fn start() -> Option<UnboundedSender<Removal>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime
-        .inspect_err(|error| tracing::error!(%error, "no runtime to remove pods with"))
-        .ok()?;
-    let (queue, mut removals) = unbounded_channel::<Removal>();
-    std::thread::Builder::new()
-        .name("sandbox-pod-remover".into())
-        .spawn(move || {
-            runtime.block_on(async {
-                while let Some(removal) = removals.recv().await {
-                    tokio::spawn(removal.run());
-                }
-            });
-        })
-        .inspect_err(|error| tracing::error!(%error, "no thread to remove pods with"))
-        .ok()?;
-    Some(queue)
+    target: Target,
 }
 
 impl Removal {
     async fn run(self) {
-        let name = &self.name;
+        let name = &self.target.name;
         let pods = match self.cluster.pods_elsewhere() {
             // The caller's own client, whose runtime is the caller's to keep.
             None => self.cluster.pods(),
@@ -147,13 +262,13 @@ impl Removal {
         let deadline = Instant::now() + PATIENCE;
         let [mut pause, longest] = PAUSES;
         loop {
-            match remove(&pods, name).await {
+            match remove(&pods, &self.target).await {
                 Ok(()) => return,
                 Err(error)
                     if error.kind() == ErrorKind::SandboxUnavailable
                         && Instant::now() < deadline =>
                 {
-                    tokio::time::sleep(pause).await;
+                    sleep(pause).await;
                     pause = (2 * pause).min(longest);
                 }
                 Err(error) => {
@@ -162,5 +277,30 @@ impl Removal {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_that_has_ended_may_have_a_container_that_runs() {
+        let stopping = |phase: &str, state: serde_json::Value| {
+            let container = json!({
+                "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+            });
+            let pod = json!({"metadata": {}, "status": {"phase": phase, "containerStatuses": [container]}});
+            is_stopping(&serde_json::from_value(pod).expect("a pod"))
+        };
+        let (runs, ended) = (
+            json!({"running": {}}),
+            json!({"terminated": {"exitCode": 1}}),
+        );
+        assert!(stopping("Failed", runs.clone()) && stopping("Succeeded", runs.clone()));
+        assert!(!stopping("Failed", ended.clone()));
+        assert!(!stopping("Running", runs), "who removes it ends it");
+        assert!(!is_stopping(&Pod::default()));
     }
 }

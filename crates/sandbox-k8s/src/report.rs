@@ -11,6 +11,7 @@ use sandbox_lang::packages;
 use crate::cluster::Version;
 use crate::config::PodProfile;
 use crate::lower::{Storage, cuts_network};
+use crate::network::Denial;
 
 const NOT_BUILT: &str = "not built for pods yet";
 
@@ -25,6 +26,8 @@ pub(crate) struct Facts<'a> {
     pub kernel: &'a Kernel,
     pub mode: Mode,
     pub storage: &'a Storage,
+    /// What is known of the namespace's policy, where the pod's network is left to it.
+    pub denial: Option<&'a Denial>,
     /// Whether the code's user is nobody else's on the node.
     pub own_user: bool,
 }
@@ -38,6 +41,14 @@ pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
     report
 }
 
+/// Says that a sandbox came from a warm pool, where it says how processes end.
+pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
+    if let Some(Enforcement::Enforced { mechanism }) = report.get(Capability::Processes) {
+        let mechanism = format!("{mechanism}; pod {pod} of the warm pool, started ahead");
+        report.set(Capability::Processes, Enforcement::enforced(mechanism));
+    }
+}
+
 fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement {
     let Facts { kernel, mode, .. } = *facts;
     match capability {
@@ -47,7 +58,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         Capability::FilesystemWriteRoots => {
             Enforcement::enforced("read-only root, volumes of the pod's own")
         }
-        Capability::NetworkAccess | Capability::Egress => network(plan, facts.profile),
+        Capability::NetworkAccess | Capability::Egress => network(plan, facts),
         Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
         Capability::Processes => Enforcement::enforced(
             "pid and ipc namespaces, ended by the agent with the owner's stream, or for want of its pings, and by the kubelet",
@@ -55,6 +66,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         Capability::Privileges => privileges(kernel, mode),
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => by_agent("agent, host clock", kernel, mode),
+        Capability::Lifetime => Enforcement::enforced("activeDeadlineSeconds of the pod"),
         // The host counts by itself what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
@@ -70,7 +82,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
             "copied by the agent as the code's user, opened beneath the folder",
         ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
-            match network(plan, facts.profile) {
+            match network(plan, facts) {
                 // A network that stays although it should not is a way to packages.
                 open @ Enforcement::Unenforced { .. } => open,
                 _ => packages::denied(plan),
@@ -83,19 +95,28 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
     }
 }
 
-fn network(plan: &Plan, profile: PodProfile) -> Enforcement {
+const KEPT: &str = "the pod keeps its network";
+
+fn network(plan: &Plan, facts: &Facts<'_>) -> Enforcement {
+    let profile = facts.profile;
     match &plan.network {
         NetworkPolicy::Allow(_) => {
             Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
         }
         NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
         NetworkPolicy::None if cuts_network(plan, profile) => Enforcement::enforced(
-            "interfaces taken down by an init step, which code has no capability to undo; seccomp",
+            "interfaces taken down by the agent before anybody is served, and the capability given up; seccomp",
         ),
-        NetworkPolicy::None => Enforcement::unenforced(format!(
-            "the pod keeps its network: the profile {} has no init step that takes it down, and that a NetworkPolicy is enforced was not proven",
-            profile.as_str()
-        )),
+        NetworkPolicy::None => match facts.denial {
+            Some(Denial::Proven { .. }) => Enforcement::enforced(
+                "NetworkPolicy without rules, shown by a canary to be enforced, and awaited by an init step",
+            ),
+            Some(Denial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
+            None => Enforcement::unenforced(format!(
+                "{KEPT}: in the profile {} nobody may take it down",
+                profile.as_str()
+            )),
+        },
         _ => Enforcement::unenforced("this backend does not know the rule"),
     }
 }
@@ -134,17 +155,25 @@ fn pids(facts: &Facts<'_>) -> Enforcement {
     Enforcement::partial("RLIMIT_NPROC", gap)
 }
 
-/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk.
-const MESSAGE_FILE: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
+/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk: without a user of its own, the agent
+/// cannot close it.
+pub(crate) const MESSAGE_GAP: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
 
 fn disk(facts: &Facts<'_>) -> Enforcement {
-    let mut gaps = vec![MESSAGE_FILE];
+    let mut gaps = Vec::new();
+    if facts.mode == Mode::Shared {
+        gaps.push(MESSAGE_GAP);
+    }
     if !facts.version.kubelets_at_least(SIZED_MEMORY) {
         gaps.push(
             "a kubelet older than 1.22 may give a volume in memory no size of its own: then the memory limit bounds it, and an eviction some seconds later",
         );
     }
-    Enforcement::partial(facts.storage.describe(), gaps.join("; "))
+    let mechanism = facts.storage.describe();
+    match gaps.is_empty() {
+        true => Enforcement::enforced(mechanism),
+        false => Enforcement::partial(mechanism, gaps.join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +193,15 @@ mod tests {
     }
 
     fn report_of(policy: &CapabilityPolicy, profile: PodProfile, minor: u32) -> EnforcementReport {
+        report_under(policy, profile, minor, None)
+    }
+
+    fn report_under(
+        policy: &CapabilityPolicy,
+        profile: PodProfile,
+        minor: u32,
+        denial: Option<&Denial>,
+    ) -> EnforcementReport {
         let plan = plan(&SandboxSpec::new("sb"), policy);
         let storage = Storage::new(&plan, &[]);
         let version = Version {
@@ -180,6 +218,7 @@ mod tests {
                 PodProfile::Restricted => Mode::Shared,
             },
             storage: &storage,
+            denial,
             own_user: true,
         };
         let report = report(&plan, &facts);
@@ -197,8 +236,13 @@ mod tests {
     fn hardened_init() {
         let report = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 33);
         let gaps = report.unenforced_capabilities();
-        assert_eq!(gaps, [Capability::Pids, Capability::Disk]);
-        assert!(!format!("{:?}", report.get(Capability::Disk)).contains("older"));
+        assert_eq!(gaps, [Capability::Pids]);
+        let older = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 20);
+        let disk = older.get(Capability::Disk).expect("an entry").to_string();
+        assert!(
+            disk.contains("older") && !disk.contains("last message"),
+            "{disk}"
+        );
         insta::assert_json_snapshot!(report);
     }
 
@@ -210,6 +254,27 @@ mod tests {
         assert_eq!(status(Capability::Timeout), Some("partial"));
         assert_eq!(status(Capability::Disk), Some("partial"));
         insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn only_a_proof_denies_a_network_that_stays() {
+        let policy = CapabilityPolicy::new();
+        let network = |denial: Denial| {
+            let report = report_under(&policy, PodProfile::Restricted, 33, Some(&denial));
+            report
+                .get(Capability::NetworkAccess)
+                .expect("an entry")
+                .clone()
+        };
+        let witnesses = vec!["10.96.0.1:443".parse().expect("an address")];
+        let proven = network(Denial::Proven { witnesses });
+        assert!(
+            proven.is_enforced() && proven.to_string().contains("canary"),
+            "{proven}"
+        );
+        let unproven = network(Denial::Unproven("a pod under it reaches x".into()));
+        assert_eq!(unproven.status(), "unenforced");
+        assert!(unproven.to_string().contains("reaches x"), "{unproven}");
     }
 
     #[test]

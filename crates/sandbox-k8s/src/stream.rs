@@ -1,15 +1,15 @@
 //! An execution in a pod as the agent's bytes: its standard input and output, and its last words.
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{AttachParams, AttachedProcess};
 use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::LastWords;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::TIER;
@@ -19,40 +19,21 @@ use crate::lower::{AGENT, CONTAINER, SOCKET};
 /// How many bytes wait on the way in either direction.
 const BUFFER: usize = 256 * 1024;
 
-/// How many bytes of standard error are kept.
-const LAST_WORDS: usize = 4096;
+/// The same of standard error.
+const ERRORS: usize = 4096;
+
+/// How much such a program may say.
+const OUTPUT: u64 = 64 * 1024;
 
 /// A duplex byte stream to the agent of a pod. Dropping it ends the connection.
 pub(crate) struct PodStream {
     output: Pin<Box<dyn AsyncRead + Send>>,
     input: Pin<Box<dyn AsyncWrite + Send>>,
-    last_words: LastWords,
     /// Carries the bytes while it lives.
     _process: AttachedProcess,
 }
 
-/// The end of what was written to standard error: by the program that carries bytes, or by the runtime that could not start it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
-
-impl LastWords {
-    fn extend(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&bytes[bytes.len().saturating_sub(LAST_WORDS)..]);
-        let surplus = kept.len().saturating_sub(LAST_WORDS);
-        kept.drain(..surplus);
-    }
-
-    /// As one line, with what could disturb a terminal escaped; `None` where nothing was written.
-    pub(crate) fn text(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = kept.iter().copied().collect::<Vec<_>>();
-        let text = String::from_utf8_lossy(bytes.trim_ascii());
-        (!text.is_empty()).then(|| text.escape_debug().to_string())
-    }
-}
-
-/// Starts a program beside the agent that carries bytes to it.
+/// Starts a program beside the agent that carries bytes to it. What it says on standard error goes to the `last_words`.
 ///
 /// A websocket of the older protocol ends as a whole when its standard input does, and takes the status with it. Neither matters here:
 /// the agent's own frames say what has begun and what has ended, and this side closes the connection only when nothing more is to come.
@@ -60,16 +41,30 @@ impl LastWords {
 /// # Errors
 ///
 /// What the cluster refuses.
-pub(crate) async fn enter(pods: &Api<Pod>, pod: &str) -> Result<PodStream> {
+pub(crate) async fn enter(pods: &Api<Pod>, pod: &str, last_words: &LastWords) -> Result<PodStream> {
+    let command = [AGENT, "connect", "--wait", SOCKET];
+    execute(pods, (pod, CONTAINER), command, last_words).await
+}
+
+/// Starts a program in a container of a pod; gives its standard input and output. What it says on standard error goes to the `last_words`.
+///
+/// # Errors
+///
+/// What the cluster refuses.
+pub(crate) async fn execute<'a>(
+    pods: &Api<Pod>,
+    (pod, container): (&str, &str),
+    command: impl IntoIterator<Item = &'a str> + std::fmt::Debug,
+    last_words: &LastWords,
+) -> Result<PodStream> {
     let parameters = AttachParams::default()
-        .container(CONTAINER)
+        .container(container)
         .stdin(true)
         .stdout(true)
         .stderr(true)
         .max_stdin_buf_size(BUFFER)
         .max_stdout_buf_size(BUFFER)
-        .max_stderr_buf_size(LAST_WORDS);
-    let command = [AGENT, "connect", "--wait", SOCKET];
+        .max_stderr_buf_size(ERRORS);
     let mut process = pods
         .exec(pod, command, &parameters)
         .await
@@ -81,15 +76,51 @@ pub(crate) async fn enter(pods: &Api<Pod>, pod: &str) -> Result<PodStream> {
     let input = process.stdin().ok_or_else(|| missing("standard input"))?;
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
-    let last_words = LastWords::default();
     // Ends with the process: what is not read would hold up the rest.
     tokio::spawn(keep_last(errors, last_words.clone()));
     Ok(PodStream {
         output: Box::pin(output),
         input: Box::pin(input),
-        last_words,
         _process: process,
     })
+}
+
+/// Runs a program beside the agent to its end; gives its output.
+///
+/// # Errors
+///
+/// What the cluster refuses, and `SetupFailed` where it does not end in time or says more than it may. How it has ended is left to what it
+/// says.
+pub(crate) async fn output(
+    pods: &Api<Pod>,
+    pod: &str,
+    command: &[&str],
+    patience: Duration,
+) -> Result<String> {
+    let parameters = AttachParams::default()
+        .container(CONTAINER)
+        .stdin(false)
+        .stdout(true)
+        .stderr(false);
+    let failed = |why: String| {
+        let context = format!("{}: {why}", command.join(" "));
+        Error::new(ErrorKind::SetupFailed, "run in pod", context).on(TIER)
+    };
+    let run = async {
+        let mut process = pods
+            .exec(pod, command.iter().copied(), &parameters)
+            .await
+            .map_err(|error| cluster_error(Operation::Exec, error))?;
+        let output = process
+            .stdout()
+            .ok_or_else(|| failed("no standard output".into()))?;
+        let mut text = String::new();
+        let read = output.take(OUTPUT).read_to_string(&mut text).await;
+        read.map_err(|error| failed(error.to_string()))?;
+        Ok(text)
+    };
+    let ran = tokio::time::timeout(patience, run).await;
+    ran.map_err(|_| failed(format!("it has not ended after {patience:?}")))?
 }
 
 async fn keep_last(mut errors: impl AsyncRead + Unpin, words: LastWords) {
@@ -97,13 +128,6 @@ async fn keep_last(mut errors: impl AsyncRead + Unpin, words: LastWords) {
     // An error is an end too: there is nothing more to keep.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {
         words.extend(&bytes[..count]);
-    }
-}
-
-impl PodStream {
-    /// What was said on standard error so far.
-    pub(crate) fn last_words(&self) -> LastWords {
-        self.last_words.clone()
     }
 }
 
@@ -132,22 +156,5 @@ impl AsyncWrite for PodStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.input.as_mut().poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn of_the_last_words_only_the_end_is_kept_and_escaped() {
-        let words = LastWords::default();
-        assert_eq!(words.text(), None);
-        let mut long = vec![b'x'; 3 * LAST_WORDS];
-        long.extend(b"\x1b[31mend\n");
-        keep_last(&*long, words.clone()).await;
-        let text = words.text().expect("words");
-        assert!(text.ends_with("\\u{1b}[31mend"), "{text}");
-        assert!(text.len() < LAST_WORDS + 16);
     }
 }

@@ -1,5 +1,6 @@
 //! Removing what others left: pods of ours that have ended, and those that nobody waits for any more.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -9,24 +10,22 @@ use sandbox_core::Result;
 
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
-use crate::{labels, pod};
+use crate::labels;
+use crate::pod::{self, Target};
 
-/// A pod that has not begun to run after this long has nobody who waits: its client gives up before.
+/// A pod that has not begun to run after this long has nobody who waits, where it does not say for how long its client does.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// What was removed, and what went wrong.
-#[derive(Debug, Default)]
-pub(crate) struct Swept {
-    /// The pods' names, sorted.
-    pub removed: Vec<String>,
-}
+/// How long beyond its client's patience a pod stays that does not run: the cluster's clock and this one's may differ.
+const MARGIN: Duration = Duration::from_secs(300);
 
-/// Removes what is ours and has ended. A pod whose owner was killed ends by itself, with its agent.
+/// Removes what is ours and has ended, and with each what the cluster keeps of it. A pod whose owner was killed ends by itself, with
+/// its agent. Gives the sandboxes' names, sorted.
 ///
 /// # Errors
 ///
 /// What the cluster refuses; what comes behind is left for the next time.
-pub(crate) async fn sweep(cluster: &Cluster) -> Result<Swept> {
+pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
     let pods = cluster.pods();
     let ours = ListParams::default().labels(&labels::selector());
     let found = pods
@@ -34,15 +33,15 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<Swept> {
         .await
         .map_err(|error| cluster_error(Operation::ListPods, error))?;
     let now = Timestamp::now();
-    let mut swept = Swept::default();
+    let mut names = BTreeSet::new();
     for found in found.items.iter().filter(|found| is_dead(found, now)) {
-        if let Some(name) = &found.metadata.name {
-            pod::remove(&pods, name).await?;
-            swept.removed.push(name.clone());
+        if let Some(target) = Target::of(found) {
+            pod::remove(&pods, &target).await?;
+            let name = labels::sandbox_name(found).unwrap_or(&target.name);
+            names.insert(name.to_owned());
         }
     }
-    swept.removed.sort();
-    Ok(swept)
+    Ok(names.into_iter().collect())
 }
 
 /// Whether nothing of a pod runs, or ever will.
@@ -55,14 +54,15 @@ fn is_dead(pod: &Pod, now: Timestamp) -> bool {
         Some("Succeeded" | "Failed") => true,
         Some("Running") => false,
         // On its way, or the node does not answer.
-        _ => pod
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .is_some_and(|made| {
+        _ => {
+            let waited = labels::patience(pod);
+            let waited = waited.map_or(FORGOTTEN, |patience| patience.saturating_add(MARGIN));
+            let made = pod.metadata.creation_timestamp.as_ref();
+            made.is_some_and(|made| {
                 let age = now.duration_since(made.0);
-                Duration::try_from(age).is_ok_and(|age| age > FORGOTTEN)
-            }),
+                Duration::try_from(age).is_ok_and(|age| age > waited)
+            })
+        }
     }
 }
 
@@ -88,5 +88,18 @@ mod tests {
         // A clock that is behind makes nothing old.
         assert!(!dead("Pending", "2026-01-01T13:00:00Z"));
         assert!(!is_dead(&Pod::default(), now));
+        // One whose client has said for how long it waits.
+        let dead = |minutes: u64, made: &str| {
+            let pod = json!({
+                "metadata": {"creationTimestamp": made},
+                "status": {"phase": "Pending"},
+            });
+            let mut pod = serde_json::from_value(pod).expect("a pod");
+            labels::add_patience(&mut pod, Duration::from_secs(60 * minutes));
+            is_dead(&pod, now)
+        };
+        let made = "2026-01-01T11:51:00Z";
+        assert!(dead(3, made) && !dead(5, made));
+        assert!(!dead(u64::MAX / 60, early));
     }
 }

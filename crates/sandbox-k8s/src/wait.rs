@@ -1,25 +1,20 @@
-//! Waiting for a pod to run, by one watch that begins where its creation ended: nothing is missed, and nothing is asked twice.
+//! Waiting for a pod to run, by what the client's one watch says of it.
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{WatchEvent, WatchParams};
 use sandbox_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::TIER;
 use crate::error::{Operation, cluster_error};
 use crate::failure::{self, Progress};
+use crate::watch::{Change, Ticket};
 
-/// The longest that a server keeps a watch open, in seconds; then there is another one.
-const WATCH: u32 = 290;
-/// What a server calls a version that it no longer remembers.
-const GONE: u16 = 410;
-
-/// Between a watch that ended and the next: a server that ends each at once is not asked all the time.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long a last look at a pod may take whose time is over.
+const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
@@ -30,68 +25,48 @@ pub(crate) struct Patience {
     pub scheduling: Duration,
 }
 
-/// Waits until the pod's container runs.
+/// Waits until the pod's container runs, and gives the pod as it is then. Tells whoever wants to know when a node has it.
 ///
 /// # Errors
 ///
 /// As soon as it is known that it will not, in the scheduler's or the kubelet's words; at the latest when the time is over.
-pub(crate) async fn until_running(pods: &Api<Pod>, made: &Pod, patience: Patience) -> Result<()> {
+pub(crate) async fn until_running(
+    pods: &Api<Pod>,
+    ticket: &mut Ticket,
+    patience: Patience,
+    placed: Option<oneshot::Sender<()>>,
+) -> Result<Pod> {
     let begin = Instant::now();
     let mut wait = Wait {
         deadline: begin + patience.start,
         room_until: begin + patience.scheduling,
         no_room: None,
         last: None,
+        placed,
     };
-    let name = made.metadata.name.clone().unwrap_or_default();
-    let mut version = made.metadata.resource_version.clone();
     loop {
-        if Instant::now() >= wait.next_bound() {
-            return Err(wait.over());
-        }
-        let from = match &version {
-            Some(version) => version.clone(),
-            // What has happened meanwhile is looked at, and watched on from there.
-            None => {
-                let found = pods
-                    .get(&name)
-                    .await
-                    .map_err(|error| cluster_error(Operation::GetPod, error))?;
-                if wait.look(&found)? {
-                    return Ok(());
-                }
-                found.metadata.resource_version.clone().unwrap_or_default()
-            }
+        let Ok(change) = timeout_at(wait.next_bound(), ticket.next()).await else {
+            // Whatever the watch has not said: the pod itself has the last word.
+            let asked = timeout(LAST_LOOK, pods.get(ticket.name())).await;
+            return match asked.map_err(|_| wait.over())? {
+                Ok(pod) if wait.look(&pod)? => Ok(pod),
+                Ok(_) => Err(wait.over()),
+                Err(error) => Err(cluster_error(Operation::GetPod, error)),
+            };
         };
-        version = None;
-        let parameters = WatchParams::default()
-            .fields(&format!("metadata.name={name}"))
-            .timeout(WATCH);
-        let watch = pods
-            .watch(&parameters, &from)
-            .await
-            .map_err(|error| cluster_error(Operation::WatchPod, error))?;
-        let mut events = watch.boxed();
-        loop {
-            let Ok(event) = timeout_at(wait.next_bound(), events.try_next()).await else {
-                return Err(wait.over());
-            };
-            let pod = match event {
-                Ok(Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod))) => pod,
-                Ok(Some(WatchEvent::Deleted(_))) => return Err(removed()),
-                Ok(Some(WatchEvent::Bookmark(_))) => continue,
-                Ok(Some(WatchEvent::Error(status))) if status.code == GONE => break,
-                Ok(Some(WatchEvent::Error(status))) => {
-                    return Err(cluster_error(Operation::WatchPod, kube::Error::Api(status)));
+        match change {
+            Change::Pod(pod) => {
+                if wait.look(&pod)? {
+                    return Ok(*pod);
                 }
-                // The server has closed it, or was restarted: the next request shows which.
-                Ok(None) | Err(_) => {
-                    sleep(PAUSE).await;
-                    break;
-                }
-            };
-            if wait.look(&pod)? {
-                return Ok(());
+            }
+            Change::Removed => return Err(removed()),
+            Change::Refused(asked, status) => {
+                return Err(cluster_error(asked, kube::Error::Api(status)));
+            }
+            Change::Silent(why) => {
+                let context = format!("wait for pod: the API server does not answer: {why}");
+                return Err(Error::unavailable(TIER, context, failure::SEE_CLUSTER));
             }
         }
     }
@@ -115,6 +90,8 @@ struct Wait {
     no_room: Option<String>,
     /// What the pod's state was last called.
     last: Option<String>,
+    /// Who wants to know when a node has it.
+    placed: Option<oneshot::Sender<()>>,
 }
 
 impl Wait {
@@ -122,6 +99,14 @@ impl Wait {
     fn look(&mut self, pod: &Pod) -> Result<bool> {
         self.last = pod.status.as_ref().and_then(state);
         self.no_room = None;
+        let has_node = pod
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_some());
+        if let Some(placed) = self.placed.take_if(|_| has_node) {
+            // Who does not listen any more does not want to know.
+            let _ = placed.send(());
+        }
         match failure::progress(pod) {
             Progress::Running => Ok(true),
             Progress::Coming => Ok(false),
@@ -179,6 +164,7 @@ mod tests {
             room_until: now + Duration::from_secs(5),
             no_room: None,
             last: None,
+            placed: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tier `local`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
@@ -11,10 +11,11 @@ use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
 use crate::detached::{self, Registry};
+use crate::error;
 use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
-use crate::{packages, state};
+use crate::{packages, stale, state};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
@@ -24,11 +25,13 @@ pub(crate) const TIER: &str = "local";
 /// As root (with the capabilities to mount and to map ids) code runs as a subordinate user of its own; as an ordinary user, in
 /// a user namespace as the caller; where user namespaces are denied, in the host's namespaces under Landlock and seccomp, with
 /// the gaps reported.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LocalBackend {
     config: LocalConfig,
     /// What was lowered last: most often it is asked for again.
     last: Mutex<Option<Lowered>>,
+    /// Set by the first list.
+    swept: Once,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,12 @@ struct Lowered {
     lowered: Arc<LocalPlan>,
 }
 
+impl Default for LocalBackend {
+    fn default() -> Self {
+        Self::new(LocalConfig::default())
+    }
+}
+
 impl LocalBackend {
     /// A backend with these settings. Touches nothing yet.
     #[must_use]
@@ -48,6 +57,7 @@ impl LocalBackend {
         Self {
             config,
             last: Mutex::new(None),
+            swept: Once::new(),
         }
     }
 
@@ -183,6 +193,11 @@ impl Backend for LocalBackend {
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        // Once for each client, as engines are swept, so that a program which only looks leaves nothing of killed ones either.
+        self.swept.call_once(|| {
+            let host = Host::detect(&self.config);
+            stale::sweep_soon(&host.cgroups, &self.state_folder(&host));
+        });
         Registry::of(TIER, &self.config)?.list()
     }
 
@@ -191,6 +206,12 @@ impl Backend for LocalBackend {
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
+        let host = Host::detect(&self.config);
+        let state = self.state_folder(&host);
+        let swept = tokio::task::spawn_blocking(move || stale::sweep(&host.cgroups, &state));
+        if let Err(panicked) = swept.await {
+            return Err(error::destroy(TIER, panicked.to_string()));
+        }
         Registry::of(TIER, &self.config)?.prune().await
     }
 

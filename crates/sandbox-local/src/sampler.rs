@@ -55,8 +55,9 @@ impl Watch {
             .collect::<Vec<_>>();
         sized.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
         for process in excess(&sized, self.limit) {
-            process.send(rustix::process::Signal::KILL);
+            // Before the end that follows from it can be seen, as the kernel does.
             self.kills.fetch_add(1, Ordering::Relaxed);
+            process.send(rustix::process::Signal::KILL);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What killed processes left, removed once per process and in the background.
+//! What killed processes left, removed in the background.
 
 use std::path::Path;
 use std::sync::Once;
@@ -7,20 +7,52 @@ use crate::cgroup::remove_stale;
 use crate::host::Cgroups;
 use crate::owned_folder;
 
-/// Begins, the first time it is called.
+/// Begins, the first time it is called in this process: creating a sandbox costs no more for it.
 pub(crate) fn sweep_once(cgroups: &Cgroups, state: &Path) {
     static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| {
-        let (cgroups, state) = (cgroups.clone(), state.to_owned());
-        let sweep = move || {
-            remove_stale(&cgroups);
-            owned_folder::remove_stale(&state);
-        };
-        if let Err(cause) = std::thread::Builder::new()
-            .name("sandbox-sweep".into())
-            .spawn(sweep)
-        {
-            tracing::debug!(%cause, "what killed processes left stays");
+    SWEPT.call_once(|| sweep_soon(cgroups, state));
+}
+
+/// Begins.
+pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
+    let (cgroups, state) = (cgroups.clone(), state.to_owned());
+    let sweep = move || sweep(&cgroups, &state);
+    if let Err(cause) = std::thread::Builder::new()
+        .name("sandbox-sweep".into())
+        .spawn(sweep)
+    {
+        tracing::debug!(%cause, "what killed processes left stays");
+    }
+}
+
+/// Removes it now. A group of which processes are about to end stays, for the next time.
+pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) {
+    remove_stale(cgroups);
+    owned_folder::remove_stale(state);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use sandbox_core::spi::Backend;
+
+    use crate::owned_name::Owner;
+    use crate::{LocalBackend, LocalConfig};
+
+    #[tokio::test]
+    async fn a_prune_removes_what_killed_processes_left() {
+        let state = tempfile::tempdir().expect("a folder");
+        let alone = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(state.path(), alone).expect("a mode");
+        let left = state.path().join(format!("{}0", Owner::dead().prefix()));
+        let own = state.path().join(format!("{}0", Owner::current().prefix()));
+        for folder in [&left, &own] {
+            std::fs::create_dir_all(folder.join("content")).expect("made");
         }
-    });
+        let config = LocalConfig::new().state_folder(state.path());
+        let pruned = LocalBackend::new(config).prune().await.expect("pruned");
+        assert_eq!(pruned, Vec::<String>::new());
+        assert!(!left.exists() && own.exists());
+    }
 }

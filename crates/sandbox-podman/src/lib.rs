@@ -9,11 +9,8 @@
 mod endpoint;
 mod native;
 
-use std::sync::Arc;
-
-use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm};
+use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm, SETTINGS};
 use sandbox_core::registry::Registration;
-use sandbox_core::spi::Backend;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
 
@@ -75,16 +72,6 @@ pub type PodmanBackend = ContainerBackend<Podman>;
 /// `CONTAINER_CONNECTION` or Podman's configuration chooses, and at the usual sockets, root's first, in this order.
 pub type PodmanConfig = sandbox_container::ContainerConfig;
 
-fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(PodmanBackend::new(PodmanConfig::default())))
-}
-
-fn open_unsafe() -> sandbox_core::Result<Arc<dyn Backend>> {
-    Ok(Arc::new(PodmanBackend::without_policy(
-        PodmanConfig::default(),
-    )))
-}
-
 /// What was measured of this tier, by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
     (
@@ -92,8 +79,8 @@ const PROFILES: &[(&str, &str)] = &[
         include_str!("../../../matrix/podman-530f127a.json"),
     ),
     (
-        "podman-99b3cda1.json",
-        include_str!("../../../matrix/podman-99b3cda1.json"),
+        "podman-f1a023d3.json",
+        include_str!("../../../matrix/podman-f1a023d3.json"),
     ),
 ];
 
@@ -102,8 +89,9 @@ sandbox_core::register!(
         FAMILY.tier,
         "podman",
         "containers on a Podman engine, under the policy",
-        open,
+        PodmanBackend::open,
     )
+    .with_settings(SETTINGS, PodmanBackend::open_with)
     .with_profiles(PROFILES)
 );
 sandbox_core::register!(
@@ -111,7 +99,8 @@ sandbox_core::register!(
         FAMILY.unsafe_tier,
         "podman",
         "containers on a Podman engine as it makes them by default, without any policy",
-        open_unsafe,
+        PodmanBackend::open_without_policy,
     )
+    .with_settings(SETTINGS, PodmanBackend::open_without_policy_with)
     .without_policy()
 );

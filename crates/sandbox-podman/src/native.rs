@@ -1,5 +1,7 @@
 //! What is asked of Podman over its own API.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use podman_api::models::{HostInfo, IdMap, ListContainer};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
@@ -8,6 +10,13 @@ use sandbox_container::{Correction, Endpoint, EngineFacts, Listed, Native};
 
 /// The oldest version of Podman's API that its engines serve since version 4: what is asked here is the same in all of them.
 const VERSION: (usize, usize, usize) = (4, 0, 0);
+
+/// How often a list of containers is asked for that is answered with an error. Podman looks at each of them, also at one that is half
+/// made or half removed, and gives no list where it finds that.
+const ATTEMPTS: u32 = 5;
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Podman's own API.
 #[derive(Debug)]
@@ -32,8 +41,18 @@ impl Native for Libpod {
             .all(true)
             .filter(filters)
             .build();
-        let found = client(endpoint)?.containers().list(&options).await;
-        let found = found.map_err(said)?;
+        let client = client(endpoint)?;
+        let mut attempts = 1;
+        let found = loop {
+            match client.containers().list(&options).await {
+                Ok(found) => break found,
+                Err(Error::Fault { code, .. }) if code.is_server_error() && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(said(error)),
+            }
+        };
         Ok(found.into_iter().filter_map(listed).collect())
     }
 
@@ -130,7 +149,11 @@ fn client(endpoint: &Endpoint) -> Result<podman_api::Podman, String> {
 }
 
 fn said(error: Error) -> String {
-    format!("Podman's own API does not answer: {error}")
+    match error {
+        // Podman's own words.
+        Error::Fault { .. } => format!("Podman's own API answers: {error}"),
+        error => format!("Podman's own API does not answer: {error}"),
+    }
 }
 
 #[cfg(test)]

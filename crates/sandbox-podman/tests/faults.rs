@@ -16,6 +16,9 @@ mod family {
     pub const TIER: &str = "podman";
     pub const PROGRAMS: &[&str] = &["podman", "unshare", "nsenter"];
 
+    /// What gives all containers users of their own: each asks for them itself, here.
+    pub const REMAP: &[&str] = &[];
+
     /// Whether containers go on running while their engine does not: each has a monitor of its own.
     pub const OUTLIVE: bool = true;
 

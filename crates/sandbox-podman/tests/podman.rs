@@ -9,6 +9,8 @@ mod family {
 
     pub use sandbox_podman::{PodmanBackend as Backend, PodmanConfig as Config};
 
+    pub use crate::suite::usual::*;
+
     pub const FAMILY: &sandbox_container::Family =
         <sandbox_podman::Podman as sandbox_container::OfFamily>::FAMILY;
 

@@ -13,7 +13,7 @@ mod artifacts;
 pub use artifacts::{Executable, build};
 
 /// The backends that are tested and measured, as features of the workspace's packages.
-pub const BACKENDS: &str = "local,docker,podman";
+pub const BACKENDS: &str = "local,docker,podman,k8s";
 
 /// What cargo sets for this package alone. A nested cargo sets its own where they belong, and a
 /// program under test must not find ours.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::daemon::Daemon;
 use super::sockets::{self, Candidate};
 use super::{Engine, Status, process, service};
-use crate::apt;
 use crate::failure::{Context, Failure, Result};
 use crate::http::Client;
 use crate::places;
@@ -46,14 +45,7 @@ pub fn connect(timeout: Duration) -> Result<Client> {
 
 impl Engine for Docker {
     fn up(&self) -> Result<Status> {
-        if let Err(failure) = find() {
-            // A user who named another engine does not want the one that we could start.
-            let default = Path::new(candidates::DEFAULT);
-            if !sockets::include(&candidates::find()?, default) || !programs::is_root() {
-                return Err(failure).context(|| ENGINE.to_owned());
-            }
-            start()?;
-        }
+        service::ensure(ENGINE, find(), candidates::find, candidates::DEFAULT, start)?;
         Ok(self.status())
     }
 
@@ -70,14 +62,9 @@ impl Engine for Docker {
     }
 }
 
-fn start() -> Result<()> {
-    let default = Path::new(candidates::DEFAULT);
-    let missing = service::missing_packages(&PACKAGES);
-    if !missing.is_empty() {
-        apt::install(&missing)?;
-    }
-    if service::has_systemd() {
-        return service::await_systemd(ENGINE, ENGINE, default, !missing.is_empty());
+fn start(socket: &Path) -> Result<()> {
+    if service::install_engine(ENGINE, ENGINE, socket, &PACKAGES)? {
+        return Ok(());
     }
     let program = programs::find("dockerd").ok_or_else(|| {
         Failure::new("docker: its package is installed, but there is no program dockerd")
@@ -95,12 +82,12 @@ fn start() -> Result<()> {
         engine: ENGINE,
         program: &program,
         arguments: &[],
-        socket: default,
+        socket,
         log: places::state_folder()?.join("dockerd.log"),
         record: &service::record(ENGINE)?,
         owner: None,
     }
-    .start(|| sockets::ping(default).is_ok())
+    .start(|| sockets::ping(socket).is_ok())
 }
 
 fn find() -> Result<Client> {

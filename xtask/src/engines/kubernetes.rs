@@ -9,7 +9,6 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::{Engine, Status, daemon, service, sockets};
-use crate::apt;
 use crate::failure::{Failure, Result};
 use crate::programs;
 
@@ -76,31 +75,33 @@ impl Engine for Kubernetes {
     fn up(&self) -> Result<Status> {
         if let Cluster::Ours(layout) = Cluster::find()? {
             // A user's own cluster is used as it is.
-            if Kubectl::new(&layout).is_none_or(|kubectl| !kubectl.node_is_ready()) {
+            let is_ready = |kubectl: Kubectl| kubectl.node_is_ready();
+            if !daemons::all_run()? || !Kubectl::new(&layout).is_some_and(is_ready) {
                 start(&layout)?;
             }
+            daemons::describe_api_server(&layout)?;
         }
         Ok(self.status())
     }
 
+    fn build(&self) -> Result<String> {
+        let layout = Layout::of_this_user()?;
+        build::build(&layout)?;
+        images::archives(&layout)?;
+        let folder = layout.cache.display();
+        Ok(format!("programs and images are in {folder}"))
+    }
+
     fn down(&self) -> Result<String> {
         let layout = Layout::of_this_user()?;
-        let mut ended = Vec::new();
+        let mut logs = Vec::new();
         if let Some(kubectl) = Kubectl::new(&layout)
             && is_started()?
         {
-            kubectl.delete_all_pods();
+            logs = kubectl.delete_all_pods();
         }
-        for (index, name) in daemons::IN_ORDER.iter().rev().enumerate() {
-            // Behind the kubelet nobody starts containers again; before containerd ends, it can still end them.
-            if index == 1 {
-                containers::remove_all(&layout);
-            }
-            if let daemon::Stopped::Ended(_) = daemon::stop(&service::record(name)?)? {
-                ended.push(*name);
-            }
-        }
-        let left = remains::remove(&layout)?;
+        let ended = end(&layout)?;
+        let left = remains::remove(&layout, &logs)?;
         Ok(match (ended.is_empty(), left) {
             (true, false) => "not started by us, nothing to stop".to_owned(),
             (true, true) => "nothing ran; removed what an earlier one has left".to_owned(),
@@ -146,6 +147,41 @@ fn named(kubeconfig: &str) -> Result<Kubectl> {
     })
 }
 
+/// Ends the daemons and their containers, and gives the records of those that ran.
+fn end(layout: &Layout) -> Result<Vec<&'static str>> {
+    let mut ended = Vec::new();
+    for (index, name) in daemons::IN_ORDER.iter().rev().enumerate() {
+        // Behind the kubelet nobody starts containers again; before containerd ends, it can still end them.
+        if index == 1 {
+            containers::remove_all(layout);
+        }
+        if let daemon::Stopped::Ended(_) = daemon::stop(&service::record(name)?)? {
+            ended.push(*name);
+        }
+    }
+    Ok(ended)
+}
+
+/// The configuration of the cluster that tests use: the user's, else that of ours, whether it runs or not. Without a word from the user,
+/// tests touch no cluster that `~/.kube/config` happens to name.
+///
+/// # Errors
+/// When there is no place for ours.
+pub fn kubeconfig() -> Result<String> {
+    Ok(match Cluster::find()? {
+        Cluster::Named(path) => path,
+        Cluster::Ours(layout) => layout.kubeconfig().display().to_string(),
+    })
+}
+
+/// Whether the cluster that tests use answers.
+///
+/// # Errors
+/// When it does not, with what to do.
+pub fn check() -> Result<()> {
+    describe().map(drop)
+}
+
 fn start(layout: &Layout) -> Result<()> {
     if !programs::is_root() {
         return Err(Failure::new("k8s: only root can start a node")
@@ -153,13 +189,19 @@ fn start(layout: &Layout) -> Result<()> {
     }
     let begin = Instant::now();
     let say = |what: &str| eprintln!("k8s: {what} ({:.1} s)", begin.elapsed().as_secs_f64());
-    let missing = service::missing_packages(&PACKAGES);
-    if !missing.is_empty() {
-        apt::install(&missing)?;
-    }
+    service::install(&PACKAGES)?;
     build::build(layout)?;
     say("programs are there");
     let archives = images::archives(layout)?;
+    if daemons::state_is_lost()? {
+        eprintln!(
+            "k8s: the earlier cluster has ended by itself, or with the machine: it is made anew"
+        );
+        end(layout)?;
+        remains::remove(layout, &[])?;
+        // The runtime still knows its containers, of which nothing is left.
+        remains::forget_containers(layout)?;
+    }
     certificates::make(layout)?;
     configuration::write(layout)?;
     network::up()?;

@@ -22,7 +22,13 @@ mod service;
 mod sockets;
 
 pub use daemon::Owner;
+pub use kubernetes::{check as check_cluster, kubeconfig};
 pub use podman::rootless::owner as rootless_owner;
+
+/// Whether the cluster that tests are to use answers.
+pub fn has_cluster() -> bool {
+    matches!(kubernetes::Kubernetes.status(), Status::Running(_))
+}
 
 /// What to do with which engines.
 #[derive(Debug, clap::Args)]
@@ -40,6 +46,9 @@ enum Action {
         /// Give Docker gVisor's runtime as well; changes its daemon.json, and says so
         #[arg(long)]
         with_runsc: bool,
+        /// Only build what Kubernetes runs, and start nothing
+        #[arg(long)]
+        build_only: bool,
     },
     /// Stop the engine if `up` started it
     Down(Selection),
@@ -72,6 +81,10 @@ pub enum Name {
 trait Engine {
     /// Makes sure that the engine answers, changing the machine where it must.
     fn up(&self) -> Result<Status>;
+    /// Builds what it runs, and says in a line what there is.
+    fn build(&self) -> Result<String> {
+        Ok("comes as a package, there is nothing to build".to_owned())
+    }
     /// Stops the engine if `up` started it, and says in a line what was done.
     fn down(&self) -> Result<String>;
     /// Looks for the engine, changing nothing.
@@ -160,6 +173,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (text, engine) = (name.text(), name.engine());
         match arguments.action {
             Action::Down(_) => println!("{text}: {}", engine.down()?),
+            Action::Up {
+                build_only: true, ..
+            } => println!("{text}: {}", engine.build()?),
             Action::Up { with_runsc, .. } => {
                 match engine.up()? {
                     Status::Running(line) => println!("{text}: {line}"),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::daemon::Daemon;
 use super::sockets;
 use super::{Engine, Status, service};
-use crate::apt;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::http::Client;
 use crate::places;
 use crate::programs;
@@ -44,14 +43,7 @@ pub fn connect(timeout: Duration) -> Result<Client> {
 
 impl Engine for Podman {
     fn up(&self) -> Result<Status> {
-        if let Err(failure) = find() {
-            // A user who named another engine does not want the one that we could start.
-            let default = Path::new(candidates::DEFAULT);
-            if !sockets::include(&candidates::find()?, default) || !programs::is_root() {
-                return Err(failure).context(|| ENGINE.to_owned());
-            }
-            start()?;
-        }
+        service::ensure(ENGINE, find(), candidates::find, candidates::DEFAULT, start)?;
         Ok(self.status())
     }
 
@@ -65,20 +57,11 @@ impl Engine for Podman {
     }
 }
 
-fn start() -> Result<()> {
-    let default = Path::new(candidates::DEFAULT);
-    let missing = service::missing_packages(&PACKAGES);
-    if !missing.is_empty() {
-        apt::install(&missing)?;
-    }
-    if service::has_systemd() {
-        return service::await_systemd(ENGINE, UNIT, default, !missing.is_empty());
+fn start(socket: &Path) -> Result<()> {
+    if service::install_engine(ENGINE, UNIT, socket, &PACKAGES)? {
+        return Ok(());
     }
     configuration::write(ENGINE)?;
-    serve(default)
-}
-
-fn serve(socket: &Path) -> Result<()> {
     let address = format!("unix://{}", socket.display());
     if let Some(folder) = socket.parent() {
         configuration::make_runtime_folder(folder)?;

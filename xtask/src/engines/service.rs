@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::daemon::{self, Stopped};
 use super::record::RecordFile;
-use super::sockets;
+use super::sockets::{self, Candidate};
+use crate::apt;
 use crate::failure::{Context, Failure, Result};
 use crate::http::Client;
 use crate::places;
@@ -31,6 +32,46 @@ pub fn connect(engine: &str, found: Result<Client>, timeout: Duration) -> Result
         .context(|| engine.to_owned())
 }
 
+/// Has `start` start an engine of root's that was not `found`.
+///
+/// # Errors
+/// What was found in its place, where this user is not root, or has named another engine than the one at `default`: whoever did
+/// that does not want the one that we could start.
+pub fn ensure(
+    engine: &str,
+    found: Result<Client>,
+    candidates: impl FnOnce() -> Result<Vec<Candidate>>,
+    default: &str,
+    start: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let Err(failure) = found else {
+        return Ok(());
+    };
+    let default = Path::new(default);
+    if !sockets::include(&candidates()?, default) || !programs::is_root() {
+        return Err(failure).context(|| engine.to_owned());
+    }
+    start(default)
+}
+
+/// Installs an engine's packages. Gives whether it answers at `socket`, because systemd runs its `unit`.
+///
+/// # Errors
+/// When packages cannot be installed, or systemd's unit does not answer.
+pub fn install_engine(
+    engine: &str,
+    unit: &str,
+    socket: &Path,
+    packages: &[(&str, &'static str)],
+) -> Result<bool> {
+    let installed_now = install(packages)?;
+    if !has_systemd() {
+        return Ok(false);
+    }
+    await_systemd(engine, unit, socket, installed_now)?;
+    Ok(true)
+}
+
 /// True where a daemon of ours would fight with a unit of systemd's over the socket.
 pub fn has_systemd() -> bool {
     Path::new(SYSTEMD).is_dir()
@@ -41,7 +82,7 @@ pub fn has_systemd() -> bool {
 ///
 /// # Errors
 /// When nobody answers at `socket`; the fix is the command that starts `unit`.
-pub fn await_systemd(engine: &str, unit: &str, socket: &Path, installed_now: bool) -> Result<()> {
+fn await_systemd(engine: &str, unit: &str, socket: &Path, installed_now: bool) -> Result<()> {
     let patience = if installed_now {
         SERVICE_PATIENCE
     } else {
@@ -60,8 +101,20 @@ pub fn await_systemd(engine: &str, unit: &str, socket: &Path, installed_now: boo
     Ok(())
 }
 
-/// The packages out of pairs of program and package whose program this machine lacks.
-pub fn missing_packages(needed: &[(&str, &'static str)]) -> Vec<&'static str> {
+/// Installs the packages out of pairs of program and package whose program this machine lacks, and gives whether there were any.
+///
+/// # Errors
+/// As [`apt::install`].
+pub fn install(needed: &[(&str, &'static str)]) -> Result<bool> {
+    let missing = missing_packages(needed);
+    if missing.is_empty() {
+        return Ok(false);
+    }
+    apt::install(&missing)?;
+    Ok(true)
+}
+
+fn missing_packages(needed: &[(&str, &'static str)]) -> Vec<&'static str> {
     needed
         .iter()
         .filter(|(program, _)| !is_installed(program))

@@ -100,16 +100,21 @@ pub fn for_clusters() -> Result<Vec<ClusterImage>> {
     cluster::all()
 }
 
-/// One-line sources of Debian's source packages for `release`, out of this machine's apt configuration.
+/// One-line sources of Debian's packages and source packages for `release`, out of this machine's apt configuration.
 ///
 /// # Errors
 /// When the configuration cannot be read, or names no Debian mirror.
-pub fn source_packages(release: &str) -> Result<String> {
-    Ok(mirror::of_this_machine(release)?
+pub fn packages(release: &str) -> Result<String> {
+    let mut sources = mirror::of_this_machine(release)?;
+    let of_source: String = sources
         .lines()
         .filter_map(|line| line.strip_prefix("deb "))
         .map(|rest| format!("deb-src {rest}\n"))
-        .collect())
+        .collect();
+    if !sources.ends_with('\n') {
+        sources.push('\n');
+    }
+    Ok(sources + &of_source)
 }
 
 /// Makes an archive of a Debian system at `archive`, with these arguments for mmdebstrap.

@@ -30,6 +30,12 @@ use requirements::{Requirement, Requirements};
 use summary::Summary;
 use tally::Tally;
 
+/// The engines' and the cluster's tiers.
+const ENGINES: [&str; 3] = ["docker", "podman", "k8s"];
+
+/// What every run of the suite on the local tier measures: that tier, and the suite itself.
+const PROVEN: [&str; 2] = ["local", "self-checks"];
+
 /// This program, also after a step has built it anew and replaced its file.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
@@ -130,6 +136,22 @@ struct Run<'a> {
     requirements: &'a Requirements,
     /// Whether an ordinary user runs after root.
     user_follows: bool,
+    /// Whether all tests run before, as the present user.
+    tests_before: bool,
+    /// Whether the conformance suite runs afterwards, as the present user.
+    suite_follows: bool,
+}
+
+impl Run<'_> {
+    /// What the step of all tests leaves to others: the engines' tiers are always measured by steps of their own, which compare them
+    /// with the committed profiles.
+    fn measured_after_tests(&self) -> Vec<&'static str> {
+        let mut elsewhere = ENGINES.to_vec();
+        if self.suite_follows {
+            elsewhere.extend(PROVEN);
+        }
+        elsewhere
+    }
 }
 
 /// Runs the chosen steps and prints the summary on stdout; exits with 1 when a step has failed.
@@ -150,6 +172,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         workspace: &workspace,
         requirements: &requirements,
         user_follows: programs::is_root() && chosen(&Step::User),
+        tests_before: chosen(&Step::Tests),
+        suite_follows: chosen(&Step::Conformance),
     };
     let mut stopped = false;
     for step in steps {

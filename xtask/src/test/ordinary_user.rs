@@ -17,6 +17,7 @@ const PROGRAMME: Programme = Programme {
         "sandbox-cli",
         "sandbox-conformance",
     ],
+    also: &[],
     tier: "local",
     proves_itself: true,
     requirement: Requirement::Local,

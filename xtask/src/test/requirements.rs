@@ -14,10 +14,11 @@ use crate::programs;
 /// The names that are required, separated by commas. A test that finds one of them here and cannot
 /// use it fails instead of printing `NOT RUN`.
 const VARIABLE: &str = "SANDBOX_REQUIRE";
-/// The tiers, separated by commas, of which a test program makes no trials.
+/// The cluster's configuration, for the client of our own as for others.
+const KUBECONFIG: &str = "KUBECONFIG";
+/// What is measured by another step, separated by commas: test programs make no trials of such tiers, and leave the suite's own
+/// proof to it.
 const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
-/// The engines' tiers: the steps `conformance` and `rootless` run every probe on them, and compare with the committed profiles.
-const ENGINES: &str = "docker,podman";
 /// Most time for an engine's answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -32,6 +33,9 @@ pub enum Requirement {
     Podman,
     /// Podman without root, with the test images
     PodmanRootless,
+    /// A Kubernetes cluster: that of `KUBECONFIG`, with the test images on its nodes, else the one of `cargo xtask engines up k8s`
+    #[value(name = "k8s")]
+    Kubernetes,
     /// Being root, so that tests run as root and as an ordinary user
     Root,
 }
@@ -43,6 +47,7 @@ impl Requirement {
             Self::Docker => "docker",
             Self::Podman => "podman",
             Self::PodmanRootless => "podman-rootless",
+            Self::Kubernetes => "k8s",
             Self::Root => "root",
         }
     }
@@ -55,6 +60,8 @@ impl Requirement {
             Self::Docker => engine(engines::Name::Docker),
             Self::Podman => engine(engines::Name::Podman),
             Self::PodmanRootless => engine(engines::Name::PodmanRootless),
+            // Its images came with it, or are the user's own.
+            Self::Kubernetes => engines::check_cluster(),
             Self::Root if programs::is_root() => Ok(()),
             Self::Root => Err(
                 Failure::new("this user is not root: nothing is tested as root")
@@ -68,6 +75,8 @@ impl Requirement {
 #[derive(Debug)]
 pub struct Requirements {
     required: Vec<Requirement>,
+    /// What `KUBECONFIG` is for programs.
+    kubeconfig: String,
 }
 
 impl Requirements {
@@ -97,6 +106,7 @@ impl Requirements {
         }
         Ok(Self {
             required: required.to_vec(),
+            kubeconfig: engines::kubeconfig()?,
         })
     }
 
@@ -105,8 +115,9 @@ impl Requirements {
         self.required.contains(&requirement)
     }
 
-    /// Tells a program what is required.
+    /// Tells a program what is required, and which cluster to use.
     pub fn tell(&self, command: &mut Command) {
+        command.env(KUBECONFIG, &self.kubeconfig);
         self.tell_those(command, |_| true);
     }
 
@@ -122,9 +133,9 @@ impl Requirements {
         command.env(VARIABLE, if required { name } else { "" });
     }
 
-    /// Tells tests to leave the trials of engines to the conformance suite, so that no engine is attacked twice.
-    pub fn leave_out_trials(command: &mut Command) {
-        command.env(ELSEWHERE, ENGINES);
+    /// Tells tests what another step measures for the same user, so that nothing is attacked twice.
+    pub fn leave_out(command: &mut Command, elsewhere: &[&str]) {
+        command.env(ELSEWHERE, elsewhere.join(","));
     }
 
     fn tell_those(&self, command: &mut Command, applies: impl Fn(Requirement) -> bool) {

@@ -12,6 +12,7 @@ use crate::programs;
 const PROGRAMME: Programme = Programme {
     label: "rootless podman",
     packages: &["sandbox-podman"],
+    also: &[("sandbox-conformance", "interrupts", "podman::")],
     tier: "podman",
     proves_itself: false,
     requirement: Requirement::PodmanRootless,

@@ -8,13 +8,15 @@ use std::time::Duration;
 use super::requirements::{Requirement, Requirements};
 use super::tally::{Reader, Tally};
 use super::user_stage::UserStage;
-use super::{Counted, Outcome, Run, supervise};
+use super::{Counted, ENGINES, Outcome, PROVEN, Run, supervise};
 use crate::cargo::{self, BACKENDS, Executable};
 use crate::engines::Owner;
 use crate::failure::{Context, Failure, Result};
 
 /// The program of the conformance suite.
 const SUITE: &str = "sandbox-conformance";
+/// The backend of the guide, which isolates nothing for any user.
+const TOY: &str = "toy";
 /// Most time for one test binary.
 const TEST_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// Most time for the suite against one tier.
@@ -27,6 +29,8 @@ pub struct Programme {
     pub label: &'static str,
     /// The packages whose test binaries run.
     pub packages: &'static [&'static str],
+    /// Tests of other packages: the package, the test binary, and the part of the tests' names.
+    pub also: &'static [(&'static str, &'static str, &'static str)],
     /// The tier that is measured and compared with its committed profile, if there is one of such a host.
     pub tier: &'static str,
     /// Whether the suite proves itself as well: once for each kind of user is enough, whatever the tier.
@@ -38,6 +42,18 @@ pub struct Programme {
 }
 
 impl Programme {
+    /// What its tests leave to its own run of the suite, or have done as another user to whom it is the same.
+    fn measured_elsewhere(&self, run: &Run<'_>) -> Vec<&'static str> {
+        let mut elsewhere = ENGINES.to_vec();
+        if self.proves_itself {
+            elsewhere.extend(PROVEN);
+        }
+        if run.tests_before {
+            elsewhere.push(TOY);
+        }
+        elsewhere
+    }
+
     /// Runs it as `owner`, else as a user that nobody is.
     ///
     /// # Errors
@@ -71,8 +87,15 @@ impl Programme {
                 return Err(Failure::new(format!("{package} has no test binary")));
             }
             for test in tests {
-                sum.test(package, test)?;
+                sum.test(package, test, None)?;
             }
+        }
+        for (package, name, part) in self.also {
+            let manifest = run.workspace.root.join("crates").join(package);
+            let mut of_package = tests.iter().filter(|built| built.package == manifest);
+            let test = of_package.find(|built| built.test && built.name == *name);
+            let missing = || Failure::new(format!("{package} has no test binary {name}"));
+            sum.test(package, test.ok_or_else(missing)?, Some(part))?;
         }
         sum.suite()?;
         Ok(Outcome::Counted(sum.finish()))
@@ -88,16 +111,17 @@ struct Sum<'a> {
 }
 
 impl Sum<'_> {
-    fn test(&mut self, package: &str, test: &Executable) -> Result<()> {
+    /// Runs a test binary, or those of its tests whose names hold `part`.
+    fn test(&mut self, package: &str, test: &Executable, part: Option<&str>) -> Result<()> {
         let below = Path::new("deps").join(test.path.file_name().unwrap_or_default());
         let binary = self.stage.copy_program(&test.path, &below)?;
         let name = format!("{package} {}", test.name);
         println!("\n     Running {name} as user {}", self.stage.user());
         let mut reader = Reader::new(self.programme.label, &name);
         let mut command = self.stage.command(&binary, package);
-        command.arg("--show-output");
+        command.args(part).arg("--show-output");
         (self.programme.tell)(self.run.requirements, &mut command);
-        Requirements::leave_out_trials(&mut command);
+        Requirements::leave_out(&mut command, &self.programme.measured_elsewhere(self.run));
         let ended = supervise::run_and_read(&mut command, TEST_LIMIT, &mut |line| {
             if reader.line(line) {
                 println!("{line}");

@@ -13,6 +13,8 @@ use crate::failure::{Context, Result};
 const MOST_NOT_RUN: usize = 40;
 /// Most tests that are named as failed; the rest is in their binary's counts.
 const MOST_FAILURES: usize = 100;
+/// Most tests of which it is said once more what they have said; all of it stands in their binaries' output.
+const MOST_REPORTS: usize = 10;
 /// Where [`Summary::write`] writes, within the target folder.
 const FILE: &str = "xtask/test-summary.txt";
 
@@ -114,6 +116,15 @@ impl fmt::Display for Summary {
         {
             writeln!(formatter, "NOT RUN: and {more} more, each named above")?;
         }
+        for report in self.tally.reports.iter().take(MOST_REPORTS) {
+            let mut lines = report.iter();
+            if let Some(test) = lines.next() {
+                writeln!(formatter, "what {test} said:")?;
+            }
+            for line in lines {
+                writeln!(formatter, "    {line}")?;
+            }
+        }
         for test in self.tally.failures.iter().take(MOST_FAILURES) {
             writeln!(formatter, "FAILED: test {test}")?;
         }
@@ -159,6 +170,17 @@ mod tests {
         let text = summary.to_string();
         assert!(text.ends_with("steps that passed: tests 0.0 s, user 0.0 s, docs 0.0 s\n7 passed, 0 failed, 2 skipped\n"), "{text}");
         assert!(text.contains("\nNOT RUN: x: why\n"));
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_said_again() {
+        let mut summary = Summary::default();
+        summary.tally.reports = vec![vec!["a".into(), "why".into()]; MOST_REPORTS + 1];
+        let text = summary.to_string();
+        assert_eq!(
+            text.matches("what a said:\n    why\n").count(),
+            MOST_REPORTS
+        );
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::fmt;
 pub const NOT_RUN: &str = "NOT RUN: ";
 /// Most characters of a reason in the summary; the whole stands in the test's output.
 const LONGEST_REASON: usize = 300;
+/// Most lines of what a failed test has said in the summary; the whole stands in the test's output.
+const LONGEST_REPORT: usize = 40;
 
 /// The sum over test binaries.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Tally {
     pub results: Vec<String>,
     /// The names of tests that failed, with their binary.
     pub failures: Vec<String>,
+    /// What those have said, as far as it is known: a headline, then lines.
+    pub reports: Vec<Vec<String>>,
     /// What did not run, each line once.
     pub not_run: BTreeSet<String>,
 }
@@ -36,6 +40,7 @@ impl Tally {
         self.skipped += other.skipped;
         self.results.extend(other.results);
         self.failures.extend(other.failures);
+        self.reports.extend(other.reports);
         self.not_run.extend(other.not_run);
     }
 }
@@ -72,6 +77,8 @@ enum Place {
     /// Within the output of tests that passed, shown because it may hold a `NOT RUN`. The flag is
     /// set once the present test has said it.
     Passed(bool),
+    /// Within the output of tests that failed.
+    Failed,
 }
 
 impl Reader {
@@ -108,8 +115,8 @@ impl Reader {
             return true;
         }
         if let (Some(name), Place::Running) = (failed_test(line), self.place) {
-            let name = format!("{name} [{}: {}]", self.label, self.binary);
-            self.tally.failures.push(name);
+            let named = self.called(name);
+            self.tally.failures.push(named);
         }
         if let Some(reason) = line.strip_prefix(NOT_RUN) {
             if let Place::Passed(said) = &mut self.place {
@@ -120,10 +127,13 @@ impl Reader {
         }
         match (self.place, line) {
             (Place::Running, "successes:") => self.place = Place::Passed(false),
-            (Place::Passed(_), "failures:") => self.place = Place::Running,
+            (Place::Running | Place::Passed(_), "failures:") => self.place = Place::Failed,
+            // The list of their names.
+            (Place::Failed, "failures:") => self.place = Place::Running,
             (Place::Passed(_), _) if line.starts_with("---- ") => {
                 self.place = Place::Passed(false);
             }
+            (Place::Failed, _) => self.report(line),
             _ => {}
         }
         !matches!(self.place, Place::Passed(_))
@@ -133,6 +143,34 @@ impl Reader {
     pub fn finish(mut self) -> Tally {
         self.close();
         self.tally
+    }
+
+    /// Takes a line of what failed tests have said.
+    fn report(&mut self, line: &str) {
+        if let Some(name) = headline(line) {
+            let named = self.called(name);
+            // A test that writes past its harness stands on no line with its result.
+            if !self
+                .tally
+                .failures
+                .iter()
+                .any(|test| test.ends_with(&named))
+            {
+                self.tally.failures.push(named.clone());
+            }
+            self.tally.reports.push(vec![named]);
+        } else if let Some(report) = self.tally.reports.last_mut()
+            && !line.trim().is_empty()
+            && report.len() <= LONGEST_REPORT
+        {
+            let full = report.len() == LONGEST_REPORT;
+            report.push(if full { "…".into() } else { line.to_owned() });
+        }
+    }
+
+    /// A test's name with its binary.
+    fn called(&self, name: &str) -> String {
+        format!("{name} [{}: {}]", self.label, self.binary)
     }
 
     fn count(&mut self, line: &str, counts: Counts) {
@@ -183,6 +221,12 @@ fn failed_test(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("test ")?;
     let (name, end) = rest.rsplit_once(" ... ")?;
     (end.trim() == "FAILED").then_some(name.trim())
+}
+
+/// The name over what a test has said, out of `---- NAME ----` or `---- NAME stdout ----`.
+fn headline(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
+    Some(name.strip_suffix(" stdout").unwrap_or(name))
 }
 
 /// A reason that a reader of a summary gets through.

@@ -78,6 +78,22 @@ fn failures_are_shown_after_quiet_successes() {
     assert_eq!(tally.failures, ["b [root: one]"]);
     assert!(shown.iter().any(|line| line == "why"));
     assert!(!shown.iter().any(|line| line == "noise"));
+    assert_eq!(tally.reports, [["b [root: one]", "why"]]);
+}
+
+#[test]
+fn a_test_that_writes_past_its_harness_is_named_with_what_it_said() {
+    let text = "running 3 tests\ntest [x] a ... a word\nFAILED\ntest [x] b ... FAILED\ntest [x] c ... ok\n\nfailures:\n\n---- a ----\n\
+        1\n\n---- b ----\n2\n3\n\nfailures:\n    a\n    b\n\n\
+        test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+    let (tally, _) = read(text);
+    assert_eq!((tally.passed, tally.failed), (1, 2));
+    assert_eq!(tally.failures, ["[x] b [root: one]", "a [root: one]"]);
+    let reports = [vec!["a [root: one]", "1"], vec!["b [root: one]", "2", "3"]];
+    assert_eq!(tally.reports, reports);
+    let (tally, _) = read(&text.replace("\n2\n3\n", &"\nagain".repeat(100)));
+    assert_eq!(tally.reports[1].len(), 41);
+    assert_eq!(tally.reports[1][40], "…");
 }
 
 #[test]

@@ -22,8 +22,13 @@ pub(super) enum Task<'a> {
     Keep,
     /// Remove the folder that holds the agent's own program, from a container that is not ours.
     Remove(&'a CStr),
-    /// Take the interfaces of a network namespace down.
-    CutNetwork,
+    /// Take connections to this port.
+    Answer(u16),
+    /// Try connections; the arguments say for how long and to whom.
+    Dial {
+        /// Whether to wait until none comes about.
+        until_denied: bool,
+    },
     /// Print the version.
     Version,
 }
@@ -37,6 +42,10 @@ pub(super) struct Service<'a> {
     pub(super) setup: bool,
     /// Where later clients come in.
     pub(super) listener: Option<Listener<'a>>,
+    /// A file that only its owner, who is the agent, may use from now on.
+    pub(super) close: Option<&'a CStr>,
+    /// Whether the network is taken away before anybody is served, for good.
+    pub(super) cut_network: bool,
 }
 
 /// Where later clients come in.
@@ -51,9 +60,10 @@ pub(super) enum Listener<'a> {
 /// How to call the agent.
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
-       sandbox-agent serve --listen NAME
+       sandbox-agent serve --listen NAME [--close FILE] [--cut-network]
        sandbox-agent connect [--wait] NAME
-       sandbox-agent cut-network
+       sandbox-agent answer PORT
+       sandbox-agent (dial | await-denial) MILLISECONDS (api | dns | ADDRESS:PORT)...
        sandbox-agent keep NAME
        sandbox-agent remove FOLDER
        sandbox-agent --version
@@ -68,7 +78,15 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
             (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
         }
         "--version" => arguments.next().is_none().then_some(Task::Version),
-        "cut-network" => arguments.next().is_none().then_some(Task::CutNetwork),
+        "answer" => {
+            let port = arguments.next()?.to_str().ok()?.parse().ok()?;
+            arguments.next().is_none().then_some(Task::Answer(port))
+        }
+        // What follows is read where it is used.
+        "dial" => Some(Task::Dial {
+            until_denied: false,
+        }),
+        "await-denial" => Some(Task::Dial { until_denied: true }),
         "connect" => {
             let first = arguments.next()?;
             let wait = first == c"--wait";
@@ -86,7 +104,8 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
 }
 
 fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service<'a>> {
-    let (mut ends, mut setup, mut listener) = (None, false, None);
+    let (mut ends, mut setup, mut listener, mut close) = (None, false, None, None);
+    let mut cut_network = false;
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
             "--fd" if ends.is_none() => {
@@ -109,6 +128,8 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
                 listener = Some(Listener::Name(arguments.next()?));
             }
             "--setup" if !setup => setup = true,
+            "--close" if close.is_none() => close = Some(arguments.next()?),
+            "--cut-network" if !cut_network => cut_network = true,
             _ => return None,
         }
     }
@@ -123,6 +144,8 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
         ends,
         setup,
         listener,
+        close,
+        cut_network,
     })
 }
 
@@ -137,56 +160,76 @@ mod tests {
     #[test]
     fn only_what_is_known() {
         let parsed = |arguments: &[&'static CStr]| parse(arguments.iter().copied());
-        let socket = Ends {
-            input: 7,
-            output: 7,
+        let ends = |input, output| Some(Ends { input, output });
+        let (socket, standard) = (ends(7, 7), ends(0, 1));
+        let service = Service {
+            ends: None,
+            setup: false,
+            listener: None,
+            close: None,
+            cut_network: false,
         };
+        let serving = |service| Some(Task::Serve(service));
+        let named = Some(Listener::Name(c"@name"));
         assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
         assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
-            Some(Task::Serve(Service {
-                ends: Some(socket),
+            serving(Service {
+                ends: socket,
                 setup: true,
-                listener: None
-            }))
+                ..service
+            })
         );
         assert_eq!(
             parsed(&[c"serve", c"--listen-fd", c"5", c"--fd", c"7"]),
-            Some(Task::Serve(Service {
-                ends: Some(socket),
-                setup: false,
-                listener: Some(Listener::Descriptor(5))
-            }))
+            serving(Service {
+                ends: socket,
+                listener: Some(Listener::Descriptor(5)),
+                ..service
+            })
         );
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
-            Some(Task::Serve(Service {
-                ends: Some(Ends {
-                    input: 0,
-                    output: 1
-                }),
-                setup: false,
-                listener: None
-            }))
+            serving(Service {
+                ends: standard,
+                ..service
+            })
         );
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--listen", c"@name"]),
-            Some(Task::Serve(Service {
-                ends: Some(socket),
-                setup: false,
-                listener: Some(Listener::Name(c"@name"))
-            }))
+            serving(Service {
+                ends: socket,
+                listener: named,
+                ..service
+            })
+        );
+        let service = Service {
+            listener: named,
+            ..service
+        };
+        assert_eq!(parsed(&[c"serve", c"--listen", c"@name"]), serving(service));
+        assert_eq!(
+            parsed(&[c"serve", c"--listen", c"@name", c"--close", c"/file"]),
+            serving(Service {
+                close: Some(c"/file"),
+                ..service
+            })
         );
         assert_eq!(
-            parsed(&[c"serve", c"--listen", c"@name"]),
-            Some(Task::Serve(Service {
-                ends: None,
-                setup: false,
-                listener: Some(Listener::Name(c"@name"))
-            }))
+            parsed(&[c"serve", c"--cut-network", c"--listen", c"@name"]),
+            serving(Service {
+                cut_network: true,
+                ..service
+            })
         );
-        assert_eq!(parsed(&[c"cut-network"]), Some(Task::CutNetwork));
+        assert_eq!(parsed(&[c"answer", c"80"]), Some(Task::Answer(80)));
+        for (word, until_denied) in [(c"dial", false), (c"await-denial", true)] {
+            assert_eq!(
+                parsed(&[word, c"1000", c"api"]),
+                Some(Task::Dial { until_denied })
+            );
+        }
         assert_eq!(
             parsed(&[c"connect", c"/path"]),
             Some(Task::Connect {
@@ -224,7 +267,18 @@ mod tests {
             &[c"serve", c"--fd", c"7", c"--stdio"],
             &[c"serve", c"--listen-fd", c"5"],
             &[c"serve", c"--listen", c"@x", c"--setup"],
-            &[c"cut-network", c"eth0"],
+            &[c"cut-network"],
+            &[
+                c"serve",
+                c"--listen",
+                c"@x",
+                c"--cut-network",
+                c"--cut-network",
+            ],
+            &[c"answer"],
+            &[c"answer", c"65536"],
+            &[c"answer", c"80", c"81"],
+            &[c"serve", c"--listen", c"@x", c"--close"],
             &[c"serve", c"--stdio", c"--listen-fd", c"1"],
             &[c"serve", c"--fd", c"7", c"--listen-fd", c"7"],
             &[c"serve", c"--fd", c"7", c"--listen-fd"],

@@ -7,7 +7,6 @@ use super::{
     connection::{Arrival, Chunk, Connection},
     exec::{Execution, Part},
     log::Log,
-    outgoing::FLOODED,
     polling::{Moment, POLLIN, POLLOUT, PollSet},
     replay::Replay,
 };
@@ -66,8 +65,8 @@ impl Client {
     /// Adds what is to be waited for.
     pub(super) fn wants<T: Copy>(&self, set: &mut PollSet<T>, meaning: impl Fn(Place) -> T) {
         if let Some((input, output)) = self.connection.ends() {
-            let mut events = if self.listens() { POLLIN } else { 0 };
-            if !self.connection.outgoing.is_empty() {
+            let mut events = if self.connection.listens() { POLLIN } else { 0 };
+            if self.connection.has_to_write() {
                 match output {
                     None => events |= POLLOUT,
                     Some(output) => set.add(output, POLLOUT, meaning(Place::Stream)),
@@ -83,14 +82,9 @@ impl Client {
         }
     }
 
-    /// Whether anything is read from it: a client that floods requests has to take their answers first.
-    fn listens(&self) -> bool {
-        self.connection.outgoing.len() < FLOODED
-    }
-
     /// Reads once.
     pub(super) fn hear(&mut self, chunk: &mut Chunk) -> Arrival {
-        if self.listens() && self.connection.is_alive() {
+        if self.connection.listens() && self.connection.has_stream() {
             self.connection.receive(chunk)
         } else {
             Arrival::Nothing

@@ -4,13 +4,18 @@
 use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io, net, signal, time};
+use sandbox_freestanding::{
+    Descriptor, Errno, Fd, RawFd, Result, io, net,
+    process::{PR_SET_DUMPABLE, set_attribute},
+    signal, time,
+};
 
 use super::{
     address,
     descriptors::close_all_but,
     ending::EXIT_UNREACHABLE,
     polling::{Moment, POLLERR, POLLIN, POLLOUT, PollSet, after, now},
+    privilege,
 };
 use crate::protocol::MAX_FRAME;
 
@@ -24,8 +29,15 @@ const PAUSE: u64 = 5000;
 /// does not listen yet is waited for.
 pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     close_all_but(&mut Vec::from([0, 1, 2]), None);
+    // Where it is the code's own user, code could take the stream from it, and read the environment that it was started with.
+    let _ = set_attribute(PR_SET_DUMPABLE, 0, 0);
+    // It is started with whatever its container was given, and carries bytes.
+    let without = privilege::give_up_all();
     let until = after(now(), if wait { PATIENCE } else { 0 });
-    match reach(name, until).and_then(|socket| carry(&socket)) {
+    match without
+        .and_then(|()| reach(name, until))
+        .and_then(|socket| carry(&socket))
+    {
         Ok(()) => 0,
         Err(errno) => {
             let mut stderr = io::Writer::new(2);

@@ -5,11 +5,14 @@ use alloc::vec::Vec;
 use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
-    outgoing::Outgoing,
-    polling::{POLLIN, POLLOUT, after, now, wait_for},
+    link::Link,
+    outgoing::{FLOODED, Outgoing},
+    polling::{Moment, POLLIN, POLLOUT, after, now, wait_for},
     region::Region,
 };
-use crate::protocol::{FrameBuffer, Header, MAX_FRAME, MessageAssembler, ProtocolError};
+use crate::protocol::{
+    FrameBuffer, Header, Key, LinkEnd, MAX_FRAME, MessageAssembler, ProtocolError,
+};
 
 /// Where the host is, as the command line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub(super) enum Arrival {
     Nothing,
     /// The end of the stream, or an error that means the same.
     End,
+    /// What is no packet of a link.
+    Broken(ProtocolError),
 }
 
 /// Where reads of all streams go first.
@@ -51,6 +56,8 @@ impl Chunk {
 pub(super) struct Connection {
     /// `None` once reading or writing met the end.
     stream: Option<Stream>,
+    /// Where a stream that ends is waited for; `None` where its end is the connection's.
+    link: Option<Link>,
     pub(super) incoming: FrameBuffer,
     pub(super) assembler: MessageAssembler,
     pub(super) outgoing: Outgoing,
@@ -96,15 +103,118 @@ impl Connection {
     fn over(stream: Stream) -> Self {
         Self {
             stream: Some(stream),
+            link: None,
             incoming: FrameBuffer::new(),
             assembler: MessageAssembler::new(),
             outgoing: Outgoing::default(),
         }
     }
 
-    /// Whether neither reading nor writing has met the end.
+    /// The same, whose bytes cross a link.
+    pub(super) fn linked(mut self, link: Option<Link>) -> Self {
+        self.link = link;
+        self
+    }
+
+    /// What follows on the stream is packets of a link.
+    ///
+    /// # Errors
+    ///
+    /// When what is here already is none.
+    pub(super) fn begin_link(&mut self, secret: Key) -> core::result::Result<(), ProtocolError> {
+        let rest = self.incoming.take_rest();
+        let link = self.link.insert(Link::new(secret, LinkEnd::new()));
+        link.receive(&rest, &mut self.incoming, &mut self.outgoing)
+    }
+
+    /// Whether it has not ended; its stream may be away for a while.
     pub(super) fn is_alive(&self) -> bool {
+        self.stream.is_some() || self.link.is_some()
+    }
+
+    /// Whether there is a stream now.
+    pub(super) fn has_stream(&self) -> bool {
         self.stream.is_some()
+    }
+
+    /// Since when its stream is away.
+    pub(super) fn away_since(&self) -> Option<Moment> {
+        self.link.as_ref()?.away_since()
+    }
+
+    /// Whether the host has said that nothing more comes.
+    pub(super) fn is_closed(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_closed)
+    }
+
+    /// Whether this is the secret of its link.
+    pub(super) fn has_secret(&self, secret: &Key) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.has_secret(secret))
+    }
+
+    /// Goes on over another socket, which is non-blocking already, to a host that has received this many bytes.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot have.
+    pub(super) fn resume(
+        &mut self,
+        socket: Fd,
+        received: u64,
+    ) -> core::result::Result<(), (Fd, ProtocolError)> {
+        let resumed = match &mut self.link {
+            Some(link) => link.resume(received, &mut self.outgoing),
+            None => Err(ProtocolError::Unexpected("return to no link")),
+        };
+        match resumed {
+            Ok(()) => {
+                self.stream = Some(Stream {
+                    input: socket,
+                    output: None,
+                });
+                Ok(())
+            }
+            Err(error) => Err((socket, error)),
+        }
+    }
+
+    /// The stream has ended. Without a link, so has the connection; says whether it goes on.
+    pub(super) fn lose(&mut self) -> bool {
+        match &mut self.link {
+            Some(link) if !link.is_closed() => {
+                self.stream = None;
+                link.lose();
+                true
+            }
+            _ => {
+                self.close();
+                false
+            }
+        }
+    }
+
+    /// Nothing follows what waits to be written.
+    pub(super) fn finish(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.end();
+        }
+    }
+
+    /// Whether there is something to write, and somebody to take it.
+    pub(super) fn has_to_write(&self) -> bool {
+        self.has_stream()
+            && match &self.link {
+                None => !self.outgoing.is_empty(),
+                Some(link) => link.has_to_write(&self.outgoing),
+            }
+    }
+
+    /// Whether it is read from: a client that floods requests has to take their answers first.
+    pub(super) fn listens(&self) -> bool {
+        // With a link, only what is read says what was taken.
+        self.link.is_some() || self.outgoing.len() < FLOODED
     }
 
     /// What is read from, and what is written to where that is another one.
@@ -120,7 +230,13 @@ impl Connection {
 
     /// Closes the stream; what waits to be written, or was read and not understood yet, is forgotten.
     pub(super) fn close(&mut self) {
+        if self.link.is_some() {
+            self.finish();
+            // The last packet, if it is taken at once; without it, the host comes back and learns the same.
+            let _ = self.write();
+        }
         self.stream = None;
+        self.link = None;
         self.outgoing = Outgoing::default();
         self.incoming = FrameBuffer::new();
         self.assembler = MessageAssembler::new();
@@ -135,8 +251,16 @@ impl Connection {
         match io::read(&stream.input, bytes) {
             Ok(0) => Arrival::End,
             Ok(count) => {
-                self.incoming.extend(&bytes[..count]);
-                Arrival::Bytes
+                let bytes = &bytes[..count];
+                let Some(link) = &mut self.link else {
+                    self.incoming.extend(bytes);
+                    return Arrival::Bytes;
+                };
+                match link.receive(bytes, &mut self.incoming, &mut self.outgoing) {
+                    Ok(()) if self.outgoing.len() < FLOODED => Arrival::Bytes,
+                    Ok(()) => Arrival::Broken(ProtocolError::TooLarge("queue of answers")),
+                    Err(error) => Arrival::Broken(error),
+                }
             }
             Err(Errno::EAGAIN) => Arrival::Nothing,
             // A reset is an end too: there is nobody left to tell.
@@ -144,15 +268,20 @@ impl Connection {
         }
     }
 
-    /// Writes what the stream takes; what cannot be written any more is forgotten.
+    /// Writes what the stream takes; what cannot be written any more is forgotten, but where a link keeps it.
     pub(super) fn send(&mut self) {
-        match &self.stream {
-            None => self.outgoing.clear(),
-            Some(stream) => {
-                if self.outgoing.write_to(stream.output().raw()).is_err() {
-                    self.close();
-                }
-            }
+        if !self.is_alive() {
+            self.outgoing.clear();
+        } else if self.write().is_err() {
+            self.lose();
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        match (&self.stream, &mut self.link) {
+            (None, _) => Ok(()),
+            (Some(stream), None) => self.outgoing.write_to(stream.output().raw()),
+            (Some(stream), Some(link)) => link.write(&self.outgoing, stream.output().raw()),
         }
     }
 
@@ -181,8 +310,10 @@ impl Connection {
             if !wait_for(input, POLLIN, Some(left)) {
                 return Ok(None);
             }
-            if self.receive(chunk) == Arrival::End {
-                self.close();
+            match self.receive(chunk) {
+                Arrival::End => self.close(),
+                Arrival::Broken(error) => return Err(error),
+                Arrival::Bytes | Arrival::Nothing => {}
             }
         }
     }
@@ -192,7 +323,7 @@ impl Connection {
         loop {
             self.send();
             match self.output() {
-                Some(output) if !self.outgoing.is_empty() => {
+                Some(output) if self.has_to_write() => {
                     if !wait_for(output, POLLOUT, Some(milliseconds)) {
                         return;
                     }

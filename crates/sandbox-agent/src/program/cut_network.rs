@@ -1,45 +1,65 @@
-//! Takes a network namespace's interfaces down, all but its loopback: what a pod's first step does, with a capability that the
-//! code's container does not have.
+//! Takes every interface of a network namespace down, but for its loopback, and gives up the power to undo that: the first thing that the
+//! agent of a pod does.
+//!
+//! The interfaces stay, with their addresses: container runtimes look for a pod's address there, and take a pod without one for broken.
 
-use alloc::vec::Vec;
-use core::fmt::Write;
+use alloc::{string::String, vec::Vec};
+use core::fmt::{self, Display, Formatter};
 
-use sandbox_freestanding::{Errno, Result, fs, io};
+use sandbox_freestanding::{Errno, credentials::CAP_NET_ADMIN, fs, io};
 
-use super::{ending::EXIT_SETUP, interface};
+use super::{failing::text, interface, privilege};
 
 /// Every interface of the namespace stands here, those that are down too.
 const INTERFACES: &core::ffi::CStr = c"/proc/net/dev";
 /// How much of that is read: some thousand interfaces.
 const BOUND: usize = 256 * 1024;
 
-/// Takes them down; gives the exit code.
-pub(super) fn cut_network() -> i32 {
-    let mut stderr = io::Writer::new(2);
-    // Without a place to say it, the code says it.
-    let mut failed = |what: &[u8], errno: Errno| {
-        let what = core::str::from_utf8(what).unwrap_or("an interface");
-        let _ = writeln!(stderr, "sandbox-agent: cannot take {what} down: {errno}");
-        let _ = stderr.flush();
-        EXIT_SETUP
-    };
-    let list = match read() {
-        Ok(list) => list,
-        Err(errno) => return failed(INTERFACES.to_bytes(), errno),
-    };
-    for name in names(&list) {
-        if let Err(errno) = interface::set_up(name, false) {
-            return failed(name, errno);
-        }
-    }
-    0
+/// Why the network is not gone.
+#[derive(Debug)]
+pub(super) struct Failed {
+    what: String,
+    errno: Errno,
 }
 
-fn read() -> Result<Vec<u8>> {
-    let file = fs::open(INTERFACES, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
-    let mut list = Vec::new();
-    io::read_to_end(&file, &mut list, BOUND)?;
-    Ok(list)
+impl Display for Failed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.errno)
+    }
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failed {
+    let what = what.into();
+    |errno| Failed { what, errno }
+}
+
+/// Takes the interfaces down and gives the capability for it up, then asks the kernel for both.
+///
+/// # Errors
+///
+/// When anything is left that the namespace could be reached by, or the capability is.
+pub(super) fn cut_network() -> Result<(), Failed> {
+    for name in names(&read()?) {
+        interface::set_up(name, false).map_err(failed(text(name)))?;
+    }
+    privilege::give_up(CAP_NET_ADMIN).map_err(failed("give up CAP_NET_ADMIN"))?;
+    // Also those that have come meanwhile.
+    for name in names(&read()?) {
+        if interface::is_up(name).map_err(failed(text(name)))? {
+            return Err(failed(text(name))(Errno::EBUSY));
+        }
+    }
+    Ok(())
+}
+
+fn read() -> Result<Vec<u8>, Failed> {
+    let list = || {
+        let file = fs::open(INTERFACES, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
+        let mut list = Vec::new();
+        io::read_to_end(&file, &mut list, BOUND)?;
+        Ok(list)
+    };
+    list().map_err(failed(text(INTERFACES.to_bytes())))
 }
 
 /// The names behind the two lines of the head, without the loopback's.

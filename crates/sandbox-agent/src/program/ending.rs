@@ -1,7 +1,6 @@
 //! Why the agent ends, and the code it exits with.
 
-use alloc::string::String;
-
+use super::failing::{breach, refusal};
 use crate::protocol::{FailStep, Failure, ProtocolError};
 
 /// The command line is wrong.
@@ -47,16 +46,8 @@ impl Ending {
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Stopped | Self::OwnerGone | Self::LeaseOver => None,
-            Self::LifetimeOver => Some(Failure {
-                step: FailStep::Ended,
-                errno: 0,
-                detail: String::from("its time to live is over"),
-            }),
-            Self::Protocol(error) => Some(Failure {
-                step: FailStep::Protocol,
-                errno: 0,
-                detail: alloc::string::ToString::to_string(error),
-            }),
+            Self::LifetimeOver => Some(refusal(FailStep::Ended, "its time to live is over")),
+            Self::Protocol(error) => Some(breach(*error)),
             Self::Refused(failure) | Self::Broken(failure) => Some(failure.clone()),
         }
     }

@@ -1,10 +1,10 @@
 //! Making failures.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use sandbox_freestanding::Errno;
 
-use crate::protocol::{FailStep, Failure};
+use crate::protocol::{FailStep, Failure, ProtocolError};
 
 /// A failure of a system call.
 pub(super) fn failure(step: FailStep, errno: Errno, detail: impl Into<String>) -> Failure {
@@ -22,6 +22,11 @@ pub(super) fn refusal(step: FailStep, detail: impl Into<String>) -> Failure {
         errno: 0,
         detail: detail.into(),
     }
+}
+
+/// The failure of a side that has broken the protocol.
+pub(super) fn breach(error: ProtocolError) -> Failure {
+    refusal(FailStep::Protocol, error.to_string())
 }
 
 /// Bytes of a path as text, for the detail of a failure.

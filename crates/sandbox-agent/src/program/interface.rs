@@ -28,17 +28,7 @@ const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 ///
 /// `ENODEV` where there is none, `EPERM` without power over the network namespace, `EIO` where it is not as asked for.
 pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
-    let socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)?;
-    let mut request = InterfaceFlags {
-        name: [0; 16],
-        flags: 0,
-        padding: [0; 22],
-    };
-    // The last byte ends the name.
-    if name.len() >= request.name.len() {
-        return Err(Errno::ENAMETOOLONG);
-    }
-    request.name[..name.len()].copy_from_slice(name);
+    let (socket, mut request) = ask(name)?;
     get(&socket, &mut request)?;
     request.flags = if up {
         request.flags | IFF_UP
@@ -53,6 +43,32 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
     } else {
         Err(Errno::EIO)
     }
+}
+
+/// Whether the interface `name` is up.
+///
+/// # Errors
+///
+/// `ENODEV` where there is none.
+pub(super) fn is_up(name: &[u8]) -> Result<bool> {
+    let (socket, mut request) = ask(name)?;
+    get(&socket, &mut request)?;
+    Ok(request.flags & IFF_UP != 0)
+}
+
+fn ask(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
+    let mut request = InterfaceFlags {
+        name: [0; 16],
+        flags: 0,
+        padding: [0; 22],
+    };
+    // The last byte ends the name.
+    if name.len() >= request.name.len() {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    request.name[..name.len()].copy_from_slice(name);
+    let socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)?;
+    Ok((socket, request))
 }
 
 fn get(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {

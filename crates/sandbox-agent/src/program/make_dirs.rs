@@ -5,7 +5,7 @@ use core::ffi::CStr;
 
 use sandbox_freestanding::{
     Errno, Result,
-    credentials::{effective_group, effective_user},
+    credentials::{effective_group, effective_user, set_effective_group, set_effective_user},
     fs,
     fs::AT_FDCWD,
     path::terminated,
@@ -91,10 +91,27 @@ fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
             set_file_identity(user, group);
             let made = fs::make_directory(AT_FDCWD, folder, mode);
             set_file_identity(effective_user(), effective_group());
-            made
+            made?;
+            // gVisor's kernel takes the identity for files and goes on as before.
+            if stat_at(AT_FDCWD, folder, fs::AT_SYMLINK_NOFOLLOW)?.user == user {
+                return Ok(());
+            }
+            fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
+            as_effective(user, group, || fs::make_directory(AT_FDCWD, folder, mode))
         }
         other => other,
     }
+}
+
+/// Does something as another user in effect.
+fn as_effective(user: u32, group: u32, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let own = (effective_user(), effective_group());
+    set_effective_group(group)?;
+    let done = set_effective_user(user).and_then(|()| act());
+    // Whoever is still somebody else must not go on.
+    set_effective_user(own.0)?;
+    set_effective_group(own.1)?;
+    done
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod address;
 mod agent;
+mod applicant;
 mod arguments;
 mod builtin;
 mod client;
@@ -14,6 +15,7 @@ mod connect;
 mod connection;
 mod cut_network;
 mod descriptors;
+mod dial;
 mod door;
 mod ending;
 mod exec;
@@ -21,8 +23,10 @@ mod exec_once;
 mod failing;
 mod interface;
 mod keep;
+mod link;
 mod log;
 mod make_dirs;
+mod memory_kills;
 mod oom;
 mod outgoing;
 mod polling;
@@ -49,7 +53,8 @@ pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(Task::Serve(service)) => serve::serve(&service),
         Some(Task::Connect { name, wait }) => connect::connect(name, wait),
-        Some(Task::CutNetwork) => cut_network::cut_network(),
+        Some(Task::Answer(port)) => dial::answer(port),
+        Some(Task::Dial { until_denied }) => dial::dial(environment, until_denied),
         Some(Task::Keep) => keep::keep(),
         Some(Task::Remove(folder)) => remove::remove(folder),
         Some(Task::Version) => {

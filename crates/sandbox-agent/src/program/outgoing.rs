@@ -36,6 +36,19 @@ impl Outgoing {
         self.len() < HIGH_WATER
     }
 
+    /// What waits; of a link, also what was written and may have to be written again.
+    pub(super) fn kept(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Lets the first bytes go, which have arrived.
+    pub(super) fn release(&mut self, count: usize) {
+        self.start += count;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
     /// Appends a message of at most [`MAX_PAYLOAD`] bytes; everything but data of programs is far below that.
     pub(super) fn message(&mut self, stream: u32, kind: Kind, message: &[u8]) {
         let mut rest = message;
@@ -90,7 +103,8 @@ impl Outgoing {
     }
 
     fn reserve(&mut self, count: usize) -> &mut [u8] {
-        if self.end + count > self.bytes.len() && self.start > 0 {
+        // What is kept for long is moved seldom: at most as much as has gone since.
+        if self.end + count > self.bytes.len() && self.start >= self.len() && self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;

@@ -17,6 +17,7 @@ use sandbox_freestanding::{
 use super::{
     failing::{failure, text},
     make_dirs::{give_dirs, make_dirs},
+    memory_kills::KillCount,
     oom::OomScore,
     privilege,
     process_files::ProcessFiles,
@@ -47,6 +48,7 @@ pub(super) fn prepare(
     let landlock = confinement.landlock.as_ref().map(build_rules).transpose()?;
     let landlock_abi = privilege::landlock_abi();
     let null = open_null();
+    let kill_count = KillCount::open(&settings.kill_counts);
     let open_files = raise_open_files();
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))
         .map_err(|errno| failure(FailStep::Settings, errno, "signalfd"))?;
@@ -70,6 +72,7 @@ pub(super) fn prepare(
         files,
         null,
         oom,
+        kill_count,
         child_ended,
     };
     let welcome = Welcome {

@@ -4,7 +4,7 @@ use sandbox_freestanding::{
     Errno, Result,
     credentials::{
         CAP_KILL, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, Capabilities, clear_ambient,
-        effective_group, effective_user, limit_bounding_set,
+        effective_group, effective_user, is_ambient, is_in_bounding_set, limit_bounding_set,
     },
     process::{
         self, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, Pid, set_attribute,
@@ -38,11 +38,7 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
     if held.effective & (1 << CAP_SETPCAP) != 0 {
         limit_bounding_set(0).map_err(failed("PR_CAPBSET_DROP"))?;
     }
-    match clear_ambient() {
-        // Before Linux 4.3 there is nothing to clear.
-        Ok(()) | Err(Errno::EINVAL) => {}
-        Err(errno) => return Err(failed("PR_CAP_AMBIENT")(errno)),
-    }
+    drop_ambient().map_err(failed("PR_CAP_AMBIENT"))?;
     let kept = if identity.is_some() { NEEDED } else { 0 };
     let left = Capabilities {
         effective: kept,
@@ -62,6 +58,58 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
     Ok(left)
 }
 
+/// Gives up one capability, in every set, so that neither this process nor any that it starts can get it back; the kernel's word is asked
+/// for afterwards.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SETPCAP`, `EIO` where the kernel says that it is still there.
+pub(super) fn give_up(capability: u32) -> Result<()> {
+    limit_bounding_set(!(1 << capability))?;
+    drop_ambient()?;
+    let without = |set: u64| set & !(1 << capability);
+    let held = Capabilities::current()?;
+    Capabilities {
+        effective: without(held.effective),
+        permitted: without(held.permitted),
+        inheritable: without(held.inheritable),
+    }
+    .apply()?;
+    let left = Capabilities::current()?;
+    let sets = left.effective | left.permitted | left.inheritable;
+    let ambient = match is_ambient(capability) {
+        // Before Linux 4.3 there is no such set.
+        Err(Errno::EINVAL) => false,
+        known => known?,
+    };
+    match sets & 1 << capability != 0 || ambient || is_in_bounding_set(capability)? {
+        true => Err(Errno::EIO),
+        false => Ok(()),
+    }
+}
+
+/// Gives up every capability, of a process that needs none.
+///
+/// # Errors
+///
+/// None that Linux gives.
+pub(super) fn give_up_all() -> Result<()> {
+    if Capabilities::current()?.effective & (1 << CAP_SETPCAP) != 0 {
+        limit_bounding_set(0)?;
+    }
+    drop_ambient()?;
+    Capabilities::default().apply()?;
+    set_attribute(PR_SET_NO_NEW_PRIVS, 1, 0)
+}
+
+fn drop_ambient() -> Result<()> {
+    match clear_ambient() {
+        // Before Linux 4.3 there is nothing to clear.
+        Err(Errno::EINVAL) => Ok(()),
+        cleared => cleared,
+    }
+}
+
 /// Whether `identity` is another one than the agent's own.
 pub(super) fn differs((user, group): (u32, u32)) -> bool {
     (user, group) != (effective_user(), effective_group())
@@ -77,9 +125,10 @@ pub(super) fn set_file_identity(user: u32, group: u32) {
     }
 }
 
-/// Whether it makes sense to try Landlock, and what it is: 0 without.
+/// The Landlock ABI that executions can be confined by: 0 without.
 pub(super) fn landlock_abi() -> u32 {
-    // No Landlock, or none allowed: both are "without".
+    // Not in the kernel, switched off, or refused by the seccomp filter of who made the container: the host learns of the number, and
+    // reports what follows from it.
     sandbox_freestanding::landlock::abi().unwrap_or(0)
 }
 

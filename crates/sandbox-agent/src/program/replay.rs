@@ -137,17 +137,10 @@ impl Replay {
             ExitKind::Exited(0)
         };
         ExitReport {
-            kind,
             stdout_total: self.stdout.sent,
             stderr_total: self.stderr.sent,
-            stragglers: 0,
-            survivors: 0,
             drain_cut: self.overtaken,
-            cpu_us: 0,
-            max_rss_kib: 0,
-            wall_us: 0,
-            refused_programs: 0,
-            refused_processes: 0,
+            ..ExitReport::of(kind)
         }
     }
 }

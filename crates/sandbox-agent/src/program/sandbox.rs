@@ -4,7 +4,7 @@ use alloc::{ffi::CString, vec::Vec};
 
 use sandbox_freestanding::{Fd, limits::Rlimit, seccomp::SockFilter};
 
-use super::{oom::OomScore, process_files::ProcessFiles};
+use super::{memory_kills::KillCount, oom::OomScore, process_files::ProcessFiles};
 use crate::protocol::Limit;
 
 /// The prepared sandbox. Its descriptors are close-on-exec.
@@ -32,6 +32,8 @@ pub(super) struct Sandbox {
     pub(super) null: Option<Fd>,
     /// The agent's own badness to the out-of-memory killer.
     pub(super) oom: Option<OomScore>,
+    /// Where the kernel counts kills for memory, where the host has named a file that says so.
+    pub(super) kill_count: Option<KillCount>,
     /// Readable when a child of the reading process has ended.
     pub(super) child_ended: Fd,
 }

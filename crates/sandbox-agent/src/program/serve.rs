@@ -1,9 +1,10 @@
 //! From the first byte of the stream to the agent's end.
 
 use alloc::vec::Vec;
+use core::fmt::Write;
 
 use sandbox_freestanding::{
-    Errno, Fd, fs,
+    Errno, Fd, fs, io,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},
 };
@@ -13,8 +14,9 @@ use super::{
     agent::{Agent, Carried},
     arguments::{Listener, Service},
     connection::{Chunk, Connection},
+    cut_network::cut_network,
     descriptors::close_all_but,
-    ending::Ending,
+    ending::{EXIT_SETUP, Ending},
     failing::failure,
     oom::OomScore,
     polling::{POLLIN, wait_for},
@@ -23,7 +25,7 @@ use super::{
     process_files::ProcessFiles,
     setup,
 };
-use crate::protocol::{FailStep, Kind, ProtocolError, Settings, Setup};
+use crate::protocol::{FailStep, Header, Kind, Link, ProtocolError, Settings, Setup};
 
 /// How long the host may take to say the next of its first messages, milliseconds: nobody may be there, where an engine keeps
 /// the stream open for those who come later.
@@ -48,6 +50,23 @@ pub(super) fn serve(service: &Service<'_>) -> i32 {
         keep.push(raw);
     }
     close_all_but(&mut keep, None);
+    if service.cut_network
+        && let Err(failed) = cut_network()
+    {
+        // Nobody has come yet who could be told.
+        let mut stderr = io::Writer::new(2);
+        // Without a place to say it, the code says it.
+        let _ = writeln!(
+            stderr,
+            "sandbox-agent: cannot take the network away: {failed}"
+        );
+        let _ = stderr.flush();
+        return EXIT_SETUP;
+    }
+    if let Some(path) = service.close {
+        // Whoever is not its owner may not do it, and the host looks for itself what came of it.
+        let _ = fs::change_mode(fs::AT_FDCWD, path, 0o600);
+    }
     let first = match service.ends {
         Some(ends) => Connection::new(ends)
             .map(|connection| (connection, None))
@@ -66,6 +85,7 @@ pub(super) fn serve(service: &Service<'_>) -> i32 {
         connection
             .outgoing
             .message(0, Kind::Failed, &failure.encode());
+        connection.finish();
         connection.send_all(LAST_WORDS);
     }
     ending.exit_code()
@@ -124,7 +144,7 @@ fn establish(
         die_with_parent = setup.die_with_parent;
         files = setup::build(&setup, connection, &mut chunk)?;
     }
-    let message = expect(connection, &mut chunk, Kind::Hello)?;
+    let message = expect_settings(connection, &mut chunk, listener.is_some())?;
     let settings = Settings::decode(&message)?;
     let files = files.or_else(|| ProcessFiles::open().ok());
     let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
@@ -142,17 +162,48 @@ fn establish(
     Ok(agent)
 }
 
+/// The settings. They may come over a link where its stream `may_return`: by the listener.
+fn expect_settings(
+    connection: &mut Connection,
+    chunk: &mut Chunk,
+    may_return: bool,
+) -> Result<Vec<u8>, Ending> {
+    let (header, message) = next_message(connection, chunk)?;
+    match header.kind {
+        Kind::Hello => Ok(message),
+        Kind::Link if may_return => {
+            connection.begin_link(Link::decode(&message)?.secret)?;
+            expect(connection, chunk, Kind::Hello)
+        }
+        _ => Err(unexpected()),
+    }
+}
+
 /// The next message, which must be of this kind.
 pub(super) fn expect(
     connection: &mut Connection,
     chunk: &mut Chunk,
     kind: Kind,
 ) -> Result<Vec<u8>, Ending> {
+    match next_message(connection, chunk)? {
+        (header, message) if header.kind == kind => Ok(message),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unexpected() -> Ending {
+    Ending::Protocol(ProtocolError::Unexpected("first message"))
+}
+
+fn next_message(
+    connection: &mut Connection,
+    chunk: &mut Chunk,
+) -> Result<(Header, Vec<u8>), Ending> {
     match connection.wait_message(chunk, FIRST_WORDS)? {
         None if connection.is_alive() => Err(Ending::LeaseOver),
         None => Err(Ending::Protocol(ProtocolError::Truncated)),
-        Some((header, message)) if header.kind == kind && header.stream == 0 => Ok(message),
-        Some(_) => Err(Ending::Protocol(ProtocolError::Unexpected("first message"))),
+        Some((header, message)) if header.stream == 0 => Ok((header, message)),
+        Some(_) => Err(unexpected()),
     }
 }
 

@@ -52,6 +52,15 @@ impl Writer {
         self
     }
 
+    /// Appends whether there is a number, and then the number.
+    pub fn optional_u64(&mut self, value: Option<u64>) -> &mut Self {
+        self.bool(value.is_some());
+        if let Some(value) = value {
+            self.u64(value);
+        }
+        self
+    }
+
     /// Appends bytes behind their length.
     ///
     /// # Panics
@@ -144,6 +153,15 @@ impl<'a> Reader<'a> {
             1 => Ok(true),
             _ => Err(ProtocolError::BadValue("truth value")),
         }
+    }
+
+    /// Reads a number that may not be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::bool`].
+    pub fn optional_u64(&mut self) -> Result<Option<u64>, ProtocolError> {
+        self.bool()?.then(|| self.u64()).transpose()
     }
 
     /// Reads a 16-bit integer.

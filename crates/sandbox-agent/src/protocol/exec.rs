@@ -120,6 +120,9 @@ pub struct ExitReport {
     pub refused_programs: u32,
     /// How often another process was refused, where an execution may be one only.
     pub refused_processes: u32,
+    /// How many processes of the sandbox the kernel killed for memory from the start of the execution to the end of its tree, whatever
+    /// became of them, and whichever of the executions at the time they were of; `None` where that is not known.
+    pub memory_kills: Option<u64>,
 }
 
 /// The step at which something could not be done. The numbers are part of the protocol.
@@ -158,25 +161,27 @@ pub enum FailStep {
 }
 
 impl FailStep {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Setup,
+        Self::Identity,
+        Self::Settings,
+        Self::Spawn,
+        Self::Workdir,
+        Self::Limits,
+        Self::Confinement,
+        Self::NotFound,
+        Self::NotExecutable,
+        Self::Request,
+        Self::File,
+        Self::Protocol,
+        Self::Attach,
+        Self::Ended,
+    ];
+
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FailStep; 14] = [
-            FailStep::Setup,
-            FailStep::Identity,
-            FailStep::Settings,
-            FailStep::Spawn,
-            FailStep::Workdir,
-            FailStep::Limits,
-            FailStep::Confinement,
-            FailStep::NotFound,
-            FailStep::NotExecutable,
-            FailStep::Request,
-            FailStep::File,
-            FailStep::Protocol,
-            FailStep::Attach,
-            FailStep::Ended,
-        ];
-        ALL.into_iter()
-            .find(|step| *step as u8 == byte)
+        let mut all = Self::ALL.into_iter();
+        all.find(|step| *step as u8 == byte)
             .ok_or(ProtocolError::BadValue("step of a failure"))
     }
 }
@@ -230,6 +235,25 @@ impl Failure {
 }
 
 impl ExitReport {
+    /// An end like this, of an execution that wrote and used nothing.
+    #[must_use]
+    pub const fn of(kind: ExitKind) -> Self {
+        Self {
+            kind,
+            stdout_total: 0,
+            stderr_total: 0,
+            stragglers: 0,
+            survivors: 0,
+            drain_cut: false,
+            cpu_us: 0,
+            max_rss_kib: 0,
+            wall_us: 0,
+            refused_programs: 0,
+            refused_processes: 0,
+            memory_kills: None,
+        }
+    }
+
     /// The message's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -255,7 +279,8 @@ impl ExitReport {
             .u64(self.max_rss_kib)
             .u64(self.wall_us)
             .u32(self.refused_programs)
-            .u32(self.refused_processes);
+            .u32(self.refused_processes)
+            .optional_u64(self.memory_kills);
         message.finish()
     }
 
@@ -286,6 +311,7 @@ impl ExitReport {
             wall_us: reader.u64()?,
             refused_programs: reader.u32()?,
             refused_processes: reader.u32()?,
+            memory_kills: reader.optional_u64()?,
         };
         reader.end()?;
         Ok(report)

@@ -146,6 +146,15 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Takes all bytes that wait: what follows is not frames.
+    #[must_use]
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.bytes.split_off(self.start);
+        self.bytes.clear();
+        self.start = 0;
+        rest
+    }
+
     /// How many bytes wait.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -22,6 +22,10 @@ pub enum Kind {
     Stop = 0x05,
     /// Host, stream 0, the first message of a later client: [`super::Attach`].
     Attach = 0x06,
+    /// Host, stream 0, the first frame of a stream that may be resumed: [`super::Link`].
+    Link = 0x07,
+    /// Host, stream 0, the first frame of a stream that goes on with a link: [`super::Resume`].
+    Resume = 0x08,
     /// Host, a new stream: [`super::ExecRequest`].
     Exec = 0x10,
     /// Host: bytes for the program's standard input.
@@ -46,6 +50,8 @@ pub enum Kind {
     Pong = 0x83,
     /// Agent, stream 0: every execution has ended; the agent ends now.
     Stopped = 0x84,
+    /// Agent, stream 0, the first frame after a [`Kind::Link`] or [`Kind::Resume`]: [`super::Resumed`].
+    Resumed = 0x85,
     /// Agent: the program runs; its process id inside of the sandbox (`u32`).
     Started = 0x90,
     /// Agent: bytes of standard output.
@@ -65,13 +71,15 @@ impl Kind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [Kind; 22] = [
+        const ALL: [Kind; 25] = [
             Kind::Setup,
             Kind::Mapped,
             Kind::Hello,
             Kind::Ping,
             Kind::Stop,
             Kind::Attach,
+            Kind::Link,
+            Kind::Resume,
             Kind::Exec,
             Kind::Stdin,
             Kind::StdinEnd,
@@ -83,6 +91,7 @@ impl Kind {
             Kind::Welcome,
             Kind::Pong,
             Kind::Stopped,
+            Kind::Resumed,
             Kind::Started,
             Kind::Stdout,
             Kind::Stderr,

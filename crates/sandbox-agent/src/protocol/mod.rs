@@ -22,6 +22,9 @@
 //! An agent that listens serves several such streams at once. On all but the first, the first message is
 //! `Attach {version, key}` in the place of `Hello`; stream numbers are each connection's own.
 //!
+//! Where the way to the agent may break, the frames are carried by a link ([`Link`], [`Resume`]): a reliable byte layer that goes on
+//! over a new stream where the last one broke, so that nothing of the connection is lost.
+//!
 //! # Trust
 //!
 //! Neither side trusts the other's lengths: nothing is allocated from a length before the bytes are there, every list
@@ -33,7 +36,9 @@ mod error;
 mod exec;
 mod frame;
 pub mod keep;
+mod link;
 mod logs;
+mod memory_kills;
 mod message;
 mod settings;
 mod setup;
@@ -46,13 +51,18 @@ pub use frame::{
     FLAG_MORE, Frame, FrameBuffer, HEADER_LEN, Header, MAX_FRAME, MAX_PAYLOAD, encode_frame,
     encode_message,
 };
+pub use link::{
+    LINK_ACKNOWLEDGE, LINK_WINDOW, Link, LinkEnd, MAX_PACKET, Outbound, PACKET_HEADER, Packet,
+    PacketKind, Received, Resume, Resumed,
+};
 pub use logs::LogRequest;
+pub use memory_kills::memory_kills;
 pub use message::{Channel, Kind, MessageAssembler};
 pub use settings::{Confinement, LandlockPath, LandlockRules, Limit, Settings, Welcome};
 pub use setup::{Mount, Setup};
 
 /// The version both sides must name in their first message. A different one is refused: host and agent ship together.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 4;
 
 /// How many bytes of one channel may be on their way before the receiver has granted more with
 /// [`Kind::Credit`]. Both sides start every channel of every stream with this much.

@@ -76,6 +76,9 @@ pub struct Settings {
     pub give_dirs: Vec<Vec<u8>>,
     /// Folders the agent makes, owned by the code's identity, before it answers (missing parents too, mode 0755).
     pub make_dirs: Vec<Vec<u8>>,
+    /// Files in which the sandbox's kernel counts kills for memory: the agent looks into the first of them that has such a count
+    /// ([`super::memory_kills`]) before and after every execution, for [`super::ExitReport::memory_kills`].
+    pub kill_counts: Vec<Vec<u8>>,
     /// What confines executions.
     pub confinement: Confinement,
 }
@@ -104,8 +107,8 @@ impl Settings {
             .bool(self.handed_over)
             .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
-        for folders in [&self.give_dirs, &self.make_dirs] {
-            message.list(folders, |message, path| {
+        for paths in [&self.give_dirs, &self.make_dirs, &self.kill_counts] {
+            message.list(paths, |message, path| {
                 message.bytes(path);
             });
         }
@@ -156,6 +159,7 @@ impl Settings {
         let workdir = reader.bytes()?.to_vec();
         let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
+        let kill_counts = super::exec::byte_list(&mut reader)?;
         let identity = if reader.bool()? {
             Some((reader.u32()?, reader.u32()?))
         } else {
@@ -207,6 +211,7 @@ impl Settings {
             workdir,
             give_dirs,
             make_dirs,
+            kill_counts,
             confinement,
         })
     }

@@ -152,6 +152,7 @@ pub fn settings() -> Settings {
         workdir: b"/".to_vec(),
         give_dirs: Vec::new(),
         make_dirs: Vec::new(),
+        kill_counts: Vec::new(),
         confinement: Confinement {
             umask: 0o022,
             ..Confinement::default()

@@ -48,6 +48,7 @@ impl EngineOperations {
     pub async fn run(&mut self, way: Way, task: Task) -> Result<Sample> {
         match way {
             Way::Library => self.library(task).await,
+            Way::Restricted => Err(Failure::Missing("containers have no such profile".into())),
             Way::Client => self.client(task).await,
             Way::Api => self.api(task).await,
             Way::Command => {

@@ -13,12 +13,14 @@ use crate::protocol::Sample;
 #[cfg(feature = "api")]
 mod api;
 mod client;
+mod cluster;
 mod echo;
 mod engine;
 mod plain;
 mod python_client;
 mod sandboxes;
 
+use cluster::ClusterOperations;
 use engine::EngineOperations;
 use sandboxes::Tier;
 
@@ -61,6 +63,7 @@ pub struct Operations {
     programs: Programs,
     local: Tier,
     engines: BTreeMap<Engine, EngineOperations>,
+    cluster: ClusterOperations,
 }
 
 impl Operations {
@@ -72,6 +75,7 @@ impl Operations {
                 .into_iter()
                 .map(|engine| (engine, EngineOperations::new(engine, &programs)))
                 .collect(),
+            cluster: ClusterOperations::new(&programs),
             programs,
         }
     }
@@ -105,6 +109,7 @@ impl Operations {
                     operations.ok_or_else(|| failed(format!("unknown engine {engine:?}")))?;
                 operations.run(way, task).await
             }
+            Operation::Cluster(way, task) => self.cluster.run(way, task).await,
         }
     }
 
@@ -121,7 +126,7 @@ impl Operations {
     /// # Errors
     /// When something cannot be ended.
     pub async fn end(self) -> Result<()> {
-        let mut result = self.local.end().await;
+        let mut result = self.local.end().await.and(self.cluster.end().await);
         for operations in self.engines.into_values() {
             result = result.and(operations.end().await);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox::{
-    ByteSize, CapabilityPolicy, Error, ErrorKind, ExecRequest, ExecResult, SandboxClient,
+    ByteSize, CapabilityPolicy, Cpus, Error, ErrorKind, ExecRequest, ExecResult, SandboxClient,
     SandboxHandle, SandboxSpec, unique_name,
 };
 
@@ -19,12 +19,22 @@ const FILE: &str = "/tmp/file";
 /// A new sandbox is idle after this long.
 const SETTLING: Duration = Duration::from_millis(500);
 
+/// How a tier is opened.
+#[derive(Debug, Clone, Copy)]
+enum Open {
+    Named,
+    #[cfg(feature = "k8s")]
+    By(fn(CapabilityPolicy) -> sandbox::Result<SandboxClient>),
+}
+
 /// A tier under the default policy, opened when it is first needed.
 #[derive(Debug)]
 pub struct Tier {
     name: &'static str,
     built: bool,
     image: Option<&'static str>,
+    size: Option<(ByteSize, Cpus)>,
+    open: Open,
     client: Option<SandboxClient>,
     warm: Option<SandboxHandle>,
     opened: Option<SandboxHandle>,
@@ -38,10 +48,27 @@ impl Tier {
             name,
             built,
             image,
+            size: None,
+            open: Open::Named,
             client: None,
             warm: None,
             opened: None,
         }
+    }
+
+    /// With sandboxes of this size instead of the default one.
+    #[must_use]
+    pub fn sized(mut self, memory: ByteSize, cpus: Cpus) -> Self {
+        self.size = Some((memory, cpus));
+        self
+    }
+
+    /// Opened like this instead of by its name.
+    #[must_use]
+    #[cfg(feature = "k8s")]
+    pub fn on(mut self, open: fn(CapabilityPolicy) -> sandbox::Result<SandboxClient>) -> Self {
+        self.open = Open::By(open);
+        self
     }
 
     /// Create, run `true`, kill.
@@ -161,7 +188,7 @@ impl Tier {
 
     /// Starts a tree in a sandbox of its own, and ends it.
     pub async fn kill_tree(&mut self) -> Result<Sample> {
-        let mut policy = policy();
+        let mut policy = self.policy();
         policy.pids = Some(TREE + 50);
         let client = self.client_with(policy)?;
         let sandbox = client.create(&self.spec()).await.map_err(explain)?;
@@ -264,18 +291,37 @@ impl Tier {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
-        let client = self.client_with(policy())?;
+        let client = self.client_with(self.policy())?;
         Ok(self.client.insert(client).clone())
     }
 
+    /// The default one, but for the room that large outputs and files take. Sandboxes of a size of their own have none for those.
+    fn policy(&self) -> CapabilityPolicy {
+        let mut policy = CapabilityPolicy::new();
+        if self.size.is_none() {
+            policy.stdout_max_bytes = Some(ByteSize::bytes(OUTPUT_BYTES));
+            policy.disk = Some(ByteSize::bytes(OUTPUT_BYTES + (16 << 20)));
+        }
+        policy
+    }
+
     fn client_with(&self, policy: CapabilityPolicy) -> Result<SandboxClient> {
-        SandboxClient::open(self.name, policy).map_err(explain)
+        let client = match self.open {
+            Open::Named => SandboxClient::open(self.name, policy),
+            #[cfg(feature = "k8s")]
+            Open::By(open) => open(policy),
+        };
+        client.map_err(explain)
     }
 
     fn spec(&self) -> SandboxSpec {
         let spec = SandboxSpec::new(unique_name("bench"));
-        match self.image {
+        let spec = match self.image {
             Some(image) => spec.image(image),
+            None => spec,
+        };
+        match self.size {
+            Some((memory, cpus)) => spec.memory(memory).cpus(cpus),
             None => spec,
         }
     }
@@ -287,14 +333,6 @@ impl Tier {
         }
         self.warm.as_ref().ok_or_else(|| failed("no sandbox runs"))
     }
-}
-
-/// The default one, but for the room that large outputs and files take.
-fn policy() -> CapabilityPolicy {
-    let mut policy = CapabilityPolicy::new();
-    policy.stdout_max_bytes = Some(ByteSize::bytes(OUTPUT_BYTES));
-    policy.disk = Some(ByteSize::bytes(OUTPUT_BYTES + (16 << 20)));
-    policy
 }
 
 async fn begin(client: &SandboxClient, spec: &SandboxSpec) -> Result<SandboxHandle> {

@@ -19,7 +19,7 @@ pub struct CheckArguments {
     pub format: FormatOption,
 
     /// Ask every linked tier: which would enforce the policy here, and why the others cannot
-    #[arg(long, conflicts_with = "backend")]
+    #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network"])]
     all: bool,
 
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     }
     let tier = registry::tier(&arguments.policy.backend)?;
     let request = arguments.policy.resolve()?;
-    let client = SandboxClient::open(tier.tier, request.policy)?;
+    let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
     let (plan, report, unmet) = super::block_on(client.check(&request.spec))??;
     let document = Document {
         backend: tier.backend,

@@ -66,7 +66,7 @@ fn reasons(tier: &Support) -> Vec<String> {
     match &tier.answer {
         Answer::Refused { unmet, .. } => unmet.iter().map(ToString::to_string).collect(),
         Answer::Impossible { reason, fix, .. } => match fix {
-            Some(fix) => vec![format!("{reason}; {fix}")],
+            Some(fix) => vec![format!("{reason} (fix: {fix})")],
             None => vec![reason.clone()],
         },
         _ => Vec::new(),

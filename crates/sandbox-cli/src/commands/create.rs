@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use sandbox::{SandboxClient, SandboxHandle, registry};
+use sandbox::{SandboxClient, SandboxHandle, escape, registry};
 use serde::Serialize;
 
 use super::run::document::{EnforcementEntry, enforcement};
@@ -62,6 +62,8 @@ struct Document<'a> {
     /// When its time to live is over.
     expires: Option<String>,
     enforcement: Vec<EnforcementEntry<'a>>,
+    /// What the engine said beside that.
+    notes: &'a [String],
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -83,7 +85,7 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     spec.lifetime = arguments.ttl;
     spec.detached = true;
     spec.validate()?;
-    let client = SandboxClient::open(tier.tier, request.policy)?;
+    let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
     if !tier.applies_policy {
         say(format_args!(
             "warning: {} applies no policy: nothing is enforced",
@@ -94,10 +96,12 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
         let mut signals = Signals::listen()?;
         let mut progress = Progress::new(arguments.quiet, arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
-        tokio::select! {
-            sandbox = client.create_with_progress(&request.spec, take) => Ok(sandbox?),
+        let created = tokio::select! {
+            sandbox = client.create_with_progress(&request.spec, take) => sandbox.map_err(Failure::from),
             signal = signals.next() => Err(Failure::interrupted(signal)),
-        }
+        };
+        super::settle(&client).await;
+        created
     })??;
     arguments.tell(&sandbox, tier.backend)
 }
@@ -114,13 +118,17 @@ impl CreateArguments {
                     tier: sandbox.tier(),
                     expires: expires.map(super::ls::time),
                     enforcement: enforcement(sandbox),
+                    notes: sandbox.enforcement().notes(),
                 })?;
             }
             Format::Text => {
                 print(&format!("{}\n", sandbox.name()))?;
+                let report = sandbox.enforcement();
                 if !self.quiet {
-                    say(enforcement_line(sandbox.tier(), sandbox.enforcement()));
+                    say(enforcement_line(sandbox.tier(), report));
                 }
+                // A warning, which goes with --quiet too.
+                report.notes().iter().for_each(|note| say(escape(note)));
             }
         }
         Ok(Exit::SUCCESS)

@@ -18,10 +18,13 @@ pub mod policy;
 pub mod run;
 
 use std::future::Future;
+use std::time::Duration;
 
+use sandbox::SandboxClient;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
+use crate::say;
 
 /// A runtime on this thread: one sandbox needs no more, and threads would cost start-up time.
 fn runtime() -> Result<Runtime, Failure> {
@@ -29,6 +32,23 @@ fn runtime() -> Result<Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::io("starting", &error))
+}
+
+/// How long a command that has ended waits for what its backend still removes.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// Waits for what the backend still removes of a sandbox that this process had, or was about to have: nothing does it once the process
+/// has ended.
+async fn settle(client: &SandboxClient) {
+    if tokio::time::timeout(REMOVAL, client.settle())
+        .await
+        .is_err()
+    {
+        say(format_args!(
+            "warning: {} still removes what is left of a sandbox after {REMOVAL:?}; the next command, or `sandbox prune`, goes on with it",
+            client.tier()
+        ));
+    }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {

@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod paths;
+mod settings;
 mod values;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sandbox::policy::{Preset, Requirement};
+use sandbox::registry::Settings;
 use sandbox::{
     ByteSize, Capability, CapabilityPolicy, Cpus, ImageRetention, PullPolicy, SandboxSpec,
     Workspace, unique_name,
@@ -19,6 +21,7 @@ use crate::failure::Failure;
 use ceiling::Ceiling;
 pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
+use settings::SettingOptions;
 pub use values::{bytes, duration, pull_policy, text, variable};
 use values::{capability, cpus, package, preset};
 
@@ -85,31 +88,36 @@ pub struct PolicyOptions {
     package: Vec<Requirement>,
 
     /// Memory of the whole sandbox, like 512MiB
-    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     memory: Option<ByteSize>,
 
     /// Processors of the whole sandbox, like 1.5
-    #[arg(long, value_name = "COUNT", value_parser = cpus, help_heading = "Limits")]
+    #[arg(long, value_name = "COUNT", value_parser = cpus, allow_negative_numbers = true, help_heading = "Limits")]
     cpus: Option<Cpus>,
 
     /// Processes of the whole sandbox
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        allow_negative_numbers = true,
+        help_heading = "Limits"
+    )]
     pids: Option<u32>,
 
     /// Storage of the sandbox's own folders, like 64MiB
-    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     disk: Option<ByteSize>,
 
     /// Time limit, like 30s, 1m30s or a number of seconds
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, help_heading = "Limits")]
     timeout: Option<Duration>,
 
     /// How much standard output is passed on; what is written beyond that is counted and dropped
-    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stdout_max: Option<ByteSize>,
 
     /// How much standard error is passed on
-    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stderr_max: Option<ByteSize>,
 
     /// No child processes and no second program
@@ -131,6 +139,9 @@ pub struct PolicyOptions {
     /// Capability that may go unenforced (repeatable)
     #[arg(long, value_name = "CAPABILITY", value_parser = capability, help_heading = "Policy")]
     allow_unenforced: Vec<Capability>,
+
+    #[command(flatten)]
+    settings: SettingOptions,
 }
 
 /// What the options ask for.
@@ -144,6 +155,8 @@ pub struct Request {
     pub mounts: Mounts,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
+    /// What is set of the tier itself.
+    pub settings: Settings,
 }
 
 impl PolicyOptions {
@@ -196,6 +209,7 @@ impl PolicyOptions {
             policy,
             mounts,
             exports_are_open,
+            settings: self.settings.to_settings(),
         })
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 #[cfg(feature = "mutants")]
 use sandbox_conformance::selfcheck::{Extent, Mutants};
+use sandbox_core::registry::Settings;
 
 /// Attacks the linked sandbox tiers and reports which attacks fail, and why that can be believed.
 #[derive(Debug, Parser)]
@@ -22,6 +23,9 @@ pub struct Arguments {
     /// Image of the sandboxes, as TIER=IMAGE.
     #[arg(long, value_name = "TIER=IMAGE", value_parser = pair)]
     pub image: Vec<(String, String)>,
+    /// Setting of the tiers, as NAME=VALUE: `runtime=runsc` measures Docker's with gVisor's runtime.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub settings: Vec<(String, String)>,
     /// How many probes run at the same time.
     #[arg(long, default_value_t = 4)]
     pub jobs: usize,
@@ -75,6 +79,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Whether sandboxes are made at all.
+    pub fn touches_tiers(&self) -> bool {
+        !self.list && !self.render && !self.check_committed
+    }
+
     /// Whether only the suite itself is tested.
     pub fn measures_nothing(&self) -> bool {
         #[cfg(feature = "mutants")]
@@ -111,6 +120,11 @@ impl Arguments {
         (named.is_some() || self.proves_itself()).then_some(chosen)
     }
 
+    /// The settings of every tier that is measured.
+    pub fn settings(&self) -> Settings {
+        self.settings.iter().cloned().collect()
+    }
+
     /// The image that was named for a tier.
     pub fn image_of(&self, tier: &str) -> Option<String> {
         self.image
@@ -121,10 +135,15 @@ impl Arguments {
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((tier, image)) if !tier.is_empty() && !image.is_empty() => {
-            Ok((tier.to_owned(), image.to_owned()))
-        }
-        _ => Err("write it as TIER=IMAGE".into()),
-    }
+    split(text).ok_or_else(|| "write it as TIER=IMAGE".into())
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    split(text).ok_or_else(|| "write it as NAME=VALUE".into())
+}
+
+fn split(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=')?;
+    let whole = !name.is_empty() && !value.is_empty();
+    whole.then(|| (name.to_owned(), value.to_owned()))
 }

@@ -15,7 +15,7 @@ use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
     Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
 };
-use sandbox_core::{CapabilityPolicy, ErrorKind, registry, unique_name};
+use sandbox_core::registry;
 
 pub use arguments::Arguments;
 
@@ -41,7 +41,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     };
     let targets = tiers
         .iter()
-        .map(|tier| Target::tier(tier))
+        .map(|tier| Target::tier_with(tier, arguments.settings()))
         .collect::<Result<Vec<_>, _>>()?;
     // What is wrong with the call is said before a minute's work, not after it.
     if suite::selected(&arguments.filter).is_empty() {
@@ -117,31 +117,21 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     })
 }
 
-/// After an interrupt: removes the detached sandboxes that this process has made, and waits for what is removed in the background.
-pub async fn leave_nothing(arguments: &Arguments) {
-    for tier in tiers(arguments).unwrap_or_default() {
-        // A tier that cannot be opened has made nothing.
-        let Ok(client) = Target::tier(&tier).and_then(|tier| tier.client(CapabilityPolicy::new()))
-        else {
-            continue;
-        };
-        let kept = client.list().await.unwrap_or_default();
-        for sandbox in kept.iter().filter(|sandbox| is_ours(&sandbox.name)) {
-            match client.remove(&sandbox.name).await {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::SandboxNotFound => {}
-                Err(error) => eprintln!("{} stays: {error}", sandbox.name),
-            }
-        }
-        client.settle().await;
-    }
-}
-
-/// Whether this process made the name: all of its names have the same middle.
-fn is_ours(name: &str) -> bool {
-    let own = unique_name("");
-    own.rsplit_once('-')
-        .is_some_and(|(middle, _)| name.contains(&format!("{middle}-")))
+/// The tiers on which a run may make something. One that cannot be opened has nothing of it.
+#[must_use]
+pub fn touched(arguments: &Arguments) -> Vec<Target> {
+    let linked = registry::tiers().unwrap_or_default();
+    // Those of mutants too, whatever tiers were named.
+    let linked = linked.iter().filter(|tier| tier.applies_policy);
+    let mut names: Vec<String> = linked.map(|tier| tier.tier.to_owned()).collect();
+    let named = arguments.tier.iter().chain(&arguments.require);
+    names.extend(named.cloned());
+    names.sort();
+    names.dedup();
+    names
+        .iter()
+        .filter_map(|name| Target::tier(name).ok())
+        .collect()
 }
 
 fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {

@@ -4,7 +4,8 @@ pub use sandbox_core::matrix::{Feature, Subject};
 pub use sandbox_core::{ByteSize, Capability, Cpus, Outcome};
 
 pub use super::shapes::{
-    GONE, behavior, control, found_below, kernel_call, limit, plain, reach, rooted, same_call,
+    GONE, behavior, control, found_below, kernel_call, limit, plain, reach, reach_address, rooted,
+    rooted_if_taken, same_call,
 };
 pub use super::signs;
 pub use crate::evidence::{Attempt, Step};

@@ -22,6 +22,12 @@ pub fn rooted(grounds: &Grounds) -> Setting {
     grounds.rooted()
 }
 
+/// The read root and the write root, where the backend takes folders of this host.
+#[must_use]
+pub fn rooted_if_taken(grounds: &Grounds) -> Setting {
+    grounds.rooted().roots_if_taken()
+}
+
 /// A call that reaches a listener of the host without a sandbox, and must not reach it from one.
 pub async fn reach(
     stage: &mut Stage,
@@ -36,6 +42,30 @@ pub async fn reach(
     stage.watched("messages at the host's listener", listener.hits() == before);
     Ok(())
 }
+
+/// As [`reach`], by an address. On a cluster a pod with the whole network has to reach this host, else nothing is shown. A time-out is
+/// tried again: where a bridge changes its hardware address, or an address comes to another pod, nobody is reached for as long as
+/// neighbors remember the one before.
+pub async fn reach_address(
+    stage: &mut Stage,
+    listener: &Listener,
+    call: Call,
+    permitted: Call,
+) -> Result<(), Trouble> {
+    reach(stage, listener, call.clone(), permitted).await?;
+    for _ in 0..AGAIN {
+        if !stage.is_cluster() || !stage.attack_ended_by("ETIMEDOUT") {
+            break;
+        }
+        tokio::time::sleep(FORGOTTEN).await;
+        stage.attack(&call).await;
+    }
+    stage.reachable_with_network(&call).await
+}
+
+/// How often an address is tried again, and after how long each time: longer in all than a kernel remembers a neighbor.
+const AGAIN: u32 = 6;
+const FORGOTTEN: Duration = Duration::from_secs(5);
 
 /// The same call on the host and as the attack; `control` is what the policy permits. Nothing of the host can change by it.
 pub async fn same_call(stage: &mut Stage, control: Call, call: Call) -> Result<(), Trouble> {

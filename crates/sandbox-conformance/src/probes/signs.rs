@@ -67,6 +67,7 @@ pub const UNREACHABLE: &[Denial] = &[
         "network namespace: the loopback is the sandbox's own",
     ),
     sign("ENETUNREACH", "network namespace without routes"),
+    sign("EHOSTUNREACH", "a runtime's own network without routes"),
     sign("EADDRNOTAVAIL", "network namespace without this family"),
     sign("EAFNOSUPPORT", "seccomp"),
     sign("EPERM", "seccomp"),

@@ -9,7 +9,12 @@ use crate::finding::Standing;
 /// A run as Markdown.
 #[must_use]
 pub fn markdown(whole: &Whole) -> String {
-    let mut text = String::from("# Conformance\n");
+    let (passed, failed, skipped) = whole.counts();
+    let mut text = format!(
+        "# Conformance\n\n{passed} passed, {failed} failed, {skipped} skipped, the suite's own proof {}; report.html beside this has \
+         what each probe saw.\n",
+        whole.proof_counted()
+    );
     for report in &whole.tiers {
         let (passed, failed, skipped) = report.counts();
         let _ = writeln!(text, "\n## {}\n", safe(&report.tier));

@@ -57,6 +57,32 @@ impl Whole {
             && !self.mutants.iter().any(MutantCheck::is_wrong)
     }
 
+    /// How many probes and proofs passed, failed and were skipped.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let mut total = (0, 0, 0);
+        for report in &self.tiers {
+            let counts = report.counts();
+            total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
+        }
+        for proof in self.proofs() {
+            match (proof.wrong.is_empty(), proof.impossible) {
+                (false, _) => total.1 += 1,
+                (true, Some(_)) => total.2 += 1,
+                (true, None) => total.0 += 1,
+            }
+        }
+        total
+    }
+
+    /// Whether the suite has proved itself in this run, as a word behind "the suite's own proof".
+    fn proof_counted(&self) -> &'static str {
+        match self.proofs().is_empty() {
+            true => "left out",
+            false => "included",
+        }
+    }
+
     /// Every proof.
     fn proofs(&self) -> Vec<Proof<'_>> {
         let checks = self.self_checks.iter().map(|check| Proof {

@@ -35,6 +35,9 @@ summary.focus();
 seen.summary = document.activeElement === summary;
 summary.click();
 seen.evidence = shown(section.querySelector('dl'));
+box.click();
+seen.linked = [...section.querySelectorAll(':scope > details')].every(shown);
+box.click();
 for (const one of document.querySelectorAll('details')) { one.open = true; }
 seen.open_wide = document.documentElement.scrollWidth > window.innerWidth;
 const answer = document.createElement('output');
@@ -104,7 +107,7 @@ fn the_page_works_in_a_browser_on_a_phone_and_by_keyboard() {
             seen["before"].as_u64() > Some(0) && seen["after"] == 0,
             "{size}: {seen}"
         );
-        for by_keyboard in ["keyboard", "summary", "evidence"] {
+        for by_keyboard in ["keyboard", "summary", "evidence", "linked"] {
             assert_eq!(seen[by_keyboard], true, "{size}: {seen}");
         }
         assert!(seen["section"].is_string(), "{size}: {seen}");

@@ -4,7 +4,6 @@
 //! read through that), and executed there by the engine. Once it answers it is taken away again: it runs on without its file, and
 //! nothing is left whatever becomes of us.
 
-mod cut;
 mod found;
 mod isolator;
 mod planted;
@@ -13,6 +12,7 @@ mod report;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::adopted::{AdoptedIsolator, CutStream};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::{AgentInstance, Sandbox};
 
@@ -21,9 +21,8 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::stream::AttachStream;
 
-use cut::CutStream;
 pub(crate) use found::Found;
-use isolator::AdoptedIsolator;
+use isolator::Served;
 use planted::Planted;
 
 /// A container to enter.
@@ -91,17 +90,15 @@ impl Adoption<'_> {
             return Err(Error::new(ErrorKind::Protocol, "adopt container", context).on(tier));
         };
         let stream = AttachStream::new(output, input);
-        let words = stream.last_words();
-        let (stream, cut) = CutStream::new(stream);
-        let isolator = AdoptedIsolator::new(
+        let served = Served {
             tier,
-            engine.clone(),
-            self.found.id.clone(),
+            engine: engine.clone(),
+            container: self.found.id.clone(),
             execution,
-            words,
-            cut,
-            self.plan.lifetime,
-        );
+            last_words: stream.last_words(),
+        };
+        let (stream, cut) = CutStream::new(stream);
+        let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
 

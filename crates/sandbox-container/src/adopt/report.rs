@@ -5,14 +5,12 @@ use std::path::Path;
 use bollard::models::{HostConfig, MountPoint};
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Capability, Enforcement, EnforcementReport, Plan};
-use sandbox_host::confinement::{self, Kernel, Mode};
+use sandbox_host::adopted;
+use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
 use super::Found;
 use crate::engine::Engine;
-
-/// What every execution shares with whatever else runs there.
-const NEIGHBOURS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
 
 const PRIVILEGED: &str = "the container is privileged";
 
@@ -48,10 +46,6 @@ fn entry(
         Capability::FilesystemReadRoots => files(plan, found, false),
         Capability::FilesystemWriteRoots => files(plan, found, true),
         Capability::NetworkAccess | Capability::Egress => network(plan, host, kernel),
-        Capability::EnvVarAccess => Enforcement::partial(
-            "environment made from nothing",
-            "the variables of the container's own processes can be read by the same user",
-        ),
         Capability::Processes => match host.pid_mode.as_deref().unwrap_or_default() {
             "" | "private" => Enforcement::partial(
                 "the container's pid namespace, ended with the owner's stream",
@@ -60,22 +54,11 @@ fn entry(
             mode => Enforcement::unenforced(format!("the container's pid mode is {mode}")),
         },
         Capability::Privileges if privileged => Enforcement::unenforced(PRIVILEGED),
-        Capability::Privileges => confinement::privileges(kernel, Mode::Shared),
-        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
-        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBOURS),
-        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBOURS),
-        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
-            Enforcement::enforced("bounded capture")
-        }
         Capability::Memory => memory(plan, host, cgroup),
         Capability::Cpus => cpus(plan, host, cgroup),
         Capability::Pids => pids(plan, host, cgroup),
-        Capability::Disk => Enforcement::unenforced("the container's storage is not bounded by us"),
-        Capability::ArtifactExportPaths => Enforcement::enforced(
-            "copied by the agent as the code's user, opened beneath the folder",
-        ),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
-        _ => Enforcement::unenforced("not done in a container that somebody else has made"),
+        _ => adopted::entry(capability, kernel),
     }
 }
 

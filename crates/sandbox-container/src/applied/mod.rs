@@ -42,7 +42,7 @@ pub(crate) async fn lower(
 ) {
     let asked = Asked::of(body);
     let limits = limits::read(
-        counts.memory_folder(),
+        Some(counts.memory_folder()),
         counts.pids_folder(),
         counts.cpu_folder(),
     );

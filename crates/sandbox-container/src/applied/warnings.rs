@@ -1,10 +1,10 @@
 //! What an engine says with a container that it has made: what it left out of what it was asked for.
 
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result};
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result, escape};
 
 use crate::Tier;
 
-/// Lowers what an engine warns of to partial.
+/// Lowers what an engine warns of to partial. A warning that is about no limit is noted.
 ///
 /// # Errors
 ///
@@ -21,7 +21,8 @@ pub(crate) fn note(tier: Tier, report: &mut EnforcementReport, warnings: &[Strin
         }
         // What names no limit (an image's platform, a deprecated field) changes none.
         let Some(capability) = about(&words) else {
-            tracing::warn!(%tier, warning, "the engine warns");
+            let engine = tier.family.engine;
+            report.note(format!("{engine} warns: {}", escape(warning.trim())));
             continue;
         };
         if let Some(Enforcement::Enforced { mechanism }) = report.get(capability) {
@@ -74,6 +75,10 @@ mod tests {
         let memory = report.get(Capability::Memory).expect("an entry");
         assert_eq!(memory.status(), "partial");
         assert!(memory.to_string().contains("without swap"), "{memory}");
+        assert_eq!(
+            report.notes(),
+            ["Docker warns: The requested image's platform does not match the host's"]
+        );
         // What is weaker already stays so.
         let pids = report.get(Capability::Pids).map(Enforcement::status);
         assert_eq!(pids, Some("unenforced"));

@@ -52,6 +52,8 @@ pub struct EngineFacts {
     pub user_namespace: bool,
     /// Storage driver ("overlay2").
     pub storage: String,
+    /// The file system below it ("extfs", "xfs"); empty where the engine does not say.
+    pub backing: String,
     /// The OCI runtime of containers that ask for none.
     pub default_runtime: String,
     /// The OCI runtime of our containers.
@@ -122,6 +124,7 @@ impl EngineFacts {
             },
             user_namespace: has("userns"),
             storage: text(&info.driver),
+            backing: backing(info),
             runtime_known: known.is_some(),
             shell: Shell::of(&runtime, program.unwrap_or_default()),
             default_runtime: text(&info.default_runtime),
@@ -143,6 +146,16 @@ impl EngineFacts {
     pub(crate) fn api_at_least(&self, major: usize, minor: usize) -> bool {
         self.api >= (major, minor)
     }
+}
+
+/// The file system that the engine says its storage driver works on.
+fn backing(info: &SystemInfo) -> String {
+    let mut said = info.driver_status.iter().flatten();
+    said.find_map(|pair| match pair.as_slice() {
+        [name, value] if name == "Backing Filesystem" => Some(value.clone()),
+        _ => None,
+    })
+    .unwrap_or_default()
 }
 
 /// How many users an engine gives containers that have users of their own: the count that distributions hand out, which it does not tell.
@@ -188,6 +201,7 @@ impl EngineFacts {
             ids: u32::MAX,
             user_namespace: false,
             storage: "overlay2".into(),
+            backing: "extfs".into(),
             default_runtime: "runc".into(),
             runtime: "runc".into(),
             runtime_known: true,

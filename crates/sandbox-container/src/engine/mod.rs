@@ -5,15 +5,17 @@ mod facts;
 mod hard_limits;
 mod inspect;
 mod listing;
+mod ping;
 mod runtime;
 mod version;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bollard::models::SystemVersion;
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use sandbox_core::{Error, Result};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use endpoint::{Candidates, Endpoint, GivenClient};
@@ -22,9 +24,11 @@ pub use hard_limits::HardLimits;
 pub(crate) use inspect::inspect;
 pub use listing::Listed;
 pub(crate) use listing::list;
+use ping::{Ping, ping};
 pub use runtime::Shell;
 
 use crate::config::ContainerConfig;
+use crate::quota::Quota;
 use crate::{Family, Tier};
 
 /// Most time for finding an engine that answers: one that is not there is told within 2 s.
@@ -48,6 +52,8 @@ pub(crate) struct Engine {
     pub address: Option<Endpoint>,
     /// What it says of itself.
     pub facts: EngineFacts,
+    /// Whether its storage bounds a container's own layer, once that was tried.
+    pub quota: Arc<OnceCell<Quota>>,
 }
 
 impl Endpoint {
@@ -84,9 +90,9 @@ impl Engine {
         let deadline = Instant::now() + FIND;
         for endpoint in endpoints {
             let answered = match timeout_at(deadline, reach(&endpoint)).await {
-                Ok(Ok(client)) => {
+                Ok(Ok((client, ping))) => {
                     // It is there; what it is may take it longer to say.
-                    let described = Self::describe(tier.family, &endpoint, client, config);
+                    let described = Self::describe(tier.family, &endpoint, client, ping, config);
                     timeout(DESCRIBE, described).await
                 }
                 Ok(Err(failure)) => Ok(Err(failure)),
@@ -105,6 +111,7 @@ impl Engine {
         family: &Family,
         endpoint: &Endpoint,
         client: Docker,
+        ping: Option<Ping>,
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
         let address = match endpoint {
@@ -120,11 +127,9 @@ impl Engine {
                 },
             }
         };
-        let (version, info, said) = tokio::join!(client.version(), client.info(), said);
-        let version = version.map_err(Unreachable::Answer)?;
-        check_family(family, &version)?;
+        let (api, info, said) = tokio::join!(spoken(family, &client, ping), client.info(), said);
+        let api = api?;
         let info = info.map_err(Unreachable::Answer)?;
-        let api = version::negotiated(&version).ok_or(Unreachable::Version)?;
         let local = matches!(address, Some(Endpoint::Unix(_)));
         let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
         if let Some(Endpoint::Unix(socket)) = &address {
@@ -138,21 +143,37 @@ impl Engine {
             endpoint: endpoint.clone(),
             address,
             facts,
+            quota: Arc::default(),
         })
     }
 }
 
 /// A client of the engine at `endpoint`, if one answers there.
-async fn reach(endpoint: &Endpoint) -> Result<Docker, Unreachable> {
-    // bollard wraps the reason of a failed connection so deep that it gets lost: ask first.
-    if let Endpoint::Unix(path) = endpoint {
-        tokio::net::UnixStream::connect(path)
-            .await
-            .map_err(Unreachable::Connect)?;
-    }
+async fn reach(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
+    // bollard wraps the reason of a failed connection so deep that it gets lost.
+    let said = ping(endpoint).await.map_err(Unreachable::Connect)?;
     let client = client(endpoint).map_err(Unreachable::Answer)?;
-    client.ping().await.map_err(Unreachable::Answer)?;
-    Ok(client)
+    if said.is_none() {
+        client.ping().await.map_err(Unreachable::Answer)?;
+    }
+    Ok((client, said))
+}
+
+/// The version of the API that is spoken with the engine, which is of this family.
+async fn spoken(
+    family: &Family,
+    client: &Docker,
+    ping: Option<Ping>,
+) -> Result<ClientVersion, Unreachable> {
+    if let Some(ping) = ping {
+        check_family(family, &[&ping.engine])?;
+        return Ok(ping.client_version());
+    }
+    let version = client.version().await.map_err(Unreachable::Answer)?;
+    let components = version.components.as_deref().unwrap_or_default();
+    let names = components.iter().map(|component| component.name.as_str());
+    check_family(family, &names.collect::<Vec<_>>())?;
+    version::negotiated(&version).ok_or(Unreachable::Version)
 }
 
 /// A client of the engine at `endpoint`; it connects anew for each request, so that it belongs to no runtime.
@@ -168,13 +189,8 @@ pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Err
     }
 }
 
-fn check_family(family: &Family, version: &SystemVersion) -> Result<(), Unreachable> {
-    let components = version.components.as_deref().unwrap_or_default();
-    let names = components
-        .iter()
-        .map(|component| component.name.as_str())
-        .collect::<Vec<_>>();
-    if (family.is_ours)(&names) {
+fn check_family(family: &Family, names: &[&str]) -> Result<(), Unreachable> {
+    if (family.is_ours)(names) {
         return Ok(());
     }
     let name = names.first().copied().unwrap_or("an unknown engine");

@@ -5,14 +5,19 @@ use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
 /// The engine's version of the API, or ours where that is older. `None` where the engine says none.
 pub(super) fn negotiated(version: &SystemVersion) -> Option<ClientVersion> {
-    let (major, minor) = version.api_version.as_deref()?.split_once('.')?;
-    let theirs = (major.parse().ok()?, minor.parse().ok()?);
-    let ours = API_DEFAULT_VERSION;
-    let (major_version, minor_version) = theirs.min((ours.major_version, ours.minor_version));
+    let (major_version, minor_version) = common(version.api_version.as_deref()?)?;
     Some(ClientVersion {
         major_version,
         minor_version,
     })
+}
+
+/// The same, major and minor, of an engine whose version is written so ("1.41").
+pub(super) fn common(theirs: &str) -> Option<(usize, usize)> {
+    let (major, minor) = theirs.split_once('.')?;
+    let theirs = (major.parse().ok()?, minor.parse().ok()?);
+    let ours = API_DEFAULT_VERSION;
+    Some(theirs.min((ours.major_version, ours.minor_version)))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::find::look;
 use super::repack::{Target, repack};
 use super::{info, pipe};
 use crate::engine::{Engine, inspect};
-use crate::error::{Operation, engine_error, has_status};
+use crate::error::{Operation, engine_error, is_no_container};
 use crate::{Tier, labels, removal};
 
 /// How long each of the engine's steps may take: it copies whole images.
@@ -111,7 +111,7 @@ impl Commit<'_> {
             .await
         {
             Ok(made) => Ok(made.id),
-            Err(error) if has_status(&error, 404) => {
+            Err(error) if is_no_container(&error) => {
                 let context = "the sandbox's container is gone".to_owned();
                 Err(self.error(ErrorKind::SandboxEnded, context))
             }

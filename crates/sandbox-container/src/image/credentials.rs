@@ -9,9 +9,6 @@ use bollard::auth::DockerCredentials;
 use sandbox_core::ImageReference;
 use serde_json::Value;
 
-/// The default registry, and how clients file it.
-const HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
-
 /// What the clients of the engines know for the registry of this image: `docker login` and `podman login` write it. Programs that
 /// keep credentials for them are not asked.
 pub(super) fn of_clients(reference: &ImageReference) -> Option<DockerCredentials> {
@@ -78,7 +75,17 @@ fn is_of(key: &str, registry: &str) -> bool {
         .unwrap_or(key);
     let (host, path) = address.split_once('/').unwrap_or((address, ""));
     let whole = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
-    whole && (host == registry || (HUB.contains(&host) && HUB.contains(&registry)))
+    whole && (host == registry || known_as(host).is_some_and(|name| name == registry))
+}
+
+/// The name of a registry in references, where clients file it under another of its hosts.
+fn known_as(host: &str) -> Option<String> {
+    // A word without a dot would be a folder of the default registry.
+    if !host.contains('.') {
+        return None;
+    }
+    let image = format!("{host}/image").parse::<ImageReference>().ok()?;
+    image.name()?.split('/').next().map(ToOwned::to_owned)
 }
 
 #[cfg(test)]
@@ -89,14 +96,20 @@ mod tests {
     fn credentials_are_those_of_the_registry_alone() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let file = folder.path().join("config.json");
-        let config = r#"{"auths":{
-            "https://index.docker.io/v1/":{"auth":"aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="},
-            "127.0.0.1:5000":{"auth":"bWU6cGFzcw=="},
-            "example.org/team":{"auth":"bWU6cGFzcw=="},
-            "token.example.org":{"identitytoken":"t"},
-            "empty.example.org":{}
-        }}"#;
-        std::fs::write(&file, config).expect("file");
+        // What an image without a registry is of, and the older host of it that clients file it under.
+        let image = "image".parse::<ImageReference>().expect("a reference");
+        let usual = image.name().and_then(|name| name.split('/').next());
+        let usual = usual.expect("a registry");
+        let auth = |auth: &str| serde_json::json!({ "auth": auth });
+        let config = serde_json::json!({"auths": {
+            format!("https://index.{usual}/v1/"): auth("aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="),
+            "127.0.0.1:5000": auth("bWU6cGFzcw=="),
+            "example.org/team": auth("bWU6cGFzcw=="),
+            "token.example.org": {"identitytoken": "t"},
+            "empty.example.org": {},
+            "folder": auth("bWU6cGFzcw=="),
+        }});
+        std::fs::write(&file, config.to_string()).expect("file");
         let user = |registry: &str| {
             let found = read(&file, registry)?;
             Some((found.username, found.password, found.identitytoken))
@@ -104,7 +117,7 @@ mod tests {
         let pair = |name: &str, password: &str| {
             Some((Some(name.to_owned()), Some(password.to_owned()), None))
         };
-        assert_eq!(user("docker.io"), pair("hub", "secret:with:colons"));
+        assert_eq!(user(usual), pair("hub", "secret:with:colons"));
         assert_eq!(user("127.0.0.1:5000"), pair("me", "pass"));
         assert_eq!(user("127.0.0.1:5001"), None);
         assert_eq!(user("example.org"), None);
@@ -114,6 +127,6 @@ mod tests {
             Some((None, None, Some("t".to_owned())))
         );
         std::fs::write(&file, "no JSON").expect("file");
-        assert_eq!(user("docker.io"), None);
+        assert_eq!(user(usual), None);
     }
 }

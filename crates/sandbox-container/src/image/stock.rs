@@ -69,7 +69,8 @@ pub(crate) async fn remove(tier: Tier, engine: &Engine, reference: &ImageReferen
             "remove image",
             format!("the engine has no image {reference}"),
         )
-        .on(tier)),
+        .on(tier)
+        .with_fix(format!("name an image of `{} images`", tier.family.command))),
         Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
     }
 }

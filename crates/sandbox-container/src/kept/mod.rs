@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
-use sandbox_host::AttachedSandbox;
 use sandbox_host::state::{ended, not_found};
+use sandbox_host::{AttachedSandbox, LastWords};
 
 pub(crate) use hand_over::HandOver;
 pub(crate) use hiding::{hidden, seen_at, shows_the_host};
@@ -29,7 +29,6 @@ use crate::origin;
 use crate::owner::Owner;
 use crate::reconnect::Reconnection;
 use crate::removal;
-use crate::stream::LastWords;
 use crate::sweep;
 use crate::volume::{self, AgentVolume};
 use store::Record;

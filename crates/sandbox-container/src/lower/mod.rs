@@ -6,6 +6,8 @@ mod tighten;
 mod tmpfs;
 mod ulimits;
 
+use std::collections::HashMap;
+
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     Mount, MountType, MountVolumeOptions,
@@ -14,7 +16,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::Mode;
 
-pub(crate) use storage::{Storage, is_below};
+pub(crate) use storage::{Root, Storage, is_below};
 
 use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;
@@ -24,6 +26,7 @@ use crate::identity::Identity;
 use crate::image::ImageFacts;
 use crate::labels;
 use crate::options::EngineOptions;
+use crate::quota;
 use crate::volume;
 use crate::{Family, Tier};
 
@@ -32,6 +35,13 @@ const MIN_MEMORY: ByteSize = ByteSize::mib(6);
 
 /// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
 const OWN_PROCESSES: i64 = 2;
+
+/// Threads that a kernel in user space may have on the host for each process of its own: with gVisor's `ptrace` some 13 were seen, and
+/// where it gets no more it ends, with the sandbox.
+const KERNELS_THREADS: i64 = 32;
+
+/// Threads that it has before there is any process.
+const KERNELS_OWN_THREADS: i64 = 256;
 
 /// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
 const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
@@ -113,6 +123,13 @@ pub(crate) fn confined(
     let host = HostConfig {
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
+        storage_opt: match storage.root {
+            Root::Bounded(size) => {
+                let size = size.to_string();
+                Some(HashMap::from([(quota::OPTION.to_owned(), size)]))
+            }
+            Root::ReadOnly | Root::Unbounded(_) => None,
+        },
         tmpfs: Some(tmpfs.options(family)),
         shm_size: Some(signed(storage.shared_memory)),
         // Namespaces.
@@ -141,7 +158,7 @@ pub(crate) fn confined(
         memory: Some(memory),
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
-        pids_limit: Some(i64::from(plan.pids) + OWN_PROCESSES),
+        pids_limit: Some(processes(plan, parts.facts)),
         ulimits: Some(ulimits(plan, parts.facts.hard_limits)),
         ..common(parts, mounts)
     };
@@ -356,6 +373,15 @@ fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
 /// Whether code has more of a network than its loopback.
 pub(crate) fn has_network(plan: &Plan) -> bool {
     matches!(plan.network, NetworkPolicy::Full)
+}
+
+/// How many processes and threads the host may count.
+fn processes(plan: &Plan, facts: &EngineFacts) -> i64 {
+    let processes = i64::from(plan.pids) + OWN_PROCESSES;
+    match facts.shell.shares_kernel() {
+        true => processes,
+        false => processes * KERNELS_THREADS + KERNELS_OWN_THREADS,
+    }
 }
 
 fn memory(tier: Tier, plan: &Plan) -> Result<i64> {

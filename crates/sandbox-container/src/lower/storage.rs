@@ -4,6 +4,7 @@ use sandbox_core::{ByteSize, Plan};
 use sandbox_host::WORK_FOLDER;
 
 use super::tmpfs::{Tmpfs, TmpfsMounts};
+use crate::quota::Quota;
 
 /// The engine mounts this one by itself and takes only its size.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -32,14 +33,25 @@ pub(crate) struct Storage {
     pub shared_memory: u64,
     /// Whether folders of the host are writable: the storage has no bound then.
     pub host_folders: bool,
-    /// Whether code may change the image's files, in a layer that has no bound: what is not temporary then lies there.
-    pub writable_root: bool,
+    /// What becomes of the image's files.
+    pub root: Root,
+}
+
+/// What becomes of an image's files in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// Nobody may change them.
+    ReadOnly,
+    /// Code may, in a layer of the sandbox's own with at most this many bytes: what is not temporary then lies there.
+    Bounded(u64),
+    /// The same without a bound, for this reason.
+    Unbounded(String),
 }
 
 impl Storage {
     /// Splits the plan's storage evenly between the folders that code may write to. `export_folders` are the parents of what
-    /// may be exported.
-    pub(crate) fn new(plan: &Plan, export_folders: &[String]) -> Self {
+    /// may be exported. A layer over the image has its share where there is a `quota` for it.
+    pub(crate) fn new(plan: &Plan, export_folders: &[String], quota: &Quota) -> Self {
         let writable_workspace = plan
             .workspace
             .as_ref()
@@ -65,14 +77,19 @@ impl Storage {
         }
         let disk = plan.disk.as_u64();
         let shared_memory = (disk / 8).min(SHARED_MEMORY_MAX);
-        let share = (disk - shared_memory) / folders.len().max(1) as u64;
+        let places = folders.len() + usize::from(*quota == Quota::Works);
+        let share = (disk - shared_memory) / places.max(1) as u64;
         // Whole pages: the kernel rounds up.
         let share = share & !4095;
         Self {
             tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
             shared_memory: (shared_memory & !4095).max(4096),
             host_folders: writable_workspace || !plan.write_roots.is_empty(),
-            writable_root: plan.writable_root,
+            root: match quota {
+                Quota::NotNeeded => Root::ReadOnly,
+                Quota::Works => Root::Bounded(share),
+                Quota::Missing(why) => Root::Unbounded(why.clone()),
+            },
         }
     }
 
@@ -102,7 +119,7 @@ impl Storage {
         let Ok(folder) = std::str::from_utf8(folder) else {
             return false;
         };
-        self.writable_root || self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
+        self.root != Root::ReadOnly || self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
     }
 
     /// How the storage is bounded, for the enforcement report.
@@ -113,9 +130,13 @@ impl Storage {
             .map(|(folder, size)| format!("{folder} {}", rounded(*size)))
             .collect::<Vec<_>>();
         places.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
-        let root = match self.writable_root {
-            true => "root in a layer of its own",
-            false => "read-only root",
+        let root = match &self.root {
+            Root::ReadOnly => "read-only root".to_owned(),
+            Root::Bounded(size) => {
+                let size = rounded(*size);
+                format!("root in a layer of its own of {size} by the quota of the engine's storage")
+            }
+            Root::Unbounded(_) => "root in a layer of its own".to_owned(),
         };
         format!("{root}, storage split over tmpfs: {}", places.join(", "))
     }
@@ -165,7 +186,11 @@ mod tests {
         ] {
             let mut policy = CapabilityPolicy::new();
             policy.disk = Some(disk);
-            let storage = Storage::new(&plan(&SandboxSpec::new("sb"), &policy), &exports);
+            let storage = Storage::new(
+                &plan(&SandboxSpec::new("sb"), &policy),
+                &exports,
+                &Quota::NotNeeded,
+            );
             let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
             assert_eq!(
                 folders.collect::<Vec<_>>(),
@@ -180,7 +205,7 @@ mod tests {
     fn a_workspace_of_the_host_is_not_covered() {
         let spec = SandboxSpec::new("sb").workspace(Workspace::read_write("/home/me/work"));
         let plan = plan(&spec, &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &["/workspace/out".into()]);
+        let storage = Storage::new(&plan, &["/workspace/out".into()], &Quota::NotNeeded);
         assert_eq!(storage.tmpfs.len(), 1);
         assert!(storage.host_folders);
     }
@@ -189,10 +214,27 @@ mod tests {
     fn in_a_root_that_can_be_written_only_temporary_files_are_apart() {
         let spec = SandboxSpec::new("sb").writable_root(true);
         let plan = plan(&spec, &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &["/output".into()]);
+        let none = Quota::Missing("no quota".into());
+        let storage = Storage::new(&plan, &["/output".into()], &none);
         let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
         assert_eq!(folders.collect::<Vec<_>>(), ["/tmp"]);
         assert!(storage.covers(b"/output"));
+    }
+
+    #[test]
+    fn a_layer_with_a_quota_has_a_share_like_every_other_place() {
+        let spec = SandboxSpec::new("sb").writable_root(true);
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::mib(64));
+        let plan = plan(&spec, &policy);
+        let storage = Storage::new(&plan, &[], &Quota::Works);
+        let Root::Bounded(layer) = storage.root else {
+            panic!("no share: {storage:?}");
+        };
+        assert_eq!(storage.tmpfs, [("/tmp".to_owned(), layer)]);
+        assert_eq!(total(&storage) + layer, ByteSize::mib(64).as_u64());
+        let said = storage.describe();
+        assert!(said.contains("layer of its own of 28MiB"), "{said}");
     }
 
     #[test]

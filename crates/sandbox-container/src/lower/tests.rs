@@ -6,6 +6,7 @@ use super::samples::plan;
 use super::*;
 use crate::ProfileForm;
 use crate::family::samples::{FAMILY, OTHER, TIER};
+use crate::quota::Quota;
 
 const CODE: (u32, u32) = (1000, 1000);
 
@@ -63,7 +64,7 @@ fn lowered_for(
         }),
         options: &EngineOptions::default(),
     };
-    let storage = Storage::new(&plan, &exports);
+    let storage = Storage::new(&plan, &exports, &Quota::NotNeeded);
     let identity = Identity::plain(code);
     confined(&plan, &parts, &storage, identity).map(|lowered| lowered.body)
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::engine::EngineFacts;
 use crate::family::samples::{OTHER, TIER};
 use crate::options::{EngineOptions, Ulimit};
+use crate::quota::Quota;
 
 fn tightened(
     tier: Tier,
@@ -27,7 +28,12 @@ fn tightened(
         options: &options,
     };
     let identity = Identity::plain((1000, 1000));
-    let lowered = confined(&plan, &parts, &Storage::new(&plan, &[]), identity)?;
+    let lowered = confined(
+        &plan,
+        &parts,
+        &Storage::new(&plan, &[], &Quota::NotNeeded),
+        identity,
+    )?;
     Ok(lowered.body)
 }
 

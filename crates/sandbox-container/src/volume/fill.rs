@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::{AGENT, AgentVolume, Content, FOLDER, archive, spoiled};
 use crate::Tier;
 use crate::create::create;
-use crate::engine::Engine;
-use crate::error::{Operation, engine_error};
+use crate::engine::{Engine, inspect};
+use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
 use crate::removal::{self, Guard};
 
@@ -89,8 +89,11 @@ async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str)
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        let found = engine.client.inspect_container(&name, None).await.ok();
-        let current = found.and_then(|container| container.id);
+        let current = match inspect(&engine.client, &name).await {
+            Ok(container) => container.id,
+            Err(error) if has_status(&error, 404) => None,
+            Err(error) => return Err(engine_error(tier, Operation::Volume, error)),
+        };
         holder = match (current, holder) {
             (Some(id), Some((held, since))) if id == held => {
                 if since.elapsed() > PATIENCE {

@@ -1,42 +1,18 @@
 //! The engine, and sandboxes on it.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{ContainerConfig, ContainerCreateBody, HostConfig};
-use bollard::query_parameters::CommitContainerOptions;
+use bollard::query_parameters::{CommitContainerOptions, RemoveContainerOptions};
 use futures_util::StreamExt;
-use libtest_mimic::Failed;
-use sandbox_core::{
-    CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
-    unique_name,
-};
+use sandbox_core::{CapabilityPolicy, unique_name};
 
-use crate::family::{self, Backend, Config};
+use crate::family;
 
-pub const BUSYBOX: &str = "sandbox-test/busybox:latest";
-pub const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
-pub const SCRATCH: &str = "sandbox-test/scratch:latest";
-pub const PYTHON: &str = "sandbox-test/python:latest";
-
-/// Runs a test on a runtime of its own, for at most two minutes.
-pub fn run<F>(test: F) -> Result<(), Failed>
-where
-    F: Future<Output = sandbox_core::Result<()>>,
-{
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let bounded = async { tokio::time::timeout(Duration::from_secs(120), test).await };
-    match runtime.block_on(bounded) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string().into()),
-        Err(_) => Err("took longer than two minutes".into()),
-    }
-}
+pub use crate::suite::sandboxes::*;
 
 /// Waits for an answer to why tests cannot run, before there are tests.
 pub fn reason(look: impl Future<Output = Option<String>>) -> Option<String> {
@@ -77,43 +53,6 @@ pub fn missing() -> Option<String> {
 /// The engine's own API, to look at what the backend has made.
 pub fn api() -> Docker {
     family::api()
-}
-
-pub fn config() -> Config {
-    Config::default().default_image(BUSYBOX)
-}
-
-pub fn client(policy: CapabilityPolicy) -> SandboxClient {
-    client_of(Backend::new(config()), policy)
-}
-
-pub fn client_of(backend: Backend, policy: CapabilityPolicy) -> SandboxClient {
-    SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy")
-}
-
-pub fn spec() -> SandboxSpec {
-    SandboxSpec::new(unique_name("test"))
-}
-
-/// A busybox sandbox under the default policy.
-pub async fn sandbox() -> sandbox_core::Result<SandboxHandle> {
-    client(CapabilityPolicy::new()).create(&spec()).await
-}
-
-pub async fn shell(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<ExecResult> {
-    sandbox.exec(&ExecRequest::shell(script)).await
-}
-
-/// The standard output of a script that must succeed.
-pub async fn output(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<String> {
-    let result = shell(sandbox, script).await?;
-    assert!(
-        result.ok(),
-        "{script}: {:?} {}",
-        result.outcome,
-        result.output()
-    );
-    Ok(result.stdout_text())
 }
 
 /// Makes a container of an image without us, waits for its end, and gives its id.
@@ -175,6 +114,16 @@ pub async fn exists(container: &str) -> bool {
             ..
         })
     )
+}
+
+/// Removes a container, as somebody else does.
+pub async fn remove(container: &str) {
+    let options = RemoveContainerOptions {
+        force: true,
+        ..RemoveContainerOptions::default()
+    };
+    let removed = api().remove_container(container, Some(options)).await;
+    removed.expect("removed by somebody else");
 }
 
 /// Waits until the engine has no such container, for at most `bound`.

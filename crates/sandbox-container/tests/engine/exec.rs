@@ -1,9 +1,7 @@
 //! Executions: what goes in, what comes out, how it ends.
 
 use libtest_mimic::Failed;
-use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome, SandboxSpec,
-};
+use sandbox_core::{ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome};
 
 use crate::suite::Test;
 use crate::suite::engine::{
@@ -162,7 +160,7 @@ fn image_configuration() -> Result<(), Failed> {
 fn python() -> Result<(), Failed> {
     run(async {
         let client = client(CapabilityPolicy::new());
-        let options = OneShot::new(SandboxSpec::new("one-shot").image(PYTHON));
+        let options = OneShot::new(spec().image(PYTHON));
         let result = client.run_python("print(6 * 7)", options).await?;
         assert_eq!(result.stdout_text(), "42\n", "{result:?}");
         Ok(())
@@ -201,7 +199,7 @@ fn parallel() -> Result<(), Failed> {
             let client = client.clone();
             tokio::spawn(async move {
                 let script = format!("echo {number}; exit {number}");
-                client.run_shell(script, OneShot::default()).await
+                client.run_shell(script, OneShot::new(spec())).await
             })
         });
         for (number, run) in runs.collect::<Vec<_>>().into_iter().enumerate() {

@@ -13,7 +13,7 @@ use sandbox_core::{
     CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec, unique_name,
 };
 
-use crate::family::Backend;
+use crate::family::{self, Backend};
 use crate::suite::Test;
 use crate::suite::engine::{PYTHON, client, client_of, config, run, spec, wait_gone};
 
@@ -39,7 +39,7 @@ impl Agent {
     /// One that does this as soon as it is started. No other test has the same.
     fn new(script: &str) -> Self {
         let name = unique_name("agent");
-        Self(format!("#!/bin/sh\n# {name}\n{script}\n"))
+        Self(family::agent(&format!("# {name}\n{script}\n")))
     }
 
     /// One that is greeted and welcomes, and does this when it is asked for the first execution.
@@ -85,20 +85,7 @@ fn printf(bytes: &[u8]) -> String {
 }
 
 fn exited(kind: ExitKind) -> Vec<u8> {
-    ExitReport {
-        kind,
-        stdout_total: 0,
-        stderr_total: 0,
-        stragglers: 0,
-        survivors: 0,
-        drain_cut: false,
-        cpu_us: 0,
-        max_rss_kib: 0,
-        wall_us: 0,
-        refused_programs: 0,
-        refused_processes: 0,
-    }
-    .encode()
+    ExitReport::of(kind).encode()
 }
 
 fn no_agent() -> Result<(), Failed> {

@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use sandbox_core::{ByteSize, Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome};
+use sandbox_core::{
+    ByteSize, Capability, CapabilityPolicy, DenialKind, ErrorKind, ExecRequest, ExecResult,
+    Outcome, SandboxHandle,
+};
 
-use crate::family::FAMILY;
+use crate::family;
 use crate::suite::Test;
 use crate::suite::abilities::without_limits;
 use crate::suite::engine::{client, output, run, sandbox, shell, spec};
@@ -29,32 +32,68 @@ fn memory() -> Result<(), Failed> {
     run(async {
         let client = client(CapabilityPolicy::new());
         let sandbox = client.create(&spec().memory(ByteSize::mib(64))).await?;
-        let hungry = sandbox
-            .exec(&ExecRequest::new("tail").arg("/dev/zero"))
-            .await?;
-        assert_eq!(hungry.outcome, Outcome::OutOfMemory, "{hungry:?}");
-        let child = shell(&sandbox, "tail /dev/zero; echo child ended with $?").await?;
-        assert_eq!(child.stdout_text(), "child ended with 137\n", "{child:?}");
-        let killed = shell(&sandbox, "kill -9 $$").await?;
-        assert_eq!(
-            killed.outcome,
-            Outcome::Signaled { signal: 9 },
-            "{killed:?}"
-        );
-        let limit = output(
-            &sandbox,
-            "cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes",
-        )
-        .await;
-        if let Ok(limit) = limit {
-            assert_eq!(
-                limit.trim(),
-                (64 << 20).to_string(),
-                "swap counts into the limit"
-            );
+        memory_kills_are_told_apart(&sandbox).await?;
+        if family::LIMITS_SWAP {
+            let file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes";
+            if let Ok(limit) = sandbox.fetch(file, 64).await {
+                let limit = String::from_utf8_lossy(&limit).trim().to_owned();
+                assert_eq!(limit, (64 << 20).to_string(), "swap counts into the limit");
+            }
         }
         sandbox.kill().await
     })
+}
+
+/// How many kills for memory an execution was told of.
+fn memory_kills(result: &ExecResult) -> u64 {
+    let denials = result.denials.as_slice().iter();
+    denials
+        .filter(|denial| denial.kind == DenialKind::Memory)
+        .map(|denial| denial.times)
+        .sum()
+}
+
+/// In a sandbox of 64 MiB: a kill for memory belongs to the executions that ran when it happened, whatever they made of it, and to none
+/// that comes later.
+pub async fn memory_kills_are_told_apart(sandbox: &SandboxHandle) -> sandbox_core::Result<()> {
+    // Nothing is looked at between the two: what the first one has kept for itself must not be the second one's.
+    let own_signal = async || {
+        let killed = shell(sandbox, "kill -9 $$").await?;
+        let signaled = Outcome::Signaled { signal: 9 };
+        assert_eq!(killed.outcome, signaled, "{killed:?}");
+        assert_eq!(memory_kills(&killed), 0, "{killed:?}");
+        sandbox_core::Result::Ok(())
+    };
+    own_signal().await?;
+    for _ in 0..2 {
+        let hungry = ExecRequest::new("tail").arg("/dev/zero");
+        let hungry = sandbox.exec(&hungry).await?;
+        assert_eq!(hungry.outcome, Outcome::OutOfMemory, "{hungry:?}");
+        assert_eq!(memory_kills(&hungry), 1, "{hungry:?}");
+        own_signal().await?;
+    }
+    let swallowing = "tail /dev/zero; echo child ended with $?";
+    for _ in 0..2 {
+        let child = shell(sandbox, swallowing).await?;
+        assert_eq!(child.stdout_text(), "child ended with 137\n", "{child:?}");
+        assert_eq!(memory_kills(&child), 1, "{child:?}");
+        own_signal().await?;
+    }
+    // The kernel counts for all together: whoever ran is told.
+    let neighbour = "touch /tmp/up; until [ -e /tmp/go ]; do sleep 0.1; done";
+    let inner = async {
+        shell(sandbox, "until [ -e /tmp/up ]; do sleep 0.1; done").await?;
+        let child = shell(sandbox, swallowing).await?;
+        assert_eq!(memory_kills(&child), 1, "{child:?}");
+        own_signal().await?;
+        shell(sandbox, "touch /tmp/go").await
+    };
+    let (neighbour, inner) = tokio::join!(shell(sandbox, neighbour), inner);
+    inner?;
+    let neighbour = neighbour?;
+    assert!(neighbour.ok(), "{neighbour:?}");
+    assert_eq!(memory_kills(&neighbour), 1, "{neighbour:?}");
+    own_signal().await
 }
 
 fn timeout() -> Result<(), Failed> {
@@ -114,9 +153,10 @@ fn empty_files() -> Result<(), Failed> {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.disk = Some(ByteSize::mib(16));
+        policy.allow_partial.push(Capability::Disk);
         let spec = spec().memory(ByteSize::mib(32));
         let sandbox = client(policy).create(&spec).await?;
-        if FAMILY.full_tmpfs {
+        if family::BOUNDS_EMPTY_FILES {
             let script = "cd /tmp; seq 1 9999 | xargs touch 2>/dev/null; ls | wc -l";
             let made = output(&sandbox, script).await?;
             let made: u64 = made.trim().parse().expect("a number");
@@ -137,6 +177,8 @@ fn pids() -> Result<(), Failed> {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.pids = Some(20);
+        // Where it counts for code's user alone.
+        policy.allow_partial.push(Capability::Pids);
         let sandbox = client(policy).create(&spec()).await?;
         let script = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; echo all";
         let result = shell(&sandbox, script).await?;

@@ -1,11 +1,15 @@
 //! A backend against a real engine of its family, with the images that `cargo xtask images` builds. Each family's crate has these
 //! tests as its own: a test program with a module `family` that says which one it is, and this module beside it.
 //!
+//! `exec`, `folders`, `hostile`, `isolation`, `lifetime` and `limits` know nothing of an engine: a cluster's backend runs them, too, with
+//! modules `family` and `engine` of its own.
+//!
 //! Without an engine the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
 
 mod abilities;
 mod adopt;
 mod build;
+mod containers;
 mod detached;
 mod engine;
 mod exec;
@@ -24,8 +28,11 @@ mod package_registry;
 mod packages;
 mod registry;
 mod runtime;
+mod sandboxes;
 mod speed;
+pub mod usual;
 mod volume;
+mod workspaces;
 
 use std::process::ExitCode;
 
@@ -72,6 +79,7 @@ pub fn main() -> ExitCode {
     let with_engine = [
         exec::TESTS,
         isolation::TESTS,
+        containers::TESTS,
         hardening::TESTS,
         hostile::TESTS,
         limits::TESTS,
@@ -84,6 +92,7 @@ pub fn main() -> ExitCode {
         adopt::TESTS,
         build::TESTS,
         folders::TESTS,
+        workspaces::TESTS,
         packages::TESTS,
         speed::TESTS,
     ];

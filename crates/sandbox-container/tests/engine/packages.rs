@@ -13,8 +13,8 @@ use sandbox_core::{
 };
 
 use crate::family::{Backend, Config};
+use crate::suite::containers::everything_allowed;
 use crate::suite::engine::{self, BUSYBOX, PYTHON, api, client_of, image_of, run, shell, spec};
-use crate::suite::isolation::everything_allowed;
 use crate::suite::owner::Owner;
 use crate::suite::package_registry::{Answer, Registry, page, wheel};
 use crate::suite::{Test, UNSAFE_TIER};
@@ -294,21 +294,25 @@ fn without_pip() -> Result<(), Failed> {
     })
 }
 
+fn name_of(file: &Path) -> String {
+    let name = file.file_name().expect("a name");
+    name.to_string_lossy().into_owned()
+}
+
+/// A file of a registry, where its pages say that it is.
+fn served(file: &Path) -> (String, Answer) {
+    let content = std::fs::read(file).expect("there");
+    (format!("/files/{}", name_of(file)), Answer::Found(content))
+}
+
 fn networks() -> Result<(), Failed> {
     run(async {
         let files = tempfile::tempdir().expect("a folder");
         let file = wheel(files.path(), "demo", "1.0", 0);
-        let name = file
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = name_of(&file);
         let registry = Registry::start([
             ("/simple/demo/".into(), page(&[&name])),
-            (
-                format!("/files/{name}"),
-                Answer::Found(std::fs::read(&file).expect("there")),
-            ),
+            served(&file),
             ("/simple/source/".into(), page(&["source-1.0.tar.gz"])),
             ("/simple/denied/".into(), Answer::Status("403 Forbidden")),
         ]);
@@ -439,18 +443,8 @@ fn together() -> Result<(), Failed> {
     run(async {
         let files = tempfile::tempdir().expect("a folder");
         let file = wheel(files.path(), "demo", "1.0", 1 << 20);
-        let name = file
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        let registry = Registry::start([
-            ("/simple/demo/".into(), page(&[&name])),
-            (
-                format!("/files/{name}"),
-                Answer::Found(std::fs::read(&file).expect("there")),
-            ),
-        ]);
+        let name = name_of(&file);
+        let registry = Registry::start([("/simple/demo/".into(), page(&[&name])), served(&file)]);
         let place = Place::new(PackageSource::default());
         let tasks = (0..4).map(|_| {
             let config = over_the_host(engine::config(), &registry.url, place.folder.path());

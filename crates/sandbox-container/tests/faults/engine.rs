@@ -30,6 +30,15 @@ pub struct Launch {
     pub environment: Vec<(&'static str, String)>,
 }
 
+/// What an engine of root's is started with beside what its family says.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// Arguments before the family's own.
+    pub arguments: &'static [&'static str],
+    /// A script that prepares the engine's folder, its first argument, in the engine's own mounts.
+    pub script: String,
+}
+
 /// Why no engine can be started here; `None` where one can.
 pub fn missing() -> Option<String> {
     if let Some(reason) = family::left_out() {
@@ -83,11 +92,17 @@ pub struct Engine {
     /// Holds root's namespaces while no daemon runs.
     holder: Option<Child>,
     daemon: Option<Child>,
+    setup: Setup,
 }
 
 impl Engine {
     /// Starts one that has the test image and nothing else.
     pub async fn start() -> Self {
+        Self::start_with(Setup::default()).await
+    }
+
+    /// As [`Engine::start`], otherwise set up.
+    pub async fn start_with(setup: Setup) -> Self {
         let folder = tempfile::Builder::new()
             .prefix(&format!("sandbox-{}-", family::TIER))
             // Wherever else there are temporary files: the path of Podman's run root has 50 characters at most.
@@ -107,8 +122,10 @@ impl Engine {
             folder,
             holder,
             daemon: None,
+            setup,
         };
         engine.wait_for_namespaces();
+        engine.set_up();
         engine.resume().await;
         engine.load_image().await;
         engine
@@ -125,6 +142,33 @@ impl Engine {
         }
     }
 
+    fn set_up(&self) {
+        if self.setup.script.is_empty() {
+            return;
+        }
+        let done = self
+            .inside("sh")
+            .args(["-c", &self.setup.script, "sh"])
+            .arg(self.folder.path())
+            .output()
+            .expect("a shell");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{}: {said}", self.setup.script);
+    }
+
+    /// A program in the engine's namespaces.
+    fn inside(&self, program: &str) -> Command {
+        let Some(holder) = &self.holder else {
+            return Command::new(program);
+        };
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/proc/{}/ns/net", holder.id()))
+            .arg(format!("--mount=/proc/{}/ns/mnt", holder.id()))
+            .args(["--", program]);
+        command
+    }
+
     /// Starts its daemon, as after an end, and waits until it answers.
     pub async fn resume(&mut self) {
         let log = std::fs::File::options()
@@ -134,18 +178,9 @@ impl Engine {
             .expect("a log");
         family::clear(self.folder.path());
         let launch = family::launch(self.folder.path(), &self.address());
-        let mut command = match &self.holder {
-            Some(holder) => {
-                let mut command = Command::new("nsenter");
-                command
-                    .arg(format!("--net=/proc/{}/ns/net", holder.id()))
-                    .arg(format!("--mount=/proc/{}/ns/mnt", holder.id()))
-                    .args(["--", launch.program]);
-                command
-            }
-            None => Command::new(launch.program),
-        };
-        let daemon = command
+        let daemon = self
+            .inside(launch.program)
+            .args(self.setup.arguments)
             .args(launch.arguments)
             .envs(launch.environment)
             .stdin(Stdio::null())
@@ -320,8 +355,12 @@ pub fn api(socket: &Path) -> Docker {
 }
 
 pub fn client_of(config: Config) -> SandboxClient {
+    client_under(config, CapabilityPolicy::new())
+}
+
+pub fn client_under(config: Config, policy: CapabilityPolicy) -> SandboxClient {
     let backend = Arc::new(Backend::new(config));
-    SandboxClient::with_backend(backend, CapabilityPolicy::new()).expect("a valid policy")
+    SandboxClient::with_backend(backend, policy).expect("a valid policy")
 }
 
 pub fn spec() -> SandboxSpec {

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+/// How often a list is asked for that is answered with an error, before the last time.
+const ATTEMPTS: u32 = 5;
+
 /// The containers of any state: their names and states.
 pub fn containers(socket: &Path) -> Vec<(String, String)> {
     let listed = list(socket, "/containers/json?all=true");
@@ -41,7 +44,7 @@ pub fn networks(socket: &Path) -> usize {
 /// Removes every container, as far as the engine can.
 pub fn remove_all(socket: &Path) {
     // An engine that does not answer has nothing that can be removed by way of it.
-    let Ok(listed) = ask(socket, "GET", "/containers/json?all=true") else {
+    let Ok(listed) = ask(socket, "GET", "/containers/json?all=true", "") else {
         return;
     };
     for container in listed.as_array().into_iter().flatten() {
@@ -50,25 +53,35 @@ pub fn remove_all(socket: &Path) {
             socket,
             "DELETE",
             &format!("/containers/{id}?force=true&v=true"),
+            "",
         ) {
             eprintln!("{id} stays: {why}");
         }
     }
 }
 
-/// What the engine answers, which must be able to.
+/// What the engine answers, which must be able to. Podman looks at every container for each of its lists, also at one that is
+/// half created or half removed, and can answer such a moment with an error: it is asked again, a few times.
 pub fn list(socket: &Path, path: &str) -> Value {
-    ask(socket, "GET", path).expect("listed")
+    for _ in 0..ATTEMPTS {
+        match ask(socket, "GET", path, "") {
+            Ok(listed) => return listed,
+            Err(why) => eprintln!("{path} is asked for again: {why}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    ask(socket, "GET", path, "").unwrap_or_else(|why| panic!("{path}: {why}"))
 }
 
-/// One request, over a connection of its own that the engine closes. An answer without a body is null.
-fn ask(socket: &Path, method: &str, path: &str) -> Result<Value, String> {
+/// One request with this body of JSON, over a connection of its own that the engine closes. An answer without a body is null.
+pub fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result<Value, String> {
     let answer = || -> std::io::Result<Vec<u8>> {
         let mut engine = UnixStream::connect(socket)?;
         engine.set_read_timeout(Some(Duration::from_secs(30)))?;
         write!(
             engine,
-            "{method} /v1.41{path} HTTP/1.0\r\nHost: engine\r\n\r\n"
+            "{method} /v1.41{path} HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
         )?;
         let mut answer = Vec::new();
         engine.read_to_end(&mut answer)?;

@@ -9,12 +9,15 @@ mod canary;
 mod cycles;
 pub mod engine;
 mod faults;
+mod life;
 mod listing;
 mod moments;
 mod owner;
 pub mod processes;
 mod proxy;
 mod prune;
+mod quota;
+mod users;
 
 use std::process::ExitCode;
 
@@ -47,13 +50,20 @@ pub fn main() -> ExitCode {
     let mut trials = tests
         .map(|test| trial(test, missing.is_some()))
         .collect::<Vec<_>>();
-    match canary::missing() {
-        Some(reason) => println!("NOT RUN: canary: {reason}"),
-        None => trials.extend(
-            canary::TESTS
-                .iter()
-                .map(|test| trial(test, missing.is_some())),
+    // What needs more than an engine.
+    for (name, lacking, tests) in [
+        (
+            "canary",
+            canary::missing().map(str::to_owned),
+            canary::TESTS,
         ),
+        ("quota", quota::missing(), quota::TESTS),
+        ("users", users::missing(), users::TESTS),
+    ] {
+        match lacking {
+            Some(reason) => println!("NOT RUN: {name}: {reason}"),
+            None => trials.extend(tests.iter().map(|test| trial(test, missing.is_some()))),
+        }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -7,7 +7,7 @@ use sandbox_core::{ExecRequest, unique_name};
 
 use super::Test;
 use super::engine::{Engine, run};
-use super::owner::Owner;
+use super::owner;
 use super::processes::Signal;
 use super::proxy::{Moment, Proxy, When};
 
@@ -94,7 +94,7 @@ fn attached() -> Result<(), Failed> {
             clean(&engine, &format!("{moment:?}"), false).await?;
         }
         for (word, delay) in LIFE {
-            let mut owner = Owner::start(
+            let mut owner = owner::start(
                 &engine.address(),
                 &engine.state(),
                 &unique_name("moment"),
@@ -140,7 +140,7 @@ fn detached() -> Result<(), Failed> {
         }
         // One that was created outlives its creator.
         let name = unique_name("moment");
-        let mut owner = Owner::start(&engine.address(), &engine.state(), &name, true);
+        let mut owner = owner::start(&engine.address(), &engine.state(), &name, true);
         owner.wait_until("exec");
         tokio::time::sleep(Duration::from_millis(200)).await;
         owner.kill();
@@ -170,9 +170,9 @@ async fn kill_at(engine: &Engine, moment: Moment, detached: bool) -> String {
     let name = unique_name("moment");
     let socket = engine.state().with_file_name(format!("{name}.sock"));
     let proxy = Proxy::start(&engine.socket(), &socket, moment);
-    let mut owner = Owner::start(&proxy.address(), &engine.state(), &name, detached);
+    let mut owner = owner::start(&proxy.address(), &engine.state(), &name, detached);
     proxy.aim(vec![owner.pid()], Signal::Kill);
-    tokio::task::block_in_place(|| proxy.wait());
+    tokio::task::block_in_place(|| proxy.wait_answered());
     owner.kill();
     name
 }

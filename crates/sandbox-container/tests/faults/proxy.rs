@@ -21,6 +21,9 @@ pub enum When {
 /// A request: its method, a part of its line, and before or after what it asks for.
 pub type Moment = (&'static str, &'static str, When);
 
+/// How long somebody may take to be aimed at, to ask, or to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A proxy in front of an engine.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -36,7 +39,18 @@ struct Shared {
     /// Who is sent what.
     victims: Mutex<(Vec<u32>, Signal)>,
     fired: AtomicBool,
-    done: (Mutex<bool>, Condvar),
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Waiting,
+    Aimed,
+    Sent,
+    /// The engine has answered the request, or will not any more.
+    Answered,
 }
 
 impl Proxy {
@@ -50,7 +64,8 @@ impl Proxy {
             when,
             victims: Mutex::new((Vec::new(), Signal::Kill)),
             fired: AtomicBool::new(false),
-            done: (Mutex::new(false), Condvar::new()),
+            progress: Mutex::new(Progress::Waiting),
+            changed: Condvar::new(),
         });
         let serving = shared.clone();
         std::thread::spawn(move || {
@@ -69,22 +84,20 @@ impl Proxy {
         format!("unix://{}", self.socket.display())
     }
 
-    /// Says who is sent what.
+    /// Says who is sent what. A request that comes before waits for it.
     pub fn aim(&self, victims: Vec<u32>, signal: Signal) {
         *self.shared.victims.lock().expect("not poisoned") = (victims, signal);
+        self.shared.reach(Progress::Aimed);
     }
 
     /// Waits until it was done.
     pub fn wait(&self) {
-        let (done, changed) = &self.shared.done;
-        let done = done.lock().expect("not poisoned");
-        let waited = changed.wait_timeout_while(done, Duration::from_secs(30), |done| !*done);
-        let (done, _) = waited.expect("not poisoned");
-        assert!(
-            *done,
-            "there was no {} {}",
-            self.shared.method, self.shared.part
-        );
+        self.shared.wait(Progress::Sent);
+    }
+
+    /// Waits until the engine has answered that request, so that whatever it makes is made.
+    pub fn wait_answered(&self) {
+        self.shared.wait(Progress::Answered);
     }
 }
 
@@ -128,26 +141,47 @@ impl Shared {
             let _ = std::io::copy(&mut from, &mut to);
             let _ = to.shutdown(std::net::Shutdown::Write);
         });
-        if ours && self.when == When::Answered {
-            let Ok(count @ 1..) = engine.read(&mut byte) else {
-                return;
-            };
-            self.kill();
-            // Nobody is there any more.
-            let _ = client.write_all(&byte[..count]);
+        if ours {
+            let answer = engine.read(&mut byte);
+            if self.when == When::Answered {
+                let Ok(1..) = answer else { return };
+                self.kill();
+            }
+            self.reach(Progress::Answered);
+            if let Ok(count) = answer {
+                // Nobody is there any more.
+                let _ = client.write_all(&byte[..count]);
+            }
         }
         let _ = std::io::copy(&mut engine, &mut client);
         let _ = client.shutdown(std::net::Shutdown::Both);
     }
 
     fn kill(&self) {
+        self.wait(Progress::Aimed);
         let (victims, signal) = self.victims.lock().expect("not poisoned").clone();
-        assert!(!victims.is_empty(), "nobody was aimed at");
         for victim in victims {
             send(victim, signal);
         }
-        let (done, changed) = &self.done;
-        *done.lock().expect("not poisoned") = true;
-        changed.notify_all();
+        self.reach(Progress::Sent);
+    }
+
+    fn reach(&self, progress: Progress) {
+        *self.progress.lock().expect("not poisoned") = progress;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, wanted: Progress) {
+        let progress = self.progress.lock().expect("not poisoned");
+        let waited = self
+            .changed
+            .wait_timeout_while(progress, PATIENCE, |progress| *progress < wanted);
+        let (progress, _) = waited.expect("not poisoned");
+        assert!(
+            *progress >= wanted,
+            "{} {} is {progress:?}, not {wanted:?}",
+            self.method,
+            self.part
+        );
     }
 }

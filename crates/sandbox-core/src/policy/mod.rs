@@ -117,8 +117,11 @@ impl CapabilityPolicy {
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return bad("timeout: 0 would end every execution before it starts".into());
         }
-        if self.pids == Some(0) || self.open_files.is_some_and(|files| files < 8) {
-            return bad("pids: at least 1; open_files: at least 8".into());
+        if self.pids == Some(0) {
+            return bad("pids: at least 1".into());
+        }
+        if self.open_files.is_some_and(|files| files < 8) {
+            return bad("open_files: at least 8".into());
         }
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
             return bad("memory: at least 1MiB".into());

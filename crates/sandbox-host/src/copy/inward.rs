@@ -27,6 +27,16 @@ pub(crate) async fn copy_in(
     source: &Path,
     target: &str,
 ) -> Result<Copied> {
+    copy_and_note(instance, source, target, None).await
+}
+
+/// As [`copy_in`], and notes each file that was copied, by its path in the sandbox, as it was on the host.
+pub(super) async fn copy_and_note(
+    instance: &AgentInstance,
+    source: &Path,
+    target: &str,
+    notes: Option<&mut Notes>,
+) -> Result<Copied> {
     let (path, name) = split_source(source.as_os_str().as_bytes());
     let top = Path::new(OsStr::from_bytes(path));
     let (opened, facts) = open_top(top).map_err(|cause| match cause.raw_os_error() {
@@ -44,6 +54,7 @@ pub(crate) async fn copy_in(
         instance,
         source: path.to_vec(),
         copied: Copied::default(),
+        notes,
     };
     match FileType::from_raw_mode(facts.st_mode) {
         FileType::RegularFile if name.is_some() => {
@@ -88,7 +99,11 @@ struct Copy<'a> {
     instance: &'a AgentInstance,
     source: Vec<u8>,
     copied: Copied,
+    notes: Option<&'a mut Notes>,
 }
+
+/// Files that were copied.
+pub(super) type Notes = Vec<(Vec<u8>, Stat)>;
 
 /// A folder on the way.
 struct Level {
@@ -100,6 +115,7 @@ struct Level {
 
 impl Copy<'_> {
     async fn file(&mut self, file: OwnedFd, facts: &Stat, target: Vec<u8>) -> Result<()> {
+        let noted = self.notes.is_some().then(|| target.clone());
         let put = Builtin::Put {
             path: target,
             mode: facts.st_mode & MODE,
@@ -112,6 +128,9 @@ impl Copy<'_> {
             .await?;
         self.copied.files += 1;
         self.copied.bytes += bytes.get();
+        if let (Some(notes), Some(path)) = (&mut self.notes, noted) {
+            notes.push((path, *facts));
+        }
         Ok(())
     }
 

@@ -2,11 +2,13 @@
 
 mod inward;
 mod outward;
+mod workspace;
 
 use sandbox_core::{Copied, Error, ErrorKind, SkipReason, SkippedArtifact};
 
 pub(crate) use inward::copy_in;
 pub(crate) use outward::copy_out;
+pub(crate) use workspace::WorkspaceCopy;
 
 /// Permission bits that a copy keeps: set-id and sticky bits mean something else on the other side.
 const MODE: u32 = 0o777;

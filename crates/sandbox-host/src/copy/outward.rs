@@ -65,7 +65,7 @@ pub(crate) async fn copy_out(
 }
 
 /// What of an entry's path is below the folder that is copied; `None` for one that is not.
-fn below<'a>(entry: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn below<'a>(entry: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     if entry == folder {
         return Some(b"");
     }
@@ -110,11 +110,11 @@ impl Place {
     }
 }
 
-struct Copy<'a> {
-    instance: &'a AgentInstance,
-    output: OutputFolder,
-    limits: ArtifactLimits,
-    copied: Copied,
+pub(super) struct Copy<'a> {
+    pub(super) instance: &'a AgentInstance,
+    pub(super) output: OutputFolder,
+    pub(super) limits: ArtifactLimits,
+    pub(super) copied: Copied,
 }
 
 impl Copy<'_> {
@@ -155,7 +155,7 @@ impl Copy<'_> {
     }
 
     /// Copies a file. One that cannot be read is passed over, unless it is all that was asked for.
-    async fn file(&mut self, entry: &Entry, name: &[u8], alone: bool) -> Result<()> {
+    pub(super) async fn file(&mut self, entry: &Entry, name: &[u8], alone: bool) -> Result<()> {
         let left = self.limits.total_size.as_u64() - self.copied.bytes;
         let limit = self.limits.file_size.as_u64().min(left);
         if entry.size > limit {

@@ -149,6 +149,25 @@ pub fn ended(tier: &str, name: &str) -> Error {
         .with_fix(format!("remove what it left with `sandbox rm {name}`"))
 }
 
+/// The error for a name that a detached sandbox has, which runs or has ended and left something.
+#[must_use]
+pub fn name_is_taken(tier: &str, name: &str, has_ended: bool) -> Error {
+    let (context, fix) = if has_ended {
+        (
+            format!("a sandbox {name:?} has ended and left something"),
+            format!("remove it with `sandbox rm {name}`, or choose another name"),
+        )
+    } else {
+        (
+            format!("a sandbox {name:?} exists"),
+            format!("choose another name, or end it with `sandbox rm {name}`"),
+        )
+    };
+    Error::new(ErrorKind::AlreadyExists, "create sandbox", context)
+        .on(tier)
+        .with_fix(fix)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};

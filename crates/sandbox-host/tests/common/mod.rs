@@ -1,6 +1,8 @@
 //! The real agent without any isolation around it, and what tests ask of it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod way;
+
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -124,6 +126,25 @@ async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Proc
         .await
         .unwrap();
     (instance, process)
+}
+
+/// A sandbox that is reached by a way that may be cut, and ends with its handle or after this lease.
+pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<way::Way>) {
+    let way = way::Way::new();
+    let child = Command::new(program())
+        .args(["serve", "--listen", &format!("@{}", way.name)])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let process = Process::new(child);
+    let mut sandbox = sandbox();
+    sandbox.settings.lease_ms = u64::try_from(lease.as_millis()).unwrap();
+    let reach = Arc::new(way::Through(Arc::clone(&way)));
+    let instance = AgentInstance::connect_by(reach, sandbox, Box::new(process.clone()))
+        .await
+        .unwrap();
+    (instance, process, way)
 }
 
 /// A sandbox whose agent listens. It ends at the latest with this value.

@@ -165,6 +165,15 @@ impl FakeAgent {
         }
     }
 
+    /// Floods the first stream of this kind until the host kills, says that it did, and works on.
+    pub async fn flood_first(mut self, kind: Kind) {
+        let stream = self.wait_for(kind).await.unwrap();
+        self.flood(stream).await;
+        self.frame(stream, Kind::Exited, &exited(ExitKind::Killed))
+            .await;
+        self.only_answer_pings().await;
+    }
+
     /// Says nothing any more, and hears nothing.
     pub async fn stall(self) {
         std::future::pending::<()>().await;
@@ -174,19 +183,7 @@ impl FakeAgent {
 
 /// The report of an end.
 pub fn report(kind: ExitKind) -> ExitReport {
-    ExitReport {
-        kind,
-        stdout_total: 0,
-        stderr_total: 0,
-        stragglers: 0,
-        survivors: 0,
-        drain_cut: false,
-        cpu_us: 0,
-        max_rss_kib: 0,
-        wall_us: 0,
-        refused_programs: 0,
-        refused_processes: 0,
-    }
+    ExitReport::of(kind)
 }
 
 pub fn exited(kind: ExitKind) -> Vec<u8> {
@@ -205,7 +202,8 @@ fn plan() -> Plan {
     Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap()
 }
 
-fn hostile() -> Sandbox {
+/// A sandbox for whoever pretends to be its agent.
+pub fn hostile() -> Sandbox {
     Sandbox::new(&plan(), Confinement::default(), EnforcementReport::new()).unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! A plan as a pod: pure, so that snapshots can show it.
 
+mod canary;
 mod security;
 mod storage;
 
@@ -16,15 +17,18 @@ use sandbox_core::{ByteSize, Error, ErrorKind, Plan, PullPolicy, Result};
 use sandbox_host::confinement::Mode;
 use sandbox_host::seccomp::Arch;
 
+pub(crate) use canary::canary;
 pub(crate) use storage::Storage;
 
 use crate::config::PodProfile;
 use crate::identity::Identity;
+use crate::network::{self, Denial};
+use crate::template::PodTemplate;
 use crate::{TIER, labels};
 
 /// The container that code runs in.
 pub(crate) const CONTAINER: &str = "sandbox";
-/// The container that takes the network down before that one starts.
+/// The container that sees that the network is denied before that one starts.
 const NETWORK: &str = "network";
 /// Where the agent is.
 const FOLDER: &str = "/.sandbox-agent";
@@ -34,6 +38,10 @@ pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
 pub(crate) const AGENT_KEY: &str = "agent";
 /// The name that the agent listens on, in the pod's own network namespace.
 pub(crate) const SOCKET: &str = "@sandbox-agent";
+/// The file that a kubelet gives every container for its last message: on the node's disk, and everybody's to write.
+pub(crate) const MESSAGE_FILE: &str = "/dev/termination-log";
+/// Lets the agent take the network away, before it serves anybody, and give up the capability for it.
+pub(crate) const CUT_NETWORK: &str = "--cut-network";
 /// The agent's volume.
 const VOLUME: &str = "agent";
 
@@ -54,6 +62,9 @@ pub(crate) struct Parts<'a> {
     /// The name of the ConfigMap with the agent.
     pub agent: &'a str,
     pub storage: &'a Storage,
+    pub template: Option<&'a PodTemplate>,
+    /// What is known of the namespace's policy, where the pod's network is left to it.
+    pub denial: Option<&'a Denial>,
 }
 
 /// As whom code runs beside the agent.
@@ -70,9 +81,14 @@ fn code(plan: &Plan, identity: &Identity) -> (u32, u32) {
     plan.user.unwrap_or((identity.user, identity.user))
 }
 
-/// Whether the pod loses its network before code runs.
+/// Whether the agent takes the pod's network away before code runs.
 pub(crate) fn cuts_network(plan: &Plan, profile: PodProfile) -> bool {
     profile == PodProfile::HardenedInit && plan.network != NetworkPolicy::Full
+}
+
+/// Whether the pod's network is left to a policy of the namespace.
+pub(crate) fn leaves_network(plan: &Plan, profile: PodProfile) -> bool {
+    profile == PodProfile::Restricted && plan.network != NetworkPolicy::Full
 }
 
 /// The pod of a sandbox.
@@ -89,29 +105,90 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
     mounts.extend(parts.storage.mounts());
     let main = Container {
         name: CONTAINER.to_owned(),
-        command: Some(vec![
-            AGENT.to_owned(),
-            "serve".to_owned(),
-            "--listen".to_owned(),
-            SOCKET.to_owned(),
-        ]),
+        command: Some(serve(parts.profile, cuts_network(plan, parts.profile))),
         volume_mounts: Some(mounts),
-        security_context: Some(security::main(parts.profile, code)),
-        ..container(plan, parts)
+        security_context: Some(if cuts_network(plan, parts.profile) {
+            security::cutting()
+        } else {
+            security::main(parts.profile, code)
+        }),
+        ..container(plan.memory, plan.cpus.as_milli(), parts)
     };
-    let init = cuts_network(plan, parts.profile).then(|| Container {
-        name: NETWORK.to_owned(),
-        command: Some(vec![AGENT.to_owned(), "cut-network".to_owned()]),
-        volume_mounts: Some(vec![agent_mount()]),
-        security_context: Some(security::network()),
-        ..container(plan, parts)
-    });
     let offline = plan.network != NetworkPolicy::Full;
+    let mut pod = frame(parts.arch, main, volumes);
+    let spec = pod.spec.take().unwrap_or_default();
+    let spec = PodSpec {
+        init_containers: first_step(plan, parts, code).map(|step| vec![step]),
+        security_context: Some(security::pod(parts.profile, code)),
+        // A lookup reaches nobody instead of the cluster's own name server.
+        dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
+        dns_config: offline.then(|| PodDNSConfig {
+            nameservers: Some(vec!["127.0.0.1".to_owned()]),
+            ..PodDNSConfig::default()
+        }),
+        active_deadline_seconds: plan
+            .lifetime
+            .map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX).max(1)),
+        ..spec
+    };
+    let mut names = labels::labels(plan)?;
+    if leaves_network(plan, parts.profile) {
+        names.insert(labels::NETWORK.to_owned(), labels::DENIED.to_owned());
+    }
+    let mut pod = Pod {
+        metadata: ObjectMeta {
+            name: Some(parts.identity.pod.clone()),
+            labels: Some(names),
+            annotations: Some(labels::annotations(plan, &parts.identity.creation)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: None,
+    };
+    if let Some(template) = parts.template {
+        template.place(&mut pod)?;
+        template.dress(&mut pod);
+    }
+    Ok(pod)
+}
+
+/// The agent's command line. Where it is another user than the code, it keeps the last message's file to itself, and can take the network
+/// away before it serves anybody.
+fn serve(profile: PodProfile, cuts_network: bool) -> Vec<String> {
+    let mut words = vec![AGENT, "serve", "--listen", SOCKET];
+    if profile == PodProfile::HardenedInit {
+        words.extend(["--close", MESSAGE_FILE]);
+    }
+    if cuts_network {
+        words.push(CUT_NETWORK);
+    }
+    words.into_iter().map(ToOwned::to_owned).collect()
+}
+
+/// What runs before the agent, where a policy denies the network: it waits until that has taken effect for this pod, too.
+fn first_step(plan: &Plan, parts: &Parts<'_>, code: (u32, u32)) -> Option<Container> {
+    let Some(Denial::Proven { witnesses }) = parts.denial else {
+        return None;
+    };
+    if !leaves_network(plan, parts.profile) {
+        return None;
+    }
+    let command = [AGENT, "await-denial", network::AWAITED].map(ToOwned::to_owned);
+    let witnesses = witnesses.iter().map(ToString::to_string);
+    Some(Container {
+        name: NETWORK.to_owned(),
+        command: Some(command.into_iter().chain(witnesses).collect()),
+        volume_mounts: Some(vec![agent_mount()]),
+        security_context: Some(security::main(parts.profile, code)),
+        ..container(plan.memory, plan.cpus.as_milli(), parts)
+    })
+}
+
+/// What every pod of ours is, around its one container.
+fn frame(arch: Arch, main: Container, volumes: Vec<Volume>) -> Pod {
     let spec = PodSpec {
         containers: vec![main],
-        init_containers: init.map(|init| vec![init]),
         volumes: Some(volumes),
-        security_context: Some(security::pod(parts.profile, code)),
         // Nothing of the cluster's is in it.
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
@@ -120,49 +197,31 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
         host_ipc: Some(false),
         share_process_namespace: Some(false),
         hostname: Some("sandbox".to_owned()),
-        // A lookup reaches nobody instead of the cluster's own name server.
-        dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
-        dns_config: offline.then(|| PodDNSConfig {
-            nameservers: Some(vec!["127.0.0.1".to_owned()]),
-            ..PodDNSConfig::default()
-        }),
         restart_policy: Some("Never".to_owned()),
         termination_grace_period_seconds: Some(0),
-        active_deadline_seconds: plan
-            .lifetime
-            .map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX).max(1)),
         node_selector: Some(BTreeMap::from([
             ("kubernetes.io/os".to_owned(), "linux".to_owned()),
             (
                 "kubernetes.io/arch".to_owned(),
-                architecture(parts.arch).to_owned(),
+                architecture(arch).to_owned(),
             ),
         ])),
         ..PodSpec::default()
     };
-    Ok(Pod {
-        metadata: ObjectMeta {
-            name: Some(parts.identity.pod.clone()),
-            labels: Some(labels::labels(plan)?),
-            annotations: Some(labels::annotations(plan)),
-            ..ObjectMeta::default()
-        },
+    Pod {
         spec: Some(spec),
-        status: None,
-    })
+        ..Pod::default()
+    }
 }
 
 /// What both containers have in common: the image, of which nothing runs, and the limits, since a pod gets as much as its most
 /// demanding step asks for.
-fn container(plan: &Plan, parts: &Parts<'_>) -> Container {
+fn container(memory: ByteSize, milli_cpus: u32, parts: &Parts<'_>) -> Container {
     let limits = BTreeMap::from([
-        (
-            "memory".to_owned(),
-            Quantity(plan.memory.as_u64().to_string()),
-        ),
+        ("memory".to_owned(), Quantity(memory.as_u64().to_string())),
         (
             "cpu".to_owned(),
-            Quantity(format!("{}m", plan.cpus.as_milli().max(1))),
+            Quantity(format!("{}m", milli_cpus.max(1))),
         ),
         (
             "ephemeral-storage".to_owned(),
@@ -234,11 +293,11 @@ fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
             .with_fix(fix))
     };
     let unsupported = ErrorKind::Unsupported;
-    if plan.workspace.is_some() {
+    if plan.workspace.is_some() && plan.detached {
         return refused(
             unsupported,
-            "workspace: a pod sees no folder of this host, and copying it in is not built yet",
-            "copy what is needed (`copy_in`, `sandbox cp`) once the sandbox runs",
+            "workspace: a pod has a copy of it, which nobody would bring back from a detached sandbox",
+            "copy what is needed in and out (`copy_in`, `copy_out`, `sandbox cp`)",
         );
     }
     if !plan.read_roots.is_empty() || !plan.write_roots.is_empty() {
@@ -259,14 +318,7 @@ fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
         return refused(
             unsupported,
             "packages: not built for pods yet",
-            "use an image that has them, or the tier local",
-        );
-    }
-    if plan.detached {
-        return refused(
-            unsupported,
-            "detached: not built for pods yet",
-            "use the tier docker or podman",
+            "use an image that has them, or the tier docker, podman or local",
         );
     }
     if plan.memory < MIN_MEMORY {
@@ -290,5 +342,7 @@ fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     Ok(())
 }
 
+#[cfg(test)]
+mod pod_security;
 #[cfg(test)]
 pub(crate) mod tests;

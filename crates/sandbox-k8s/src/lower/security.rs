@@ -10,8 +10,8 @@ use crate::config::PodProfile;
 /// the last two of them.
 const AGENT: [&str; 5] = ["CHOWN", "KILL", "SETGID", "SETPCAP", "SETUID"];
 
-/// What taking an interface down needs.
-const NETWORK: [&str; 1] = ["NET_ADMIN"];
+/// The same where it takes the network away first: before anybody is served, it has given up the additional one.
+const CUTTING: [&str; 6] = ["CHOWN", "KILL", "NET_ADMIN", "SETGID", "SETPCAP", "SETUID"];
 
 fn seccomp() -> SeccompProfile {
     SeccompProfile {
@@ -45,9 +45,9 @@ pub(super) fn main(profile: PodProfile, code: (u32, u32)) -> SecurityContext {
     }
 }
 
-/// The container's that takes the network down.
-pub(super) fn network() -> SecurityContext {
-    as_root(&NETWORK)
+/// The same container's where the agent takes the network away.
+pub(super) fn cutting() -> SecurityContext {
+    as_root(&CUTTING)
 }
 
 /// A cluster gives capabilities to root alone.

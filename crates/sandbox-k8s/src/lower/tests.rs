@@ -6,23 +6,59 @@ pub(crate) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
 }
 
 fn lowered(spec: &SandboxSpec, policy: &CapabilityPolicy, profile: PodProfile) -> Result<Pod> {
+    lowered_with(spec, policy, profile, None)
+}
+
+pub(crate) fn lowered_with(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    profile: PodProfile,
+    template: Option<&PodTemplate>,
+) -> Result<Pod> {
+    lowered_under(spec, policy, profile, template, None)
+}
+
+pub(crate) fn lowered_under(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    profile: PodProfile,
+    template: Option<&PodTemplate>,
+    denial: Option<&Denial>,
+) -> Result<Pod> {
     let plan = plan(spec, policy);
     let storage = Storage::new(&plan, &["/output".to_owned()]);
-    let identity = Identity::of(&plan.name, 0x1234_5678_9abc_def0);
+    let identity = Identity::of(&plan, 0x1234_5678_9abc_def0);
     let parts = Parts {
-        identity: &identity,
+        template,
+        denial,
+        ..parts(&storage, &identity, profile)
+    };
+    pod(&plan, &parts)
+}
+
+pub(crate) fn parts_with<T>(profile: PodProfile, use_them: impl FnOnce(&Parts<'_>) -> T) -> T {
+    let plan = plan(&SandboxSpec::new("job"), &CapabilityPolicy::new());
+    let storage = Storage::new(&plan, &[]);
+    let identity = Identity::of(&plan, 7);
+    use_them(&parts(&storage, &identity, profile))
+}
+
+fn parts<'a>(storage: &'a Storage, identity: &'a Identity, profile: PodProfile) -> Parts<'a> {
+    Parts {
+        identity,
         profile,
         arch: Arch::X86_64,
         image: "python:3.11-slim",
         pull: PullPolicy::Never,
         agent: "sandbox-agent-0123456789abcdef",
-        storage: &storage,
-    };
-    pod(&plan, &parts)
+        storage,
+        template: None,
+        denial: None,
+    }
 }
 
 /// The version changes with each release and is no part of what a snapshot shows.
-fn shown(mut pod: Pod) -> Pod {
+pub(crate) fn shown(mut pod: Pod) -> Pod {
     let labels = pod.metadata.labels.get_or_insert_default();
     assert!(labels.remove("sandbox.version").is_some());
     pod
@@ -36,51 +72,45 @@ fn hardened_init() {
 }
 
 #[test]
+fn detached() {
+    let spec = SandboxSpec::new("kept_one").detached(true);
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::HardenedInit).expect("a pod");
+    let metadata = shown(pod.clone()).metadata;
+    // The rest is as that of every other.
+    insta::assert_json_snapshot!(metadata);
+    let deadline = pod.spec.and_then(|spec| spec.active_deadline_seconds);
+    assert_eq!(deadline, Some(3600));
+}
+
+#[test]
 fn restricted() {
     let spec = SandboxSpec::new("job").label("team", "a");
     let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Restricted).expect("a pod");
     insta::assert_json_snapshot!(shown(pod));
 }
 
-/// The published rules of the pod security level `restricted`, as far as they speak of fields that a pod of ours has.
 #[test]
-fn the_restricted_profile_passes_the_level_of_its_name() {
-    let pod = lowered(
-        &SandboxSpec::new("sb"),
-        &CapabilityPolicy::new(),
-        PodProfile::Restricted,
-    );
-    let spec = pod.expect("a pod").spec.expect("a specification");
-    assert_eq!(spec.init_containers, None);
-    for shared in [spec.host_network, spec.host_pid, spec.host_ipc] {
-        assert_ne!(shared, Some(true));
-    }
-    for volume in spec.volumes.iter().flatten() {
-        assert!(
-            volume.config_map.is_some() || volume.empty_dir.is_some(),
-            "{volume:?}"
-        );
-    }
-    let context = spec.security_context.expect("a context");
-    assert_eq!(context.run_as_non_root, Some(true));
-    assert_eq!(
-        context.seccomp_profile.expect("a filter").type_,
-        "RuntimeDefault"
-    );
-    assert_eq!(context.sysctls, None);
-    for container in &spec.containers {
-        let context = container.security_context.as_ref().expect("a context");
-        assert_eq!(context.allow_privilege_escalation, Some(false));
-        assert_eq!(context.privileged, Some(false));
-        assert_eq!(context.run_as_non_root, Some(true));
-        assert!(context.run_as_user.is_some_and(|user| user > 0));
-        let capabilities = context.capabilities.as_ref().expect("capabilities");
-        assert_eq!(capabilities.drop.as_deref(), Some(&["ALL".to_owned()][..]));
-        assert_eq!(capabilities.add, None);
-        assert_eq!(context.proc_mount, None);
-        let host_ports = container.ports.iter().flatten();
-        assert_eq!(host_ports.filter_map(|port| port.host_port).count(), 0);
-    }
+fn restricted_under_a_policy() {
+    let witnesses = ["10.96.0.1:443", "[fd00::1]:443"].map(|to| to.parse().expect("an address"));
+    let denial = Denial::Proven {
+        witnesses: witnesses.into(),
+    };
+    let spec = SandboxSpec::new("job");
+    let policy = CapabilityPolicy::new();
+    let pod = lowered_under(&spec, &policy, PodProfile::Restricted, None, Some(&denial));
+    let steps = pod
+        .expect("a pod")
+        .spec
+        .and_then(|spec| spec.init_containers);
+    insta::assert_json_snapshot!(steps);
+}
+
+#[test]
+fn the_canary() {
+    let pod = parts_with(PodProfile::Restricted, |parts| {
+        canary(parts, parts.identity, 7070, true).expect("a pod")
+    });
+    insta::assert_json_snapshot!(shown(pod));
 }
 
 #[test]
@@ -103,7 +133,7 @@ fn both_profiles_keep_the_cluster_out() {
             let resources = container.resources.as_ref().expect("resources");
             assert_eq!(resources.requests, resources.limits);
         }
-        // Only the step before the code may touch the network.
+        // Only an agent that gives it up may touch the network.
         let adds = |container: &Container| {
             let context = container.security_context.as_ref();
             let capabilities = context.and_then(|context| context.capabilities.as_ref());
@@ -111,7 +141,12 @@ fn both_profiles_keep_the_cluster_out() {
                 .and_then(|set| set.add.clone())
                 .unwrap_or_default()
         };
-        assert!(!adds(&spec.containers[0]).contains(&"NET_ADMIN".to_owned()));
+        let main = &spec.containers[0];
+        let cuts = profile == PodProfile::HardenedInit;
+        assert_eq!(adds(main).contains(&"NET_ADMIN".to_owned()), cuts);
+        let command = main.command.as_ref().expect("a command");
+        assert_eq!(command.contains(&CUT_NETWORK.to_owned()), cuts);
+        assert_eq!(spec.init_containers, None);
     }
 }
 
@@ -122,8 +157,9 @@ fn a_full_network_stays() {
     let spec = SandboxSpec::new("sb");
     let pod = lowered(&spec, &policy, PodProfile::HardenedInit).expect("a pod");
     let spec = pod.spec.expect("a specification");
-    assert_eq!(spec.init_containers, None);
     assert_eq!(spec.dns_config, None);
+    let main = serde_json::to_string(&spec.containers[0]).expect("JSON");
+    assert!(!main.contains(CUT_NETWORK) && !main.contains("NET_ADMIN"));
 }
 
 #[test]
@@ -133,6 +169,7 @@ fn what_a_pod_cannot_be_is_refused() {
     for (spec, kind) in [
         (
             spec.clone()
+                .detached(true)
                 .workspace(sandbox_core::Workspace::read_only("/tmp")),
             ErrorKind::Unsupported,
         ),
@@ -149,5 +186,15 @@ fn what_a_pod_cannot_be_is_refused() {
     ] {
         let error = lowered(&spec, &policy, PodProfile::HardenedInit).expect_err("refused");
         assert_eq!(error.kind(), kind, "{error}");
+    }
+    let mut packages = CapabilityPolicy::new();
+    packages.packages = vec!["six".into()];
+    let mut roots = CapabilityPolicy::new();
+    roots.filesystem_read_roots = Some(vec!["/srv".into()]);
+    for (policy, named) in [(packages, "packages: "), (roots, "filesystem_read_roots, ")] {
+        let error = lowered(&spec, &policy, PodProfile::HardenedInit).expect_err(named);
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.context().starts_with(named), "{error}");
+        assert!(error.fix().is_some(), "{error}");
     }
 }

@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -144,9 +143,7 @@ impl Group {
 
     /// How many processes of the group the kernel has killed for memory; `None` where memory is not limited.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
-        let mut text = [0; 512];
-        let count = self.events.get()?.read_at(&mut text, 0).ok()?;
-        oom_kills(std::str::from_utf8(&text[..count]).ok()?)
+        sandbox_host::memory_kills(self.events.get()?)
     }
 
     /// The group with the limit of processes.
@@ -279,11 +276,6 @@ fn list_of_threads(folder: &Path) -> CString {
     CString::new(path).expect("the kernel's mount points and our names have no NUL")
 }
 
-fn oom_kills(text: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-}
-
 fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = folder.join(file);
     named(&path, std::fs::write(&path, value))
@@ -298,23 +290,5 @@ fn setting(file: &'static str, value: impl ToString) -> Setting {
         file,
         value: value.to_string(),
         optional: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_counter_of_kills_is_read_from_both_versions() {
-        assert_eq!(
-            oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
-            Some(3)
-        );
-        assert_eq!(
-            oom_kills("low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n"),
-            Some(2)
-        );
-        assert_eq!(oom_kills("under_oom 0\n"), None);
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
 use sandbox_host::state::read_private;
-use sandbox_host::{Counters, Isolator, refused_processes, unreachable_destinations};
+use sandbox_host::{CounterFiles, Counters, Isolator};
 
 use super::record::Record;
 use super::sandboxes::{KeeperState, Sandboxes, name_of};
@@ -46,6 +46,21 @@ struct Inner {
 struct Facts {
     record: Record,
     kills: Kills,
+    /// Opened when they are first asked for.
+    counters: OnceLock<CounterFiles>,
+}
+
+impl Facts {
+    /// What the kernel has refused the code of the sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
+    /// lives, the number is the agent's.
+    fn counters(&self) -> Counters {
+        let parts = &self.record.parts;
+        let files = self.counters.get_or_init(|| {
+            let agent = parts.own_network.then_some(parts.agent.pid);
+            CounterFiles::open(parts.process_limit.as_deref(), agent)
+        });
+        files.read()
+    }
 }
 
 /// Where kills for memory are counted.
@@ -123,7 +138,11 @@ impl KeptIsolator {
     /// The sandbox is kept.
     pub(super) fn learn(&self, record: Record) {
         let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
-        *lock(&self.0.facts) = Some(Facts { record, kills });
+        *lock(&self.0.facts) = Some(Facts {
+            record,
+            kills,
+            counters: OnceLock::new(),
+        });
     }
 
     /// Ends the sandbox through its keeper, and without it where it does not.
@@ -196,7 +215,7 @@ impl Isolator for KeptIsolator {
     async fn counters(&self) -> Counters {
         lock(&self.0.facts)
             .as_ref()
-            .map(|facts| counters(&facts.record))
+            .map(Facts::counters)
             .unwrap_or_default()
     }
 
@@ -212,18 +231,6 @@ impl Isolator for KeptIsolator {
             _ => "the sandbox was ended by somebody else, or its keeper was killed".to_owned(),
         })
     }
-}
-
-/// What the kernel has refused the code of a sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
-/// lives, the number is the agent's.
-fn counters(record: &Record) -> Counters {
-    let refused = record
-        .parts
-        .process_limit
-        .as_deref()
-        .and_then(refused_processes);
-    let agent = record.parts.own_network.then_some(record.parts.agent.pid);
-    Counters::new(refused, agent.and_then(unreachable_destinations))
 }
 
 /// A descriptor of this process, which a keeper watches until the sandbox is its own.

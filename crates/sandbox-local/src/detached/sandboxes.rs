@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
-use sandbox_host::state::{not_found, read_private};
+use sandbox_host::state::{name_is_taken, not_found, read_private};
 
 use super::record::Record;
 use crate::error;
@@ -172,20 +172,7 @@ impl Sandboxes {
         let ended = self
             .entry(name)
             .is_ok_and(|entry| entry.is_some_and(|entry| entry.keeper == KeeperState::Gone));
-        let (context, fix) = if ended {
-            (
-                format!("a sandbox {name:?} has ended and left its folder"),
-                format!("remove it with `sandbox rm {name}`, or choose another name"),
-            )
-        } else {
-            (
-                format!("a sandbox {name:?} exists"),
-                format!("choose another name, or end it with `sandbox rm {name}`"),
-            )
-        };
-        Error::new(ErrorKind::AlreadyExists, "create sandbox", context)
-            .on(&self.tier)
-            .with_fix(fix)
+        name_is_taken(&self.tier, name, ended)
     }
 }
 

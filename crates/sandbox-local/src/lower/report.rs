@@ -50,6 +50,8 @@ fn entry(
         Capability::Privileges => executions::privileges(&kernel, mode),
         Capability::SubprocessExecution => executions::subprocess_execution(&kernel),
         Capability::Timeout => timeout(site),
+        Capability::Lifetime if plan.detached => Enforcement::enforced("keeper outside"),
+        Capability::Lifetime => Enforcement::enforced("owner's clock, ended with the owner"),
         // The host counts for itself what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture on the host")

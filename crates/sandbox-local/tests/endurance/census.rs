@@ -1,5 +1,6 @@
 //! What this process, and its sandboxes, have on the host.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,7 +13,6 @@ use crate::support::own_groups;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
     pub children: usize,
-    pub mounts: usize,
     pub descriptors: usize,
     pub groups: usize,
     pub taken_ranges: usize,
@@ -25,12 +25,30 @@ impl Census {
     pub fn take(state: &Path) -> Self {
         Self {
             children: children(),
-            mounts: lines("/proc/self/mountinfo"),
             descriptors: entries(Path::new("/proc/self/fd")),
             groups: own_groups().len(),
             taken_ranges: taken_ranges(state),
             folders: folders(state),
         }
+    }
+}
+
+/// The mounts that this process sees.
+pub struct Mounts(BTreeSet<String>);
+
+impl Mounts {
+    /// Looks.
+    pub fn now() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+        Self(mounts.lines().map(str::to_owned).collect())
+    }
+
+    /// There are none now but these. Some may have gone: with an engine's container go its folders, and the mounts on them everywhere.
+    #[track_caller]
+    pub fn assert_none_new(&self) {
+        let now = Self::now();
+        let new = now.0.difference(&self.0).collect::<Vec<_>>();
+        assert!(new.is_empty(), "{new:#?}");
     }
 }
 
@@ -79,10 +97,6 @@ pub fn children_of(pid: u32) -> Vec<u32> {
             !name.is_ok_and(|name| name == "sandbox-anchor\n")
         })
         .collect()
-}
-
-fn lines(path: &str) -> usize {
-    fs::read_to_string(path).expect("procfs").lines().count()
 }
 
 fn entries(folder: &Path) -> usize {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandbox_core::{SandboxClient, SandboxHandle};
 use tokio::sync::Semaphore;
 
-use crate::census::{Census, memory_below, resident};
+use crate::census::{Census, Mounts, memory_below, resident};
 use crate::scaled;
 use crate::support::{backend_in, eventually, namespaces, policy, sh, spec};
 use crate::users::alone;
@@ -33,7 +33,7 @@ fn a_thousand_at_once_keep_apart_and_leave_nothing() {
             // What the first sandbox makes for all.
             runtime.block_on(async { drop(one(&client, 0).await) });
             settle(state.path());
-            let before = Census::take(state.path());
+            let (before, mounts) = (Census::take(state.path()), Mounts::now());
             let resident_before = resident();
 
             // Without namespaces all processes of the user count, and each sandbox' limit is 256 above what ran before it.
@@ -57,10 +57,8 @@ fn a_thousand_at_once_keep_apart_and_leave_nothing() {
             // The runtime's own, at most.
             assert!(after.descriptors <= before.descriptors + 8, "{after:?}");
             after.descriptors = before.descriptors;
-            // Other programs of this machine end as well, engines with mounts of their own among them.
-            assert!(after.mounts <= before.mounts, "{after:?}");
-            after.mounts = before.mounts;
             assert_eq!(after, before);
+            mounts.assert_none_new();
         },
     );
 }

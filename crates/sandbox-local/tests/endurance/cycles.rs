@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_core::SandboxClient;
 
-use crate::census::{Census, resident};
+use crate::census::{Census, Mounts, resident};
 use crate::scaled;
 use crate::support::{backend_in, policy, sh, spec};
 use crate::users::alone;
@@ -26,6 +26,7 @@ fn ten_thousand_cycles_do_not_grow() {
         let cycles = scaled(10_000);
         runtime.block_on(cycle(&client, cycles / 20));
         let (before, resident_before) = (Census::take(state.path()), resident());
+        let mounts = Mounts::now();
         runtime.block_on(cycle(&client, cycles));
         let (mut after, resident_after) = (Census::take(state.path()), resident());
         println!(
@@ -40,6 +41,7 @@ fn ten_thousand_cycles_do_not_grow() {
         );
         after.descriptors = before.descriptors;
         assert_eq!(after, before);
+        mounts.assert_none_new();
         assert!(
             resident_after < resident_before + GROWTH,
             "{resident_before} -> {resident_after} bytes"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandbox_core::SandboxClient;
 
-use crate::census::{Census, children_of};
+use crate::census::{Census, Mounts, children_of};
 use crate::scaled;
 use crate::support::{backend_in, eventually, policy, processes_with, sh, spec};
 use crate::users::alone;
@@ -26,7 +26,7 @@ fn nothing_survives_owners_that_are_killed_at_any_moment() {
     alone(NAME, || {
         let state = crate::census::state_folder();
         let marker = format!("owned-{}", std::process::id());
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+        let mounts = Mounts::now();
         let mut seen = 0;
         let mut agents = Vec::new();
         for moment in moments(scaled(100)) {
@@ -51,8 +51,7 @@ fn nothing_survives_owners_that_are_killed_at_any_moment() {
             let census = Census::take(state.path());
             census.groups + census.taken_ranges + census.folders == 0
         });
-        let after = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
-        assert_eq!(after, mounts);
+        mounts.assert_none_new();
     });
 }
 

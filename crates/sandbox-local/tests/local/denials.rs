@@ -128,9 +128,12 @@ async fn limits_are_told_with_their_rule() {
         );
         // A child was killed, and the program lived on.
         let result = exec(&sandbox, &sh("tail /dev/zero; exit 0")).await;
-        if result.ok() {
-            assert!(of(&result, DenialKind::Memory).is_some());
-        }
+        let times = of(&result, DenialKind::Memory).map(|denial| denial.times);
+        assert_eq!((result.ok(), times), (true, Some(1)), "{result:?}");
+        // That is not the next one's.
+        let result = exec(&sandbox, &sh("kill -9 $$")).await;
+        assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
+        nothing_denied(&result);
     }
     let result = exec(&sandbox, &sh("sleep 9").timeout(Duration::from_millis(200))).await;
     let denial = of(&result, DenialKind::Time).expect("told");
@@ -142,6 +145,31 @@ async fn limits_are_told_with_their_rule() {
         (denial.rule.as_str(), result.denials.as_slice().len()),
         ("stdout_max_bytes = 4B", 1)
     );
+}
+
+#[tokio::test]
+async fn of_executions_at_the_same_time_each_is_told_of_a_kill_while_it_ran() {
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(64));
+    let sandbox = create(policy).await;
+    if !enforced(&sandbox, Capability::Memory) {
+        return;
+    }
+    let wait = sh("touch up; until [ -e go ]; do sleep 0.1; done");
+    let others = async {
+        exec(&sandbox, &sh("until [ -e up ]; do sleep 0.1; done")).await;
+        let child = exec(&sandbox, &sh("tail /dev/zero; exit 0")).await;
+        assert!(of(&child, DenialKind::Memory).is_some(), "{child:?}");
+        // It began after that.
+        let later = exec(&sandbox, &sh("kill -9 $$")).await;
+        assert_eq!(later.outcome, Outcome::Signaled { signal: 9 });
+        nothing_denied(&later);
+        exec(&sandbox, &sh("touch go")).await;
+    };
+    let (long, ()) = tokio::join!(exec(&sandbox, &wait), others);
+    assert!(long.ok(), "{long:?}");
+    let times = of(&long, DenialKind::Memory).map(|denial| denial.times);
+    assert_eq!(times, Some(1), "{long:?}");
 }
 
 /// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the kernel does not count.

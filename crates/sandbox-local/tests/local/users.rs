@@ -1,4 +1,5 @@
 //! The same tests again: as an ordinary user, and as if user namespaces were denied.
+#![expect(unsafe_code, reason = "what a child does before its program runs")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -23,12 +24,63 @@ pub fn alone(name: &str, test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return test();
     }
-    let status = Command::new(std::env::current_exe().expect("this test"))
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command
         .args(["--exact", name, "--nocapture"])
-        .env(ALONE, "1")
-        .status()
-        .expect("started");
-    assert!(status.success());
+        .env(ALONE, "1");
+    begin_apart(&mut command, None);
+    assert!(command.status().expect("started").success());
+}
+
+/// Has a program begin in a mount namespace of its own, where this user may make one: engines on this machine mount and unmount all the
+/// time, and what is counted is what sandboxes leave. Then it becomes that user, without supplementary groups.
+fn begin_apart(command: &mut Command, user: Option<u32>) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+    // So that what leaks out of a sandbox is seen as it would be in the host's own namespace.
+    let shared = mounts.lines().any(|mount| {
+        let root = mount.split(' ').nth(4) == Some("/");
+        root && mount.contains(" shared:")
+    });
+    let begin = move || {
+        // SAFETY: the calls read the strings, which live as long as the program; the child has one thread.
+        let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+        if apart {
+            propagate(libc::MS_PRIVATE)?;
+            if shared {
+                propagate(libc::MS_SHARED)?;
+            }
+        }
+        match user {
+            None => Ok(()),
+            Some(user) => become_user(user),
+        }
+    };
+    // SAFETY: what is called between fork and exec are system calls, which allocate nothing.
+    unsafe { command.pre_exec(begin) };
+}
+
+/// How mounts of this namespace spread from now on.
+fn propagate(how: libc::c_ulong) -> std::io::Result<()> {
+    let root = c"/".as_ptr();
+    let (none, nothing) = (std::ptr::null(), std::ptr::null());
+    // SAFETY: `root` is a string, and the other pointers are not used for a change of propagation.
+    done(unsafe { libc::mount(none, root, none, libc::MS_REC | how, nothing) })
+}
+
+fn become_user(user: u32) -> std::io::Result<()> {
+    // SAFETY: no pointer is read where there are no groups.
+    done(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: the calls take no pointer.
+    done(unsafe { libc::setgid(user) })?;
+    // SAFETY: as above.
+    done(unsafe { libc::setuid(user) })
+}
+
+fn done(answer: libc::c_int) -> std::io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 #[test]
@@ -75,10 +127,7 @@ fn again(variables: &[(&str, &str)]) {
         .env("XDG_RUNTIME_DIR", &runtime)
         .env("HOME", "/nonexistent");
     command.envs(variables.iter().copied());
-    if is_root() {
-        // Also drops the supplementary groups.
-        command.uid(USER).gid(USER);
-    }
+    begin_apart(&mut command, is_root().then_some(USER));
     let output = command.output().expect("started");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(

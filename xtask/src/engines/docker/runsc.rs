@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::{CONFIGURATION_FOLDER, ENGINE, find};
-use crate::apt;
 use crate::engines::service;
 use crate::failure::{Context, Failure, Result};
 use crate::http::Client;
@@ -37,10 +36,7 @@ pub fn register() -> Result<String> {
     if !programs::is_root() {
         return Err(Failure::new(format!("{ENGINE}: no runtime {NAME}")).with_fix(fix));
     }
-    let missing = service::missing_packages(&[(NAME, NAME)]);
-    if !missing.is_empty() {
-        apt::install(&missing)?;
-    }
+    service::install(&[(NAME, NAME)])?;
     let program = programs::find(NAME).ok_or_else(|| {
         Failure::new(format!("{NAME} is installed, but there is no such program"))
     })?;

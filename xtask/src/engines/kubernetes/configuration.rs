@@ -72,6 +72,8 @@ state = "{state}"
   disable_apparmor = true
   # Without CAP_SYS_RESOURCE nobody is made less likely to be killed for memory.
   restrict_oom_score_adj = true
+  # Where nothing but this runtime's is, so that all of it can be found.
+  netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{networks}"
@@ -111,6 +113,8 @@ fn kubelet(layout: &Layout) -> Value {
         "cgroupRoot": "/",
         "failSwapOn": false,
         "podPidsLimit": POD_PROCESSES,
+        // There are no services whose traffic it would mark, and the rules would stay when it goes.
+        "makeIPTablesUtilChains": false,
         "resolvConf": "/dev/null",
         "clusterDomain": "cluster.local",
         "hairpinMode": "none",

@@ -1,13 +1,17 @@
 //! The node's daemons, each a process that outlives this program.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::kubectl::Kubectl;
-use super::layout::{API_PORT, ETCD_PORT, Layout, NODE, NODE_ADDRESS, SERVICE_RANGE};
+use super::layout::{API_PORT, ETCD_PORT, KUBELET_PORT, Layout, NODE, NODE_ADDRESS, SERVICE_RANGE};
 use super::output;
-use crate::engines::daemon::Daemon;
+use crate::engines::daemon::{self, Daemon};
+use crate::engines::record::RecordFile;
 use crate::engines::service;
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
@@ -21,8 +25,13 @@ pub const IN_ORDER: [&str; 6] = [
     "k8s-kube-scheduler",
     LAST,
 ];
+/// Those that hold the cluster's state.
+const STATEFUL: [&str; 2] = ["k8s-containerd", "k8s-etcd"];
 /// The record of the daemon that starts last.
 pub const LAST: &str = "k8s-kubelet";
+
+/// How long a daemon that runs may be too busy to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Room for the cluster's state, which lives in memory: to flush each write to a disk is most of what etcd does.
 const ETCD_MEMORY: &str = "size=1g,mode=700";
@@ -36,15 +45,16 @@ fn start(
     answers: impl Fn() -> bool,
 ) -> Result<()> {
     let record = service::record(&format!("k8s-{name}"))?;
-    if let Some(earlier) = record.read()?
-        && earlier
-            .process
-            .open()
-            .context(|| format!("cannot look at process {}", earlier.process.pid))?
-            .is_some()
-        && answers()
-    {
-        return Ok(());
+    if runs(&record)? {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if answers() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(500));
+        }
+        eprintln!("k8s: {name} runs and does not answer: it is started again");
+        daemon::stop(&record)?;
     }
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     Daemon {
@@ -57,6 +67,45 @@ fn start(
         owner: None,
     }
     .start(answers)
+}
+
+/// Whether the recorded process is there.
+fn runs(record: &RecordFile) -> Result<bool> {
+    let Some(earlier) = record.read()? else {
+        return Ok(false);
+    };
+    let process = earlier.process.open();
+    Ok(process
+        .context(|| format!("cannot look at process {}", earlier.process.pid))?
+        .is_some())
+}
+
+/// Whether one of those daemons has ended without `down` that hold the cluster's state: its objects, its containers. The others find all
+/// that they need when they start again.
+///
+/// # Errors
+/// When a record cannot be read.
+pub fn state_is_lost() -> Result<bool> {
+    for name in STATEFUL {
+        let record = service::record(name)?;
+        if record.read()?.is_some() && !runs(&record)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether all of them run that `up` starts.
+///
+/// # Errors
+/// When a record cannot be read.
+pub fn all_run() -> Result<bool> {
+    for name in IN_ORDER {
+        if !runs(&service::record(name)?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn installed(name: &str) -> Result<std::path::PathBuf> {
@@ -163,7 +212,7 @@ fn etcd(layout: &Layout) -> Result<()> {
     ];
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], ETCD_PORT));
     start(layout, "etcd", &installed("etcd")?, &arguments, || {
-        std::net::TcpStream::connect(address).is_ok()
+        TcpStream::connect(address).is_ok()
     })
 }
 
@@ -203,6 +252,20 @@ fn api_server(layout: &Layout) -> Vec<String> {
     ]
 }
 
+/// Writes down how the API server is started, beside the administrator's configuration. Tests start another one on the same state, which
+/// they may kill.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn describe_api_server(layout: &Layout) -> Result<()> {
+    let path = layout.state.join("api-server.json");
+    let text = serde_json::json!({
+        "program": layout.program("kube-apiserver"),
+        "arguments": api_server(layout),
+    });
+    fs::write(&path, format!("{text:#}\n")).context(|| format!("cannot write {}", path.display()))
+}
+
 /// Starts the kubelet, and waits until the node takes pods.
 ///
 /// # Errors
@@ -231,7 +294,8 @@ pub fn kubelet(layout: &Layout) -> Result<()> {
         "kubelet",
         &layout.program("kubelet"),
         &arguments,
-        || kubectl.node_is_ready(),
+        // The API server believes in a node that has gone for a while.
+        || TcpStream::connect((NODE_ADDRESS, KUBELET_PORT)).is_ok() && kubectl.node_is_ready(),
     )
 }
 

@@ -11,6 +11,8 @@ pub const NODE: &str = "node1";
 pub const BRIDGE: &str = "k8s0";
 /// The node's address on the bridge.
 pub const NODE_ADDRESS: &str = "10.244.0.1";
+/// The bridge's own address, locally administered: the network plugins' prefix, and [`NODE_ADDRESS`].
+pub const NODE_HARDWARE_ADDRESS: &str = "0a:58:0a:f4:00:01";
 /// Out of which pods get their addresses.
 pub const POD_RANGE: &str = "10.244.0.0/24";
 /// An interface that leads nowhere: service addresses, which nothing translates, must not leave by the machine's own.
@@ -52,6 +54,16 @@ impl Layout {
     /// A program that was built.
     pub fn program(&self, name: &str) -> PathBuf {
         self.cache.join("bin").join(name)
+    }
+
+    /// The folder in which Go looks for the source.
+    pub fn go_path(&self) -> PathBuf {
+        self.cache.join("gopath")
+    }
+
+    /// Where Go keeps what it has compiled.
+    pub fn go_cache(&self) -> PathBuf {
+        self.cache.join("gocache")
     }
 
     /// A file of the certificates' folder.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::layout::{BRIDGE, NODE_ADDRESS, SERVICE_RANGE, SERVICES};
+use super::layout::{BRIDGE, NODE_ADDRESS, NODE_HARDWARE_ADDRESS, SERVICE_RANGE, SERVICES};
 use super::output;
 use crate::failure::{Context, Result};
 use crate::programs;
@@ -39,6 +39,9 @@ fn bridge(name: &str) -> Result<()> {
 /// When the kernel refuses one.
 pub fn up() -> Result<()> {
     bridge(BRIDGE)?;
+    // Else it takes the lowest address of its ports, another one with each pod that comes or goes, and every pod that remembers
+    // the one before reaches nobody for up to a minute.
+    ip(&["link", "set", BRIDGE, "address", NODE_HARDWARE_ADDRESS])?;
     ip(&[
         "addr",
         "replace",

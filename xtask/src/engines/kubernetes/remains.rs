@@ -13,16 +13,23 @@ use crate::failure::{Context, Result};
 
 /// The runtime's helper, one for each pod.
 const SHIM: &str = "containerd-shim-runc-v2";
+/// Where the network's plugins keep what came of their work: a file for each network of a pod, named after both.
+const RESULTS: &str = "/var/lib/cni/results";
+/// Where kubelets keep the logs of pods, and links to them.
+const LOGS: &str = "/var/log/pods";
+const LINKS: &str = "/var/log/containers";
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The kubelet's group.
 const PODS: &str = "kubepods";
 
-/// Removes it: helpers of the runtime, mounts, state of pods, interfaces, control groups. Certificates, logs and images stay.
+/// Removes it: helpers of the runtime, mounts, state of pods and their logs, of which those in `logs` are known, interfaces, control
+/// groups. Certificates, the daemons' logs and images stay.
 ///
 /// # Errors
 /// When something is there and cannot be removed.
-pub fn remove(layout: &Layout) -> Result<bool> {
+pub fn remove(layout: &Layout, logs: &[String]) -> Result<bool> {
     let mut found = end_shims(layout)?;
+    remove_logs(layout, logs)?;
     for folder in [&layout.state, layout.runtime()] {
         for place in mounts_below(folder)? {
             output(Command::new("umount").arg("-l").arg(place))?;
@@ -34,9 +41,68 @@ pub fn remove(layout: &Layout) -> Result<bool> {
         remove_folder(&layout.data(name))?;
     }
     remove_folder(layout.runtime())?;
+    forget_results()?;
     found |= network::down()?;
     remove_groups()?;
     Ok(found)
+}
+
+/// Removes what the runtime knows of containers, and with it its images, which are in archives.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn forget_containers(layout: &Layout) -> Result<()> {
+    remove_folder(&layout.data("containerd"))
+}
+
+/// Removes logs of pods, which no kubelet lets lie elsewhere: those of the given folders, and those of pods that the kubelet's own folder
+/// names. Another kubelet of this machine may have others.
+fn remove_logs(layout: &Layout, folders: &[String]) -> Result<()> {
+    let own = layout.data("kubelet").join("pods");
+    let own: Vec<_> = names(&own).into_iter().map(|id| format!("_{id}")).collect();
+    let logs = Path::new(LOGS);
+    for name in names(logs) {
+        if folders.contains(&name) || own.iter().any(|id| name.ends_with(id)) {
+            remove_folder(&logs.join(name))?;
+        }
+    }
+    // Links to them, by the names of containers.
+    for name in names(Path::new(LINKS)) {
+        let link = Path::new(LINKS).join(name);
+        if fs::read_link(&link).is_ok_and(|target| target.starts_with(logs) && !target.exists()) {
+            fs::remove_file(&link).context(|| format!("cannot remove {}", link.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The names in a folder, of which there are none where there is no folder.
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).collect()
+}
+
+/// Removes what the network's plugins note of pods whose end nobody has told them.
+fn forget_results() -> Result<()> {
+    let found = names(Path::new(RESULTS));
+    let ours = found
+        .iter()
+        .filter_map(|name| name.strip_prefix("sandbox-")?.strip_suffix("-eth0"));
+    for pod in ours {
+        for name in [
+            format!("sandbox-{pod}-eth0"),
+            format!("cni-loopback-{pod}-lo"),
+        ] {
+            let path = Path::new(RESULTS).join(&name);
+            if found.contains(&name) {
+                fs::remove_file(&path).context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn remove_folder(folder: &Path) -> Result<()> {

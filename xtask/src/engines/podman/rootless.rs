@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::{PACKAGES, candidates, configuration, describe, program};
-use crate::apt;
 use crate::engines::daemon::{Daemon, Owner};
 use crate::engines::{Engine, Status, service, sockets};
 use crate::failure::{Failure, Result};
@@ -17,8 +16,9 @@ use crate::programs;
 
 /// The engine's name, for messages and records.
 const ENGINE: &str = "podman-rootless";
-/// What it needs besides what root's Podman needs: the programs that map subordinate users.
-const MORE_PACKAGES: [(&str, &str); 1] = [("newuidmap", "uidmap")];
+/// What it needs besides what root's Podman needs: the programs that map subordinate users, and the one that gives its containers a
+/// network.
+const MORE_PACKAGES: [(&str, &str); 2] = [("newuidmap", "uidmap"), ("slirp4netns", "slirp4netns")];
 
 /// Podman as an ordinary user.
 #[derive(Debug)]
@@ -70,10 +70,7 @@ impl Engine for Rootless {
 
 fn start() -> Result<()> {
     let needed: Vec<_> = PACKAGES.into_iter().chain(MORE_PACKAGES).collect();
-    let missing = service::missing_packages(&needed);
-    if !missing.is_empty() {
-        apt::install(&missing)?;
-    }
+    service::install(&needed)?;
     let account = Account::find_or_make()?;
     account.ensure_subordinates()?;
     account.make_folder(&account.home)?;

@@ -20,6 +20,7 @@ use crate::{
     program::{
         builtin::ABANDONED,
         log::Log,
+        memory_kills::{KillCount, KillsSince},
         outgoing::Outgoing,
         polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
         sandbox::Sandbox,
@@ -92,6 +93,10 @@ pub(in crate::program) struct Execution {
     end: End,
     drain_until: Option<Moment>,
     drain_cut: bool,
+    /// What the kernel had killed for memory before.
+    kills: Option<KillsSince>,
+    /// How many it has killed since, once the tree is gone.
+    memory_kills: Option<u64>,
 }
 
 impl Execution {
@@ -108,6 +113,7 @@ impl Execution {
         spare: Option<Spare>,
     ) -> Result<Self, Failure> {
         let begun = now();
+        let kills = sandbox.kill_count.as_ref().and_then(KillCount::begin);
         let spawned = match spare.and_then(|spare| spare.give(request, message)) {
             Some(spawned) => spawned,
             None => spawn(sandbox, request)?,
@@ -136,6 +142,8 @@ impl Execution {
             end: End::Running,
             drain_until: None,
             drain_cut: false,
+            kills,
+            memory_kills: None,
         })
     }
 
@@ -353,6 +361,8 @@ impl Execution {
     }
 
     fn begin_drain(&mut self) {
+        // Now, since what is left to be read may take its time.
+        self.memory_kills = self.kills.as_ref().and_then(KillsSince::until_now);
         self.drain_until = Some(after(now(), DRAIN));
         self.deadline = None;
         self.stdin.abandon();
@@ -452,17 +462,12 @@ impl Execution {
 
     fn exit_report(&self) -> ExitReport {
         let mut exit = ExitReport {
-            kind: ExitKind::Lost,
             stdout_total: self.stdout.total(),
             stderr_total: self.stderr.total(),
-            stragglers: 0,
-            survivors: 0,
             drain_cut: self.drain_cut,
-            cpu_us: 0,
-            max_rss_kib: 0,
+            memory_kills: self.memory_kills,
             wall_us: now().saturating_sub(self.begun),
-            refused_programs: 0,
-            refused_processes: 0,
+            ..ExitReport::of(ExitKind::Lost)
         };
         match &self.end {
             End::Known(report) => {

@@ -215,11 +215,7 @@ impl Supervisor<'_> {
 
     fn ended(&mut self, pid: Pid, end: Wait, usage: &Usage) {
         self.reaped += 1;
-        // The kernel counts pages: the number is never negative.
-        self.report.max_rss_kib = self
-            .report
-            .max_rss_kib
-            .max(u64::try_from(usage.max_rss_kib).unwrap_or(0));
+        self.report.max_rss_kib = self.report.max_rss_kib.max(usage.max_rss_kib);
         if pid == self.main && self.report.end.is_none() {
             self.report.end = Some(end);
             self.report.cpu_us = usage.cpu_microseconds();

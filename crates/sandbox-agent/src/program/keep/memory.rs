@@ -60,10 +60,7 @@ impl Sampler {
         self.next = after(now(), PERIOD);
         let mut processes = self.processes();
         for over in excess(&mut processes, self.limit) {
-            if self.kill(over) {
-                // The number is what clients read; that the process was killed is what counts.
-                let _ = self.kills.add();
-            }
+            self.kill(over);
         }
     }
 
@@ -125,11 +122,17 @@ impl Sampler {
     }
 
     /// Kills a process, if it is still the one that was seen.
-    fn kill(&self, seen: Sized) -> bool {
+    fn kill(&mut self, seen: Sized) {
         let Ok(pidfd) = process::open_pidfd(seen.pid) else {
-            return false;
+            return;
         };
-        self.children(seen.parent).contains(&seen.pid) && signal::send(&pidfd, SIGKILL).is_ok()
+        if self.children(seen.parent).contains(&seen.pid) {
+            // Before the end that follows from it can be seen, as the kernel does. The number is what clients read; that the process is
+            // killed is what counts.
+            let _ = self.kills.add();
+            // One that has ended meanwhile is as good as killed.
+            let _ = signal::send(&pidfd, SIGKILL);
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Document<'a> {
     /// How many more denials were not kept.
     denials_omitted: u64,
     enforcement: Vec<EnforcementEntry<'a>>,
+    /// What the engine said beside that.
+    notes: &'a [String],
     duration_ms: f64,
     cpu_time_ms: Option<f64>,
     max_rss_bytes: Option<u64>,
@@ -120,6 +122,7 @@ impl<'a> Document<'a> {
                 .collect(),
             denials_omitted: result.denials.omitted() + export.denials.omitted(),
             enforcement: enforcement(sandbox),
+            notes: sandbox.enforcement().notes(),
             duration_ms: milliseconds(result.duration),
             cpu_time_ms: result.cpu_time.map(milliseconds),
             max_rss_bytes: result.max_rss,

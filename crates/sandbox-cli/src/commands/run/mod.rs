@@ -76,7 +76,7 @@ pub struct RunArguments {
     no_stdin: bool,
 
     /// Run it in a container that somebody else has made and that runs, by its id or name; it is left as it was
-    #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit"])]
+    #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
     /// Make an image of the sandbox's files afterwards, under a name that no image has; needs --writable-root
@@ -117,7 +117,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         true => None,
         false => Some(OutputFolder::prepare(arguments.out.as_deref())?),
     };
-    let client = SandboxClient::open(tier.tier, request.policy.clone())?;
+    let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     if !tier.applies_policy {
         say(format_args!(
             "warning: {} applies no policy: nothing is enforced",
@@ -134,7 +134,11 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         is_isolated: tier.applies_policy,
     };
     let runtime = super::runtime()?;
-    let outcome = runtime.block_on(run.in_sandbox(&client));
+    let outcome = runtime.block_on(async {
+        let outcome = run.in_sandbox(&client).await;
+        super::settle(&client).await;
+        outcome
+    });
     // A thread may wait for standard input for ever.
     runtime.shutdown_background();
     outcome

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sandbox::spi::OutputSink;
 use sandbox::{
     ArtifactLimits, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
+    SkippedArtifact,
 };
 
 use super::RunArguments;
@@ -15,7 +16,7 @@ use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{Copied, Program};
 use super::signals::Signals;
 use super::stdin::Stdin;
-use super::summary::Summary;
+use super::summary::{Summary, skip_reason};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::Request;
@@ -68,10 +69,16 @@ impl Run<'_> {
             signal = signals.next() => {
                 let end = async {
                     self.clean_up(&sandbox).await;
-                    sandbox.kill().await
+                    let synced = synced(&sandbox).await;
+                    sandbox.kill().await.and(synced)
                 };
-                // The handle kills on drop too: what this could not end in time, that will.
-                let _ = tokio::time::timeout(INTERRUPTED_GRACE, end).await;
+                match tokio::time::timeout(INTERRUPTED_GRACE, end).await {
+                    Ok(done) => warn_of(done.err()),
+                    // The handle kills on drop too: what this could not end in time, that will.
+                    Err(_) => say(format_args!(
+                        "warning: no end after {INTERRUPTED_GRACE:?}; a workspace may not be brought back"
+                    )),
+                }
                 return Err(Failure::interrupted(signal));
             }
         };
@@ -80,9 +87,18 @@ impl Run<'_> {
             (Some(image), Ok(_)) => sandbox.commit(image).await.map(drop),
             _ => Ok(()),
         };
+        let synced = synced(&sandbox).await;
         let killed = sandbox.kill().await;
-        let exit = self.tell(&sandbox, ended?)?;
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(failure) => {
+                warn_of(synced.err().into_iter().chain(killed.err()));
+                return Err(failure);
+            }
+        };
+        let exit = self.tell(&sandbox, ended)?;
         committed?;
+        synced?;
         killed?;
         Ok(exit)
     }
@@ -243,5 +259,51 @@ impl Run<'_> {
             }
         }
         Ok(exit)
+    }
+}
+
+/// Brings back what was changed in a workspace that the sandbox has as a copy, and says what stays behind.
+async fn synced(sandbox: &SandboxHandle) -> sandbox::Result<()> {
+    if let Some(copies) = sandbox.workspace() {
+        say_skipped("not in the sandbox's workspace", &copies.brought.skipped);
+    }
+    let Some(synced) = sandbox.sync().await? else {
+        return Ok(());
+    };
+    say_skipped("not brought back", &synced.copied.skipped);
+    for conflict in &synced.conflicts {
+        say(format_args!(
+            "warning: workspace: {conflict}; the host's stays"
+        ));
+    }
+    if synced.more_conflicts > 0 {
+        say(format_args!(
+            "warning: workspace: {} more like that",
+            synced.more_conflicts
+        ));
+    }
+    let removed = synced.removed.len() as u64 + synced.more_removed;
+    if removed > 0 {
+        say(format_args!(
+            "note: workspace: {removed} files were removed in the sandbox and stay on the host"
+        ));
+    }
+    Ok(())
+}
+
+/// Says what went wrong beside a failure that is told.
+fn warn_of(errors: impl IntoIterator<Item = sandbox::Error>) {
+    for error in errors {
+        say(sandbox::escape(&format!("warning: {error}")));
+    }
+}
+
+fn say_skipped(what: &str, skipped: &[SkippedArtifact]) {
+    for SkippedArtifact { source, reason } in skipped {
+        let source = sandbox::escape(source);
+        let reason = skip_reason(reason);
+        say(format_args!(
+            "warning: workspace: {source}: {what}: {reason}"
+        ));
     }
 }

@@ -60,6 +60,8 @@ impl Summary<'_> {
             lines.push(format!("artifacts lost: {lost}"));
         }
         lines.extend(all_skipped(&self.export.skipped));
+        let notes = self.sandbox.enforcement().notes();
+        lines.extend(notes.iter().map(|note| escape(note)));
         if !quiet {
             lines.extend(self.export.artifacts.iter().map(artifact));
             lines.push(enforcement_line(

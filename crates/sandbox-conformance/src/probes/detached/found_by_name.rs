@@ -18,24 +18,19 @@ pub const PROBE: Probe = Probe {
 };
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    super::with_detached(
-        stage,
-        "find it by name",
-        super::LIFETIME,
-        async |sandbox, name, client| {
-            if !client.list().await?.iter().any(|info| info.name == name) {
-                return Ok(Some("it is not listed".to_owned()));
-            }
-            if let Some(wrong) = super::alive(client, name, sandbox.program()).await? {
-                return Ok(Some(wrong));
-            }
-            match client.get(&format!("{name}-not")).await {
-                Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(None),
-                Err(error) => Ok(Some(format!("an unknown name: {error}"))),
-                Ok(_) => Ok(Some("a name that nobody gave was found".to_owned())),
-            }
-        },
-    )
+    super::with_detached(stage, "find it by name", async |sandbox, name, client| {
+        if !client.list().await?.iter().any(|info| info.name == name) {
+            return Ok(Some("it is not listed".to_owned()));
+        }
+        if let Some(wrong) = super::alive(client, name, sandbox.program()).await? {
+            return Ok(Some(wrong));
+        }
+        match client.get(&format!("{name}-not")).await {
+            Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(None),
+            Err(error) => Ok(Some(format!("an unknown name: {error}"))),
+            Ok(_) => Ok(Some("a name that nobody gave was found".to_owned())),
+        }
+    })
     .await?;
     stage.nothing_to_watch("what is asked for is that it is there");
     Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sandbox_core::{ErrorKind, SandboxClient, Stdin};
 
+use crate::evidence::Attempt;
 use crate::pool::Sandbox;
 use crate::probe::Probe;
 use crate::probes::prelude::*;
@@ -39,30 +40,41 @@ async fn controls(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Creates a detached sandbox, hands it over, and removes it in the end, whatever was found.
+/// Acts in a detached sandbox that lives long enough for it.
 async fn with_detached(
     stage: &mut Stage,
     action: &str,
-    lifetime: Duration,
     act: impl AsyncFnOnce(Sandbox, &str, &SandboxClient) -> Result<Option<String>, Trouble>,
 ) -> Result<(), Trouble> {
     controls(stage).await?;
-    let name = sandbox_core::unique_name("conformance-detached");
-    let told = match stage.keep(&name, lifetime).await {
-        Err(declined) => Err(declined),
-        Ok(sandbox) => {
-            let client = stage.client()?;
-            let found = act(sandbox, &name, &client).await;
-            match client.remove(&name).await {
-                Err(error) if error.kind() != ErrorKind::SandboxNotFound => {
-                    return Err(error.into());
-                }
-                _ => Ok(found?),
-            }
-        }
-    };
+    let told = in_detached(stage, LIFETIME, act).await?;
     stage.attack_was(behavior(action, told));
     Ok(())
+}
+
+/// Creates a detached sandbox, hands it over, and removes it in the end, whatever was found.
+async fn in_detached(
+    stage: &mut Stage,
+    lifetime: Duration,
+    act: impl AsyncFnOnce(Sandbox, &str, &SandboxClient) -> Result<Option<String>, Trouble>,
+) -> Result<Result<Option<String>, Attempt>, Trouble> {
+    let name = sandbox_core::unique_name("conformance-detached");
+    let sandbox = match stage.keep(&name, lifetime).await {
+        Err(declined) => return Ok(Err(declined)),
+        Ok(sandbox) => sandbox,
+    };
+    let client = stage.client()?;
+    let found = act(sandbox, &name, &client).await;
+    remove(&client, &name).await?;
+    Ok(Ok(found?))
+}
+
+/// Removes a sandbox, where it is still there.
+async fn remove(client: &SandboxClient, name: &str) -> Result<(), Trouble> {
+    match client.remove(name).await {
+        Err(error) if error.kind() != ErrorKind::SandboxNotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Runs the probe program in a sandbox that was got by name.

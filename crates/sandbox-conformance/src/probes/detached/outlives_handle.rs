@@ -16,20 +16,15 @@ pub const PROBE: Probe = Probe {
 };
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    super::with_detached(
-        stage,
-        "drop the handle",
-        super::LIFETIME,
-        async |sandbox, name, client| {
-            let (handle, program) = sandbox.into_parts();
-            let own = handle.name().to_owned();
-            drop(handle);
-            if own != name {
-                return Ok(Some(format!("it is named {own}")));
-            }
-            super::alive(client, name, &program).await
-        },
-    )
+    super::with_detached(stage, "drop the handle", async |sandbox, name, client| {
+        let (handle, program) = sandbox.into_parts();
+        let own = handle.name().to_owned();
+        drop(handle);
+        if own != name {
+            return Ok(Some(format!("it is named {own}")));
+        }
+        super::alive(client, name, &program).await
+    })
     .await?;
     stage.nothing_to_watch("what is asked for is that it is there");
     Ok(())

@@ -17,16 +17,11 @@ pub const PROBE: Probe = Probe {
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let token = format!("{}-attack", stage.token());
-    super::with_detached(
-        stage,
-        "remove it",
-        super::LIFETIME,
-        async |sandbox, name, client| {
-            let _execution = super::busy(&sandbox, &token).await?;
-            client.remove(name).await?;
-            super::remains(client, name, &token).await
-        },
-    )
+    super::with_detached(stage, "remove it", async |sandbox, name, client| {
+        let _execution = super::busy(&sandbox, &token).await?;
+        client.remove(name).await?;
+        super::remains(client, name, &token).await
+    })
     .await?;
     stage.watched(
         "processes of the host after the sandbox was removed",

@@ -10,26 +10,14 @@ pub const PROBE: Probe = Probe {
     subject: Subject::Capability(Capability::EnvVarAccess),
     kind: Kind::Isolation,
     summary: "reads a secret variable of the host",
-    setting: named,
+    setting: super::named,
     permitting: None,
     denials: signs::ABSENT,
     run: |stage| Box::pin(run(stage)),
 };
 
-/// A sandbox with one variable of its own.
-fn named(_: &Grounds) -> Setting {
-    let mut setting = Setting::default();
-    setting.env.insert("PROBE_VISIBLE".into(), "yes".into());
-    setting
-}
-
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let secret = stage.grounds().secret().to_owned();
-    if secret.is_empty() {
-        return Err(Trouble::new(format!(
-            "{SECRET_VARIABLE} is not set in the suite's own environment"
-        )));
-    }
+    let secret = super::secret(stage)?;
     let call = Call::new(["variable", SECRET_VARIABLE]).expect(secret);
     let control = Call::new(["variable", "PROBE_VISIBLE"]).expect("yes");
     same_call(stage, control, call).await

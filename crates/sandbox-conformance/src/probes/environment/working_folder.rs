@@ -6,11 +6,11 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "environment::working_folder",
-    version: 1,
+    version: 2,
     subject: Subject::Capability(Capability::EnvVarAccess),
     kind: Kind::Isolation,
     summary: "climbs from the folder that it starts in to a file of the host",
-    setting: rooted,
+    setting: rooted_if_taken,
     permitting: None,
     denials: signs::UNREADABLE,
     run: |stage| Box::pin(run(stage)),
@@ -22,14 +22,16 @@ const CLIMB: &str = "../../../../../../../../../../../../../../../..";
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let granted = Canary::plant(&stage.read_folder()?.join("canary"), 0o644)?;
     let canary = stage.canary(0o644)?;
-    let read = |canary: &Canary| {
+    let read = |path: &std::path::Path, canary: &Canary| {
         Call::new(["read"])
-            .and(format!("{CLIMB}{}", canary.path().display()))
+            .and(format!("{CLIMB}{}", path.display()))
             .expect(canary.fingerprint())
     };
-    stage.host_control(&read(&canary)).await?;
-    stage.allow_control(&read(&granted)).await;
-    stage.attack(&read(&canary)).await;
+    let attack = read(canary.path(), &canary);
+    stage.host_control(&attack).await?;
+    let readable = stage.granted(&granted).await?;
+    stage.allow_control(&read(&readable, &granted)).await;
+    stage.attack(&attack).await;
     stage.oracle(canary.oracle());
     Ok(())
 }

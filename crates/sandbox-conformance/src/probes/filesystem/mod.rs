@@ -1,8 +1,10 @@
 //! Files of the host.
 
-use crate::probe::Probe;
+use crate::canary::Canary;
+use crate::probes::prelude::*;
 
 mod attributes;
+mod cluster_token;
 mod create_in_read_root;
 mod device_node;
 mod hard_link;
@@ -23,6 +25,7 @@ mod write_system;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     attributes::PROBE,
+    cluster_token::PROBE,
     create_in_read_root::PROBE,
     device_node::PROBE,
     hard_link::PROBE,
@@ -40,3 +43,15 @@ pub static PROBES: &[Probe] = &[
     write_root_is_the_hosts::PROBE,
     write_system::PROBE,
 ];
+
+/// Reads a canary that no setting grants; the probe program, which is there, can be read.
+async fn read(stage: &mut Stage, canary: &Canary) -> Result<(), Trouble> {
+    let read = Call::new(["read"])
+        .and(canary.path())
+        .expect(canary.fingerprint());
+    stage.host_control(&read).await?;
+    stage.allow_control(&Call::new(["read", ITSELF])).await;
+    stage.attack(&read).await;
+    stage.oracle(canary.oracle());
+    Ok(())
+}

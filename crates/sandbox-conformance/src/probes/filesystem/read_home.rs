@@ -21,14 +21,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let folder = Temporary(std::path::Path::new(&home).join(format!(".{}", stage.token())));
     std::fs::create_dir(&folder.0)?;
     let canary = Canary::plant(&folder.0.join("canary"), 0o644)?;
-    let read = Call::new(["read"])
-        .and(canary.path())
-        .expect(canary.fingerprint());
-    stage.host_control(&read).await?;
-    stage.allow_control(&Call::new(["read", ITSELF])).await;
-    stage.attack(&read).await;
-    stage.oracle(canary.oracle());
-    Ok(())
+    super::read(stage, &canary).await
 }
 
 /// A folder in somebody's home, which does not stay there.

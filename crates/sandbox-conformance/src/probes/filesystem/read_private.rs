@@ -17,12 +17,5 @@ pub const PROBE: Probe = Probe {
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let canary = stage.canary(0o600)?;
-    let read = Call::new(["read"])
-        .and(canary.path())
-        .expect(canary.fingerprint());
-    stage.host_control(&read).await?;
-    stage.allow_control(&Call::new(["read", ITSELF])).await;
-    stage.attack(&read).await;
-    stage.oracle(canary.oracle());
-    Ok(())
+    super::read(stage, &canary).await
 }

@@ -6,11 +6,11 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "filesystem::write_outside",
-    version: 1,
+    version: 2,
     subject: Subject::Capability(Capability::FilesystemWriteRoots),
     kind: Kind::Isolation,
     summary: "overwrites a file of the host with mode 0666 outside of the write roots",
-    setting: rooted,
+    setting: rooted_if_taken,
     permitting: None,
     denials: signs::UNWRITABLE,
     run: |stage| Box::pin(run(stage)),
@@ -22,9 +22,8 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let canary = stage.canary(0o666)?;
     let write = |path: &std::path::Path| Call::new(["write"]).and(path).and("overwritten");
     stage.host_control(&write(target.path())).await?;
-    stage
-        .allow_control(&Call::new(["create"]).and(stage.grounds().write_root().join(stage.token())))
-        .await;
+    let own = stage.writable("file").await;
+    stage.allow_control(&Call::new(["create"]).and(own)).await;
     stage.attack(&write(canary.path())).await;
     stage.oracle(canary.oracle());
     Ok(())

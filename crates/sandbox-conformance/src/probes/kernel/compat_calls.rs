@@ -11,37 +11,6 @@ pub const PROBE: Probe = Probe {
     summary: "unshares a user namespace by interrupt 0x80",
     setting: plain,
     permitting: None,
-    denials: NO_NAMESPACE,
+    denials: super::NO_COMPAT_NAMESPACE,
     run: |stage| Box::pin(kernel_call(stage, Call::new(["compat-namespace"]))),
 };
-
-const NO_NAMESPACE: &[Denial] = &[
-    Denial {
-        sign: "EPERM",
-        means: "seccomp, or the host's own setting",
-    },
-    Denial {
-        sign: "EACCES",
-        means: "Landlock, AppArmor, or seccomp",
-    },
-    Denial {
-        sign: "ENOSPC",
-        means: "limit of user namespaces",
-    },
-    Denial {
-        sign: "EUSERS",
-        means: "limit of nested user namespaces",
-    },
-    Denial {
-        sign: "ENOSYS",
-        means: "seccomp",
-    },
-    Denial {
-        sign: "signal:11",
-        means: "a kernel without 32-bit calls",
-    },
-    Denial {
-        sign: "signal:31",
-        means: "seccomp, killing",
-    },
-];

@@ -1,6 +1,6 @@
 //! The kernel's surface.
 
-use crate::probe::Probe;
+use crate::probe::{Denial, Probe};
 
 mod bpf;
 mod compat_calls;
@@ -48,3 +48,40 @@ pub static PROBES: &[Probe] = &[
     user_namespace::PROBE,
     userfaultfd::PROBE,
 ];
+
+/// How a user namespace may be denied to code that asks for one as a 32-bit program does.
+const NO_COMPAT_NAMESPACE: &[Denial] = &[
+    Denial {
+        sign: "EPERM",
+        means: "seccomp, or the host's own setting",
+    },
+    Denial {
+        sign: "EACCES",
+        means: "Landlock, AppArmor, or seccomp",
+    },
+    Denial {
+        sign: "ENOSPC",
+        means: "limit of user namespaces",
+    },
+    Denial {
+        sign: "EUSERS",
+        means: "limit of nested user namespaces",
+    },
+    Denial {
+        sign: "ENOSYS",
+        means: "seccomp",
+    },
+    Denial {
+        sign: "signal:31",
+        means: "seccomp, killing",
+    },
+    Denial {
+        sign: "signal:11",
+        means: "a kernel without 32-bit calls",
+    },
+];
+
+/// The same for any other code: all but the last, which says nothing of it.
+const NO_NAMESPACE: &[Denial] = NO_COMPAT_NAMESPACE
+    .split_at(NO_COMPAT_NAMESPACE.len() - 1)
+    .0;

@@ -5,10 +5,10 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "network::tcp4_host_listener",
-    version: 1,
+    version: 2,
     subject: Subject::Capability(Capability::NetworkAccess),
     kind: Kind::Isolation,
-    summary: "connects to a listener of the host, by its loopback and its outer address",
+    summary: "connects to a listener of the host, by its loopback and every other address that it has",
     setting: plain,
     permitting: None,
     denials: signs::UNREACHABLE,
@@ -19,5 +19,5 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let listener = Listener::tcp4().await?;
     let call = listener.call("tcp", stage.token());
     let permitted = Call::new(["tcp-loopback"]);
-    reach(stage, &listener, call, permitted).await
+    reach_address(stage, &listener, call, permitted).await
 }

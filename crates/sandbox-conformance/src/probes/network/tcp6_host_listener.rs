@@ -5,7 +5,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "network::tcp6_host_listener",
-    version: 1,
+    version: 2,
     subject: Subject::Capability(Capability::NetworkAccess),
     kind: Kind::Isolation,
     summary: "connects to a listener of the host over IPv6",
@@ -19,5 +19,5 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let listener = Listener::tcp6().await?;
     let call = listener.call("tcp", stage.token());
     let permitted = Call::new(["tcp-loopback"]);
-    reach(stage, &listener, call, permitted).await
+    reach_address(stage, &listener, call, permitted).await
 }

@@ -5,7 +5,7 @@ use crate::probes::prelude::*;
 /// The probe.
 pub const PROBE: Probe = Probe {
     id: "packages::no_registry",
-    version: 1,
+    version: 2,
     subject: Subject::Capability(Capability::PackageInstallation),
     kind: Kind::Isolation,
     summary: "connects to a listener of the host from a sandbox for which packages were installed",
@@ -26,5 +26,5 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let listener = Listener::tcp4().await?;
     let call = listener.call("tcp", stage.token());
     let permitted = Call::new(["tcp-loopback"]);
-    reach(stage, &listener, call, permitted).await
+    reach_address(stage, &listener, call, permitted).await
 }

@@ -6,15 +6,21 @@
 mod evidence;
 mod matrix;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::compare::Compared;
+use sandbox_core::matrix::Subject;
+
+use super::compare::{Change, Compared};
 use super::escape::{html, printable};
 use super::{Whole, standing_word};
 use crate::finding::Report;
 
 /// The style sheet.
 const STYLE: &str = include_str!("style.css");
+
+/// What the words mean.
+const LEGEND: &str = include_str!("legend.html");
 
 /// What the boxes show: name, and the word for people.
 const FILTERS: [(&str, &str); 4] = [
@@ -33,22 +39,28 @@ pub fn page(whole: &Whole, since: Option<&Compared>) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Sandbox conformance</title>\n",
     );
     let _ = write!(page, "<style>\n{STYLE}</style>\n</head>\n<body>\n");
+    let (passed, failed, skipped) = whole.counts();
     let _ = write!(
         page,
-        "<header>\n<h1>Sandbox conformance</h1>\n<p>Suite <code>{}</code>. A cell says how many of its probes found the \
-         capability enforced, and leads to what they saw.</p>\n</header>\n<nav aria-label=\"Filters\">Show probes:\n",
+        "<header>\n<h1>Sandbox conformance</h1>\n<p><b>{passed} passed, {failed} failed, {skipped} skipped</b>, \
+         <a href=\"#proof\">the suite's own proof</a> {}. Suite <code>{}</code>. A cell of the matrix says how many of its \
+         probes found the capability enforced, and leads to what they saw.</p>\n{LEGEND}</header>\n\
+         <nav aria-label=\"Filters\">Show probes:\n",
+        whole.proof_counted(),
         crate::suite::id()
     );
     for (name, word) in FILTERS {
+        let findings = whole.tiers.iter().flat_map(|report| &report.findings);
+        let count = findings.filter(|finding| class(finding) == name).count();
         let _ = writeln!(
             page,
-            "<input type=\"checkbox\" id=\"show-{name}\" checked><label for=\"show-{name}\">{word}</label>"
+            "<span><input type=\"checkbox\" id=\"show-{name}\" checked><label for=\"show-{name}\">{word} ({count})</label></span>"
         );
     }
     page.push_str("</nav>\n<main>\n");
     matrix::table(&mut page, &whole.tiers);
     if let Some(since) = since {
-        compared(&mut page, since);
+        compared(&mut page, since, &whole.tiers);
     }
     for report in &whole.tiers {
         tier(&mut page, report);
@@ -79,9 +91,13 @@ fn tier(page: &mut String, report: &Report) {
     for subject in matrix::subjects(std::slice::from_ref(report)) {
         let _ = writeln!(
             page,
-            "<section id=\"{}\">\n<h3>{subject} <a href=\"#matrix\">to the matrix</a></h3>",
-            matrix::anchor(report, subject)
+            "<section id=\"{}\">\n<h3>{}: {subject} <a href=\"#matrix\">to the matrix</a></h3>",
+            matrix::anchor(report, subject),
+            html(&report.tier)
         );
+        for declared in declared(report, subject) {
+            let _ = writeln!(page, "<p class=\"note\">Declared: {}</p>", html(&declared));
+        }
         for finding in report.findings.iter().filter(|f| f.subject == subject) {
             evidence::details(page, finding);
         }
@@ -89,7 +105,16 @@ fn tier(page: &mut String, report: &Report) {
     }
 }
 
-fn compared(page: &mut String, since: &Compared) {
+/// What the backend says of a subject, each answer once: settings differ.
+fn declared(report: &Report, subject: Subject) -> BTreeSet<String> {
+    let findings = report.findings.iter();
+    let of_subject = findings.filter(|finding| finding.subject == subject);
+    of_subject
+        .filter_map(|finding| Some(finding.evidence.declared.as_ref()?.to_string()))
+        .collect()
+}
+
+fn compared(page: &mut String, since: &Compared, tiers: &[Report]) {
     let _ = writeln!(
         page,
         "<h2 id=\"changes\">Compared with the earlier report</h2>\n<p>{}.</p>",
@@ -106,12 +131,27 @@ fn compared(page: &mut String, since: &Compared) {
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             html(&change.tier),
-            html(&change.probe),
+            linked(change, tiers),
             html(change.before.as_deref().unwrap_or("not there")),
             html(change.now.as_deref().unwrap_or("not there")),
         );
     }
     page.push_str("</table></div>\n");
+}
+
+/// The name of a probe, as a link to what it saw where it is there now.
+fn linked(change: &Change, tiers: &[Report]) -> String {
+    let name = html(&change.probe);
+    let mut of_tier = tiers.iter().filter(|report| report.tier == change.tier);
+    let anchor = of_tier.find_map(|report| {
+        let mut findings = report.findings.iter();
+        let finding = findings.find(|finding| finding.id == change.probe)?;
+        Some(matrix::anchor(report, finding.subject))
+    });
+    match anchor {
+        Some(anchor) => format!("<a href=\"#{anchor}\">{name}</a>"),
+        None => name,
+    }
 }
 
 fn proofs(page: &mut String, whole: &Whole) {

@@ -9,6 +9,8 @@ use super::altered::AlteredBackend;
 use super::catalog::{Change, MUTANTS, Mutant};
 #[cfg(feature = "engines")]
 use super::lies::LIES;
+#[cfg(feature = "k8s")]
+use super::pods::PODS;
 
 /// A backend that is as it claims, and from which mutants are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,9 @@ pub(super) enum Base {
     /// Podman's engine.
     #[cfg(feature = "podman")]
     Podman,
+    /// A cluster.
+    #[cfg(feature = "k8s")]
+    Cluster,
 }
 
 impl Base {
@@ -31,6 +36,8 @@ impl Base {
         Self::Docker,
         #[cfg(feature = "podman")]
         Self::Podman,
+        #[cfg(feature = "k8s")]
+        Self::Cluster,
     ];
 
     /// The tier.
@@ -41,6 +48,8 @@ impl Base {
             Self::Docker => "docker",
             #[cfg(feature = "podman")]
             Self::Podman => "podman",
+            #[cfg(feature = "k8s")]
+            Self::Cluster => "k8s",
         }
     }
 
@@ -52,6 +61,8 @@ impl Base {
             Self::Docker => LIES,
             #[cfg(feature = "podman")]
             Self::Podman => LIES,
+            #[cfg(feature = "k8s")]
+            Self::Cluster => PODS,
         }
     }
 
@@ -59,7 +70,7 @@ impl Base {
     pub(super) fn name(self, mutant: &Mutant) -> String {
         match self {
             Self::Local => mutant.name.to_owned(),
-            #[cfg(feature = "engines")]
+            #[cfg(any(feature = "engines", feature = "k8s"))]
             _ => format!("{}: {}", self.tier(), mutant.name),
         }
     }
@@ -72,6 +83,8 @@ impl Base {
             Self::Docker => Arc::new(sandbox_docker::DockerBackend::new(engine(change))),
             #[cfg(feature = "podman")]
             Self::Podman => Arc::new(sandbox_podman::PodmanBackend::new(engine(change))),
+            #[cfg(feature = "k8s")]
+            Self::Cluster => Arc::new(sandbox_k8s::KubernetesBackend::new(cluster(change))),
         }
     }
 }
@@ -93,6 +106,16 @@ fn engine(change: Option<Change>) -> sandbox_container::ContainerConfig {
     let config = sandbox_container::ContainerConfig::default();
     match change {
         Some(Change::Lie(mutation)) => config.mutated(mutation),
+        _ => config,
+    }
+}
+
+/// Of the profile that has the most to leave out.
+#[cfg(feature = "k8s")]
+fn cluster(change: Option<Change>) -> sandbox_k8s::KubernetesConfig {
+    let config = sandbox_k8s::KubernetesConfig::default();
+    match change {
+        Some(Change::Pod(mutation)) => config.mutated(mutation),
         _ => config,
     }
 }

@@ -32,6 +32,9 @@ pub(super) enum Change {
     /// An option of an engine is left out.
     #[cfg(feature = "engines")]
     Lie(sandbox_container::Mutation),
+    /// Something of a pod is left out.
+    #[cfg(feature = "k8s")]
+    Pod(sandbox_k8s::Mutation),
 }
 
 impl Mutant {
@@ -43,10 +46,13 @@ impl Mutant {
 
     /// Whether its probes must fail, and not only find something else.
     pub(super) fn must_fail(&self) -> bool {
-        #[cfg(feature = "engines")]
-        return matches!(self.change, Change::Lie(_));
-        #[cfg(not(feature = "engines"))]
-        false
+        match self.change {
+            Change::Mechanism(_) | Change::Alteration(_) => false,
+            #[cfg(feature = "engines")]
+            Change::Lie(_) => true,
+            #[cfg(feature = "k8s")]
+            Change::Pod(mutation) => !super::pods::is_quiet(mutation),
+        }
     }
 
     /// Why this host has nothing that could be left out.

@@ -2,14 +2,17 @@
 
 use sandbox_container::Mutation;
 
+use super::alike;
 use super::catalog::{Change, Mutant, PLAIN};
 
 const fn lie(name: &'static str, mutation: Mutation, own: &'static [&'static str]) -> Mutant {
+    of(mutation, Mutant { name, own, ..PLAIN })
+}
+
+const fn of(mutation: Mutation, mutant: Mutant) -> Mutant {
     Mutant {
-        name,
-        own,
         change: Change::Lie(mutation),
-        ..PLAIN
+        ..mutant
     }
 }
 
@@ -21,29 +24,9 @@ pub(super) const LIES: &[Mutant] = &[
         &["network::tcp4_host_listener"],
     )
     .may(&["network::", "neighbors::unix_abstract", "denials::network"]),
-    lie(
-        "no seccomp",
-        Mutation::Seccomp,
-        &["kernel::keyring", "network::vsock"],
-    )
-    .may(&[
-        "kernel::",
-        "network::",
-        "subprocess::",
-        "filesystem::unmount",
-    ]),
-    lie(
-        "no memory limit",
-        Mutation::Memory,
-        &["memory::one_process"],
-    )
-    .may(&["memory::", "denials::memory"]),
-    lie(
-        "no process limit",
-        Mutation::Processes,
-        &["pids::fork_bomb"],
-    )
-    .may(&["denials::process_limit"]),
+    of(Mutation::Seccomp, alike::SECCOMP),
+    of(Mutation::Memory, alike::MEMORY),
+    of(Mutation::Processes, alike::PROCESSES),
     lie(
         "writable read roots",
         Mutation::ReadOnly,

@@ -2,14 +2,18 @@
 //!
 //! Each is the local backend with one mechanism left out, or with its results changed on their way, and claims what the local
 //! backend claims. Its own probes must find something else on it than on the local backend; a sample of the others must not.
-//! Those of engines are fewer: an option that is claimed and not set, by which a whole run must fail.
+//! Those of engines and clusters are fewer: an option that is claimed and not set, by which a whole run must fail.
 
+#[cfg(any(feature = "engines", feature = "k8s"))]
+mod alike;
 mod altered;
 mod base;
 mod catalog;
 mod instance;
 #[cfg(feature = "engines")]
 mod lies;
+#[cfg(feature = "k8s")]
+mod pods;
 mod sinks;
 
 use std::collections::BTreeMap;

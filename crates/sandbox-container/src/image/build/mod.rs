@@ -54,8 +54,11 @@ impl Build<'_> {
         let puller = &self.puller;
         let tag = self.tag().await?;
         let path = self.dockerfile()?;
-        let text = read(&self.request.context, &path).map_err(|why| self.invalid(why))?;
-        let text = self.with_ids(&text, progress).await?;
+        let text = read(&self.request.context, &path).map_err(|why| {
+            let fix = "name the folder that holds the Dockerfile, and where in it with --file";
+            self.invalid(why).with_fix(fix)
+        })?;
+        let text = self.with_ids(&path, &text, progress).await?;
         let before = puller.ids(&ListImagesOptions::default()).await?;
         let id = self.build(&path, text, tag.as_ref(), progress).await?;
         let Some(image) = look(puller.tier, puller.engine, &id.parse()?).await? else {
@@ -101,10 +104,15 @@ impl Build<'_> {
     }
 
     /// The Dockerfile with the images that it names replaced by their ids.
-    async fn with_ids(&self, text: &str, progress: &mut ImageProgress<'_>) -> Result<String> {
+    async fn with_ids(
+        &self,
+        path: &Path,
+        text: &str,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<String> {
         let network = self.request.network;
         let uses = dockerfile::images(text, &self.request.args, network);
-        let mut uses = uses.map_err(|why| self.invalid(format!("Dockerfile: {why}")))?;
+        let mut uses = uses.map_err(|why| self.invalid(format!("{}: {why}", path.display())))?;
         let mut ids = HashMap::new();
         for used in &uses {
             if !ids.contains_key(&used.name) {

@@ -79,5 +79,8 @@ async fn kills_for_memory_are_told_to_who_ran_them() {
     assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
     let result = second.exec(&sh(hog)).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::OutOfMemory);
+    // Nor is another client of what the second one ran meanwhile.
+    let result = first.exec(&sh("kill -9 $$")).await.expect("it runs");
+    assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
     client.remove(&name).await.expect("ended");
 }

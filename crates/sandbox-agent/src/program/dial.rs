@@ -1,0 +1,335 @@
+//! What a pod's network lets through: connections that are tried from inside, and somebody who takes them. Nothing is sent and nothing
+//! is read: that a connection comes about is the whole answer.
+
+use alloc::vec::Vec;
+use core::{
+    ffi::CStr,
+    fmt::Write,
+    net::{IpAddr, SocketAddr},
+};
+
+use sandbox_freestanding::{
+    Errno, Fd, Result,
+    environment::Environment,
+    fs, io,
+    net::{
+        self, AF_INET, AF_INET6, Ipv4Address, Ipv6Address, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
+    },
+    time,
+};
+
+use super::{
+    ending::{EXIT_SETUP, EXIT_USAGE},
+    polling::{Moment, POLLOUT, PollSet, after, now},
+};
+
+/// How long one attempt may take, milliseconds: a kernel answers whatever its processes do.
+const ATTEMPT: u64 = 1000;
+/// The pause between two rounds, microseconds.
+const PAUSE: u64 = 50_000;
+/// The variable with the address of the cluster's API server: a kubelet sets it in every container.
+const API: &[u8] = b"KUBERNETES_SERVICE_HOST=";
+/// Its port there, wherever the server itself listens.
+const API_PORT: u16 = 443;
+/// Who answers for names stands here, and on this port.
+const RESOLVERS: &CStr = c"/etc/resolv.conf";
+const DNS_PORT: u16 = 53;
+/// How much of that is read.
+const BOUND: usize = 64 * 1024;
+/// How many connections wait to be taken.
+const BACKLOG: i32 = 64;
+
+/// Takes every connection to a port, of either family, and ends it; gives the exit code where it cannot.
+pub(super) fn answer(port: u16) -> i32 {
+    match taking(port) {
+        Ok(never) => match never {},
+        Err(errno) => complain(
+            format_args!("cannot listen on port {port}: {errno}"),
+            EXIT_SETUP,
+        ),
+    }
+}
+
+fn taking(port: u16) -> Result<core::convert::Infallible> {
+    let socket = match net::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) {
+        // Takes the older family's as well.
+        Ok(socket) => net::bind(&socket, &Ipv6Address::new([0; 16], port)).map(|()| socket),
+        Err(errno) => Err(errno),
+    };
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(_) => {
+            let socket = net::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
+            net::bind(&socket, &Ipv4Address::new([0; 4], port))?;
+            socket
+        }
+    };
+    net::listen(&socket, BACKLOG)?;
+    loop {
+        match net::accept(&socket, SOCK_CLOEXEC) {
+            Ok(connection) => drop(connection),
+            // One that was given up meanwhile; others come.
+            Err(_) => pause(),
+        }
+    }
+}
+
+/// Tries all targets, again and again: where `until_denied`, until no attempt of a round comes through, and else until all have come
+/// through once. The time is over at the latest after the milliseconds that the first argument says.
+///
+/// Says of each address what became of it, in lines of three words: the target, its address, `open` or why it is not. Gives the exit
+/// code: with `until_denied`, whether that was so in time.
+pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
+    // Behind the program and the task.
+    let mut arguments = environment.arguments().skip(2);
+    let time = arguments
+        .next()
+        .and_then(|word| word.to_str().ok()?.parse().ok());
+    let Some(time) = time else {
+        return complain(format_args!("no time to dial for"), EXIT_USAGE);
+    };
+    let mut attempts = Vec::new();
+    for target in arguments {
+        let Ok(name) = target.to_str() else {
+            return complain(format_args!("a target is no text"), EXIT_USAGE);
+        };
+        match addresses(name, environment) {
+            Ok(found) => attempts.extend(found.into_iter().map(|to| Attempt::new(name, to))),
+            Err(errno) => return complain(format_args!("no target {name}: {errno}"), EXIT_USAGE),
+        }
+    }
+    let end = after(now(), time);
+    loop {
+        let round = if until_denied {
+            attempts.iter_mut().for_each(Attempt::forget);
+            round(&mut attempts, after(now(), ATTEMPT))
+        } else {
+            round(&mut attempts, after(now(), ATTEMPT).min(end))
+        };
+        if let Err(errno) = round {
+            return complain(format_args!("cannot dial: {errno}"), EXIT_SETUP);
+        }
+        let open = attempts.iter().filter(|attempt| attempt.is_open()).count();
+        let done = if until_denied {
+            open == 0
+        } else {
+            open == attempts.len()
+        };
+        if done || now() >= end {
+            break;
+        }
+        pause();
+    }
+    let mut stdout = io::Writer::new(1);
+    let written = attempts
+        .iter()
+        .try_for_each(|attempt| writeln!(stdout, "{attempt}"));
+    if written.is_err() || stdout.flush().is_err() {
+        return EXIT_SETUP;
+    }
+    if until_denied && attempts.iter().any(Attempt::is_open) {
+        return complain(format_args!("the network is not denied"), EXIT_SETUP);
+    }
+    0
+}
+
+fn pause() {
+    // A signal only shortens it.
+    let _ = time::sleep_microseconds(PAUSE);
+}
+
+fn complain(words: core::fmt::Arguments<'_>, code: i32) -> i32 {
+    let mut stderr = io::Writer::new(2);
+    // Without a place to say it, the code says it.
+    let _ = writeln!(stderr, "sandbox-agent: {words}");
+    let _ = stderr.flush();
+    code
+}
+
+/// The addresses of a target: `api`, `dns`, or an address with its port. None where the pod was told of none.
+fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
+    match name {
+        "api" => {
+            let mut variables = environment.variables();
+            let found = variables.find_map(|text| address(text.to_bytes().strip_prefix(API)?));
+            Ok(found
+                .map(|ip| SocketAddr::new(ip, API_PORT))
+                .into_iter()
+                .collect())
+        }
+        "dns" => match read(RESOLVERS) {
+            Ok(text) => Ok(resolvers(&text)),
+            Err(Errno::ENOENT) => Ok(Vec::new()),
+            Err(errno) => Err(errno),
+        },
+        _ => name
+            .parse()
+            .map(|to| Vec::from([to]))
+            .map_err(|_| Errno::EINVAL),
+    }
+}
+
+fn read(path: &CStr) -> Result<Vec<u8>> {
+    let file = fs::open(path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
+    let mut text = Vec::new();
+    io::read_to_end(&file, &mut text, BOUND)?;
+    Ok(text)
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    core::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+/// Those of a `resolv.conf`.
+fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
+    text.split(|byte| *byte == b'\n')
+        .filter_map(|line| {
+            let rest = line.trim_ascii_start().strip_prefix(b"nameserver")?;
+            Some(SocketAddr::new(address(rest)?, DNS_PORT))
+        })
+        .collect()
+}
+
+/// One address of a target, and what became of it.
+#[derive(Debug)]
+struct Attempt<'a> {
+    target: &'a str,
+    to: SocketAddr,
+    /// The connection on its way.
+    socket: Option<Fd>,
+    outcome: Result<()>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(target: &'a str, to: SocketAddr) -> Self {
+        Self {
+            target,
+            to,
+            socket: None,
+            outcome: Err(Errno::ETIMEDOUT),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.outcome.is_ok()
+    }
+
+    fn forget(&mut self) {
+        self.outcome = Err(Errno::ETIMEDOUT);
+    }
+
+    /// Begins to connect, or goes on with it.
+    fn go_on(&mut self) -> Result<()> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => {
+                let family = if self.to.is_ipv4() { AF_INET } else { AF_INET6 };
+                match net::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) {
+                    Ok(socket) => socket,
+                    // A kernel without the family is no way out, either.
+                    Err(errno @ Errno::EAFNOSUPPORT) => {
+                        self.outcome = Err(errno);
+                        return Ok(());
+                    }
+                    Err(errno) => return Err(errno),
+                }
+            }
+        };
+        let connected = match self.to {
+            SocketAddr::V4(to) => {
+                net::connect(&socket, &Ipv4Address::new(to.ip().octets(), to.port()))
+            }
+            SocketAddr::V6(to) => {
+                net::connect(&socket, &Ipv6Address::new(to.ip().octets(), to.port()))
+            }
+        };
+        match connected {
+            Err(Errno::EINPROGRESS | Errno::EALREADY) => self.socket = Some(socket),
+            Ok(()) | Err(Errno::EISCONN) => self.outcome = Ok(()),
+            Err(errno) => self.outcome = Err(errno),
+        }
+        Ok(())
+    }
+}
+
+impl core::fmt::Display for Attempt<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} {} ", self.target, self.to)?;
+        match self.outcome {
+            Ok(()) => f.write_str("open"),
+            Err(errno) => write!(f, "{errno}"),
+        }
+    }
+}
+
+/// Tries once whatever is not open yet.
+fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
+    for attempt in attempts.iter_mut().filter(|attempt| !attempt.is_open()) {
+        attempt.go_on()?;
+    }
+    let mut set = PollSet::new();
+    while now() < until {
+        set.clear();
+        for (index, attempt) in attempts.iter().enumerate() {
+            if let Some(socket) = &attempt.socket {
+                set.add(socket.as_raw(), POLLOUT, index);
+            }
+        }
+        if set.is_empty() {
+            break;
+        }
+        set.wait(Some(until))?;
+        let ready: Vec<_> = set.happened().map(|(index, _)| index).collect();
+        for index in ready {
+            attempts[index].go_on()?;
+        }
+    }
+    for attempt in attempts.iter_mut() {
+        if attempt.socket.take().is_some() {
+            attempt.outcome = Err(Errno::ETIMEDOUT);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(to: SocketAddr) -> Attempt<'static> {
+        Attempt::new("t", to)
+    }
+
+    #[test]
+    fn who_listens_is_told_from_who_does_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = closed.local_addr().unwrap();
+        drop(closed);
+        let mut attempts = [attempt(there), attempt(gone)];
+        round(&mut attempts, after(now(), 5000)).unwrap();
+        assert!(attempts[0].is_open());
+        assert_eq!(attempts[1].outcome, Err(Errno::ECONNREFUSED));
+        let line = alloc::format!("{}", attempts[0]);
+        assert_eq!(line, alloc::format!("t {there} open"));
+        // What was open is not tried again, until that is forgotten.
+        drop(listener);
+        round(&mut attempts, after(now(), 5000)).unwrap();
+        assert!(attempts[0].is_open());
+        attempts[0].forget();
+        round(&mut attempts, after(now(), 5000)).unwrap();
+        assert!(!attempts[0].is_open());
+    }
+
+    #[test]
+    fn resolvers_are_read_as_libraries_do() {
+        let found =
+            resolvers(b"search a b\nnameserver 10.96.0.10\n nameserver fd00::a\nnameserver x\n");
+        let expected: [SocketAddr; 2] = [
+            "10.96.0.10:53".parse().unwrap(),
+            "[fd00::a]:53".parse().unwrap(),
+        ];
+        assert_eq!(found, expected);
+    }
+}

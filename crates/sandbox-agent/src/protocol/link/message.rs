@@ -1,0 +1,106 @@
+//! The frames with which a link begins and is resumed.
+
+use alloc::vec::Vec;
+
+use crate::protocol::attach::read_key;
+use crate::protocol::{Key, ProtocolError, Reader, VERSION, Writer};
+
+/// The host's first frame on a stream that may be resumed: everything behind it is packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// What proves later that a stream goes on with this link: random bytes that nobody else has seen.
+    pub secret: Key,
+}
+
+impl Link {
+    /// Size of the message in bytes.
+    pub const LEN: usize = 2 + 4 + Key::LEN;
+
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut message = Writer::new();
+        message.u16(VERSION).bytes(self.secret.as_bytes());
+        message.finish()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(message);
+        reader.version()?;
+        let secret = read_key(&mut reader)?;
+        reader.end()?;
+        Ok(Self { secret })
+    }
+}
+
+/// The host's first frame on a stream that goes on with a link whose stream broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The secret of its [`Link`].
+    pub secret: Key,
+    /// How many bytes the host has received on this link.
+    pub received: u64,
+}
+
+impl Resume {
+    /// Size of the message in bytes.
+    pub const LEN: usize = Link::LEN + 8;
+
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut message = Writer::new();
+        message.u16(VERSION).bytes(self.secret.as_bytes());
+        message.u64(self.received);
+        message.finish()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::decode`].
+    pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(message);
+        reader.version()?;
+        let secret = read_key(&mut reader)?;
+        let received = reader.u64()?;
+        reader.end()?;
+        Ok(Self { secret, received })
+    }
+}
+
+/// The agent's first frame on a stream of a link: packets follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resumed {
+    /// How many bytes the agent has received on the link's earlier streams.
+    pub received: u64,
+}
+
+impl Resumed {
+    /// Size of the message in bytes.
+    pub const LEN: usize = 8;
+
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.received.to_le_bytes().to_vec()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    ///
+    /// When it has another length.
+    pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(message);
+        let received = reader.u64()?;
+        reader.end()?;
+        Ok(Self { received })
+    }
+}

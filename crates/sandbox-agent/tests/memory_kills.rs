@@ -1,0 +1,93 @@
+//! Kills for memory are counted for the executions during which they happened. The count is a file that the executions themselves write:
+//! what the kernel does is proven where there are control groups.
+
+mod common;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{Client, script, settings};
+use sandbox_agent::protocol::{ExitKind, Kind, Settings};
+
+fn counting(files: &[PathBuf]) -> Settings {
+    let paths = files.iter().map(|file| file.to_str().unwrap().into());
+    Settings {
+        kill_counts: paths.collect(),
+        ..settings()
+    }
+}
+
+/// A script that makes the count this one, and ends well.
+fn kill(file: &Path, count: u64) -> String {
+    format!(
+        "printf 'under_oom 0\\noom_kill {count}\\n' > {}",
+        file.display()
+    )
+}
+
+#[test]
+fn a_kill_is_of_the_execution_during_which_it_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("count");
+    // What was killed before the sandbox, or before an execution, is nobody's.
+    std::fs::write(&file, "oom_kill 7\n").unwrap();
+    let nothing = folder.path().join("nothing");
+    std::fs::write(&nothing, "oom 5\n").unwrap();
+    let files = [folder.path().join("missing"), nothing, file.clone()];
+    let mut client = Client::start(&counting(&files));
+    let mut kills = |text: &str| client.run(&script(text)).report().memory_kills;
+    // Also of those that were prepared before they were asked for.
+    for round in 0..4 {
+        assert_eq!(kills("exit 0"), Some(0), "round {round}");
+        assert_eq!(kills(&kill(&file, 9 + 2 * round)), Some(2), "round {round}");
+        assert_eq!(kills("kill -9 $$"), Some(0), "round {round}");
+    }
+}
+
+#[test]
+fn of_executions_at_the_same_time_each_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("count");
+    std::fs::write(&file, "oom_kill 0\n").unwrap();
+    let mut client = Client::start(&counting(std::slice::from_ref(&file)));
+    let long = client.exec(&script("echo up; exec sleep 100"));
+    assert_eq!(client.wait(long).kind, Kind::Started);
+    assert_eq!(client.wait(long).bytes, b"up\n");
+    let mut kills = |text: &str| client.run(&script(text)).report().memory_kills;
+    assert_eq!(kills(&kill(&file, 1)), Some(1));
+    assert_eq!(kills("kill -9 $$"), Some(0), "it began after it");
+    client.send(long, Kind::Kill, &[]);
+    let report = client.wait_end(long);
+    assert_eq!(
+        (report.kind, report.memory_kills),
+        (ExitKind::Killed, Some(1))
+    );
+}
+
+#[test]
+fn what_is_not_counted_is_not_known() {
+    let mut client = Client::start(&settings());
+    assert_eq!(client.run(&script("exit 0")).report().memory_kills, None);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("count");
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    std::fs::write(&file, "oom_kill 0\n").unwrap();
+    // Nobody writes to the pipe.
+    let mut client = Client::start(&counting(&[fifo, file.clone()]));
+    let gone = format!("true > {}", file.display());
+    assert_eq!(client.run(&script(&gone)).report().memory_kills, None);
+    // Nor is a count that has become lower.
+    assert_eq!(
+        client.run(&script(&kill(&file, 5))).report().memory_kills,
+        None
+    );
+    assert_eq!(
+        client.run(&script(&kill(&file, 4))).report().memory_kills,
+        None
+    );
+    assert_eq!(client.run(&script("exit 0")).report().memory_kills, Some(0));
+}

@@ -1,0 +1,30 @@
+//! The options that say something of the tier itself.
+
+use clap::Args;
+use sandbox::registry::Settings;
+
+/// What is set of a tier, where it has such a setting.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SettingOptions {
+    /// OCI runtime of the engine, by its name in the engine's configuration, like gVisor's runsc [default: the engine's]
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    runtime: Option<String>,
+
+    /// The engine's network that packages are installed over; host is the host's own, with its loopback
+    /// [default: the engine's]
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    package_network: Option<String>,
+}
+
+impl SettingOptions {
+    /// By their names, those that were given.
+    pub fn to_settings(&self) -> Settings {
+        [
+            ("runtime", &self.runtime),
+            ("package_network", &self.package_network),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+        .collect()
+    }
+}

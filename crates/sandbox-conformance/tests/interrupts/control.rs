@@ -1,0 +1,263 @@
+//! What the other tests look for would be seen: each kind of it is planted, looked for, and removed.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::remains::{Remains, mark};
+use crate::suite::{Process, Suite, send};
+use crate::tier::{Tier, state};
+
+/// How long the kernel may take to end what was killed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Nothing of a suite is there but what is planted, and that is seen.
+pub fn seen(tier: &Tier) {
+    let mut suite = Suite::stand_in(tier);
+    let process = suite.process();
+    wait_until("it has a child", || {
+        Process::all().iter().any(|(_, of)| *of == process.pid)
+    });
+    #[cfg(feature = "engines")]
+    let container = tier
+        .socket
+        .as_deref()
+        .map(|socket| engine::Planted::new(socket, process));
+    let remains = Remains::of(&suite);
+    suite.send("-KILL");
+    assert_eq!(suite.end().code(), None);
+    for child in remains.started() {
+        assert_sees(&remains, &format!("process {}: sleep", child.pid));
+        send("-KILL", child.pid);
+    }
+    #[cfg(feature = "engines")]
+    if let Some(container) = container {
+        container.check(&remains);
+    }
+    wait_until("nothing is left", || remains.left().is_empty());
+    processes(&remains, process);
+    files(&remains, process);
+    if rustix::process::geteuid().is_root() {
+        mounts(&remains, process);
+        groups(&remains, process);
+    } else {
+        println!("NOT RUN: control of mounts and groups: only root makes them");
+    }
+    records(&remains, process);
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(feature = "engines")]
+fn sees(remains: &Remains, sign: &str) -> bool {
+    remains.left().iter().any(|left| left.starts_with(sign))
+}
+
+fn assert_sees(remains: &Remains, sign: &str) {
+    let left = remains.left();
+    assert!(
+        left.iter().any(|one| one.starts_with(sign)),
+        "{sign:?}: {left:#?}"
+    );
+}
+
+/// Looks for each of these signs of what is there now, removes it, and looks for nothing.
+fn check(remains: &Remains, signs: &[&str], remove: impl FnOnce()) {
+    let left = remains.left();
+    remove();
+    for sign in signs {
+        assert!(
+            left.iter().any(|one| one.starts_with(sign)),
+            "{sign:?}: {left:#?}"
+        );
+    }
+    wait_until("it was removed", || remains.left().is_empty());
+}
+
+/// Programs that have the suite's mark in their arguments, or in their environment.
+fn processes(remains: &Remains, suite: Process) {
+    let marked = format!("{}control", mark(suite.pid));
+    let mut by_name = Command::new("sleep");
+    by_name.arg0(&marked);
+    let mut by_variable = Command::new("sleep");
+    by_variable.env("CONTROL", &marked);
+    for mut command in [by_name, by_variable] {
+        let command = command.arg("600").stdin(Stdio::null());
+        let mut child = command.spawn().expect("a program");
+        check(remains, &[&format!("process {}:", child.id())], || {
+            child.kill().expect("killed");
+            child.wait().expect("a child");
+        });
+    }
+}
+
+fn files(remains: &Remains, suite: Process) {
+    let home = std::env::var("HOME").map(PathBuf::from);
+    // No run's names, so that no sweep removes them.
+    let mut files = vec![
+        PathBuf::from(format!("/var/tmp/sandbox-{}control", mark(suite.pid))),
+        format!("/tmp/{}control", mark(suite.pid)).into(),
+        format!("/tmp/probe-{}-control", suite.pid).into(),
+        format!("/dev/shm/probe-{}-control", suite.pid).into(),
+    ];
+    files.extend(home.map(|home| home.join(format!(".probe-{}-control", suite.pid))));
+    for file in files {
+        fs::write(&file, "").expect("a file");
+        check(remains, &[&format!("file {}", file.display())], || {
+            fs::remove_file(&file).expect("removed");
+        });
+    }
+}
+
+fn mounts(remains: &Remains, suite: Process) {
+    let folder = tempfile::Builder::new()
+        .prefix(&mark(suite.pid))
+        .tempdir()
+        .expect("a folder");
+    run("mount", &["-t", "tmpfs", "none"], folder.path());
+    check(remains, &["mount ", "file "], || {
+        run("umount", &[], folder.path());
+        folder.close().expect("removed");
+    });
+}
+
+fn run(program: &str, arguments: &[&str], place: &Path) {
+    let done = Command::new(program).args(arguments).arg(place).status();
+    assert!(
+        done.expect(program).success(),
+        "{program} {}",
+        place.display()
+    );
+}
+
+fn groups(remains: &Remains, suite: Process) {
+    // That of version 2, or one of version 1.
+    let root = Path::new("/sys/fs/cgroup");
+    let pids = root.join("pids");
+    let root = if pids.is_dir() { pids.as_path() } else { root };
+    let folder = root.join(format!("control-{}-{}-x", suite.pid, suite.start));
+    if let Err(error) = fs::create_dir(&folder) {
+        println!("NOT RUN: control of groups: {}: {error}", folder.display());
+        return;
+    }
+    check(remains, &["group "], || {
+        fs::remove_dir(&folder).expect("removed")
+    });
+}
+
+/// What a tier writes down of a detached sandbox, in a folder of whatever kind.
+fn records(remains: &Remains, suite: Process) {
+    let folder = state().join(format!("control-{}-{}-x", suite.pid, suite.start));
+    fs::create_dir_all(&folder).expect("a folder");
+    let text = format!(
+        "{{\"labels\":{{\"run\":\"{}.{}.era\"}}}}",
+        suite.pid, suite.start
+    );
+    fs::write(folder.join("record.json"), text).expect("a file");
+    check(remains, &["record ", "state "], || {
+        fs::remove_dir_all(&folder).expect("removed");
+    });
+}
+
+#[cfg(feature = "engines")]
+mod engine {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::{assert_sees, sees};
+    use crate::remains::Remains;
+    use crate::suite::Process;
+    use crate::tier::listing::ask;
+
+    const IMAGE: &str = "sandbox-test/busybox:latest";
+
+    /// A container of a suite that never runs, with a volume of its own, and an image that was made of it. No tier's label: no
+    /// client takes them for a sandbox.
+    pub struct Planted<'a> {
+        socket: &'a Path,
+        container: String,
+        image: String,
+        is_removed: bool,
+    }
+
+    impl<'a> Planted<'a> {
+        pub fn new(socket: &'a Path, suite: Process) -> Self {
+            let owner = format!("0:{}:{}:control", suite.pid, suite.start);
+            let body = json!({
+                "Image": IMAGE,
+                "Cmd": ["true"],
+                "Labels": {"sandbox.owner": owner},
+                "Volumes": {"/volume": {}},
+            });
+            let made = ask(socket, "POST", "/containers/create", &body.to_string());
+            let made = made.expect("a container");
+            let container = made["Id"].as_str().expect("an id").to_owned();
+            let made = ask(
+                socket,
+                "POST",
+                &format!("/commit?container={container}"),
+                "{}",
+            );
+            let made = made.expect("an image");
+            let image = made["Id"].as_str().expect("an id").to_owned();
+            Self {
+                socket,
+                container,
+                image,
+                is_removed: false,
+            }
+        }
+
+        fn remove(&self, path: &str) {
+            ask(self.socket, "DELETE", path, "").expect("removed");
+        }
+
+        fn image(&self) -> String {
+            format!("/images/{}?force=true", self.image)
+        }
+
+        fn container(&self) -> String {
+            format!("/containers/{}?force=true", self.container)
+        }
+
+        /// Removes one after the other, the volume as what its container has left.
+        pub fn check(mut self, remains: &Remains) {
+            for kind in ["container ", "volume ", "image "] {
+                assert_sees(remains, kind);
+            }
+            self.remove(&self.image());
+            assert!(!sees(remains, "image "));
+            self.remove(&self.container());
+            assert!(!sees(remains, "container "));
+            assert_sees(remains, "volume ");
+            for volume in remains.volumes() {
+                self.remove(&format!("/volumes/{volume}"));
+            }
+            assert!(!sees(remains, "volume "));
+            self.is_removed = true;
+        }
+    }
+
+    impl Drop for Planted<'_> {
+        fn drop(&mut self) {
+            if self.is_removed {
+                return;
+            }
+            // Behind a failed check.
+            for path in [self.image(), self.container() + "&v=true"] {
+                if let Err(why) = ask(self.socket, "DELETE", &path, "") {
+                    eprintln!("{path}: {why}");
+                }
+            }
+        }
+    }
+}

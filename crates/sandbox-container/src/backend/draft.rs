@@ -1,0 +1,96 @@
+//! What is decided of a sandbox before the engine is asked to make it.
+
+use sandbox_agent::protocol::{Confinement, Limit};
+use sandbox_core::{EnforcementReport, Error, Plan, Result};
+use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
+use sandbox_host::seccomp::Arch;
+
+use super::{ContainerBackend, UMASK};
+use crate::engine::{Engine, EngineFacts};
+use crate::identity::Identity;
+use crate::lower::Storage;
+use crate::quota::Quota;
+use crate::{OfFamily, Tier, report};
+
+impl<F: OfFamily> ContainerBackend<F> {
+    /// What is decided of a plan's sandbox on an engine.
+    pub(super) async fn draft(&self, plan: &Plan, engine: &Engine) -> Result<Draft> {
+        let facts = &engine.facts;
+        if !self.applies_policy {
+            let confinement = Confinement {
+                umask: UMASK,
+                ..Confinement::default()
+            };
+            let report = EnforcementReport::nothing(&format!("{} applies no policy", self.tier));
+            return Ok(Draft {
+                confinement,
+                report,
+                confined: None,
+            });
+        }
+        let kernel = kernel(self.tier, facts)?;
+        let identity = Identity::of(self.tier, plan, facts)?;
+        let mode = identity.mode();
+        sandbox_host::check_export_paths(&plan.export_paths)
+            .map_err(|error| error.on(self.tier))?;
+        let exports = confinement::export_folders(&plan.export_paths);
+        let exports = exports
+            .iter()
+            .filter_map(|folder| folder.to_str())
+            .map(ToOwned::to_owned);
+        let quota = Quota::of(self.tier, engine, plan).await;
+        let storage = Storage::new(plan, &exports.collect::<Vec<_>>(), &quota);
+        let network = self.config.package_network.as_deref();
+        let family = self.tier.family;
+        let report = report::report(family, plan, facts, &kernel, mode, &storage, network);
+        let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
+        let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
+        // The engine gets them too; Podman without root takes them and forgets all but a few.
+        for (resource, value) in &self.config.options.ulimits {
+            tighten(&mut confinement.limits, resource.number(), *value);
+        }
+        confinement
+            .limits
+            .retain(|limit| facts.shell.takes_limit(limit.resource));
+        Ok(Draft {
+            confinement,
+            report,
+            confined: Some((storage, identity)),
+        })
+    }
+}
+
+/// Sets a resource limit where it is lower than what there is.
+fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
+    match limits.iter_mut().find(|limit| limit.resource == resource) {
+        Some(limit) => limit.value = limit.value.min(value),
+        None => limits.push(Limit { resource, value }),
+    }
+}
+
+/// What is decided of a sandbox before the engine is asked to make it.
+pub(super) struct Draft {
+    pub confinement: Confinement,
+    pub report: EnforcementReport,
+    /// `None` where no policy applies.
+    pub confined: Option<(Storage, Identity)>,
+}
+
+/// What the engine's kernel can do for the confinement of executions.
+pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
+    let arch = Arch::from_name(&facts.architecture).ok_or_else(|| {
+        let reason = format!(
+            "the engine's architecture {:?} is not supported",
+            facts.architecture
+        );
+        Error::unavailable(tier, reason, "use an engine on x86_64 or aarch64")
+    })?;
+    Ok(Kernel {
+        arch,
+        // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
+        landlock_abi: 0,
+        seccomp: facts.seccomp,
+        // What the host's kernel can do says nothing of another one's.
+        seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
+    })
+}

@@ -1,0 +1,494 @@
+//! The backend: from a plan to a sandbox whose agent answers.
+
+mod draft;
+mod images;
+
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use bollard::models::ImageInspect;
+use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::{
+    BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
+    ImageReference, ImageRetention, Plan, PullPolicy, Result, SandboxInfo,
+};
+use sandbox_host::seccomp::Arch;
+use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
+use sandbox_lang::packages::in_reach;
+use tokio::sync::Mutex;
+
+use crate::adopt::{Adoption, Found as Foreign};
+use crate::applied;
+use crate::config::ContainerConfig;
+use crate::doctor;
+use crate::engine::{Engine, EngineFacts};
+use crate::image::{self, Brought, ImageFacts, Source};
+use crate::isolator::{Container, ContainerIsolator};
+use crate::kept::{self, HandOver, Registry, Store};
+use crate::launch::Launch;
+use crate::lower::{self, Parts};
+use crate::packages::Provisioner;
+use crate::remover;
+use crate::sweep;
+use crate::volume::AgentVolume;
+use crate::{OfFamily, Tier};
+
+pub(crate) use draft::kernel;
+
+/// What files of code without a policy get: the usual mask.
+pub(crate) const UMASK: u32 = 0o022;
+
+/// Sandboxes as containers of an engine of the family `F`.
+///
+/// A backend names its own: `pub type DockerBackend = ContainerBackend<Docker>`.
+#[derive(Debug)]
+pub struct ContainerBackend<F> {
+    tier: Tier,
+    config: ContainerConfig,
+    applies_policy: bool,
+    volume: AgentVolume,
+    /// The engine once it was found. One that vanished is looked for again.
+    engine: Mutex<Option<Engine>>,
+    /// The images that came by this backend.
+    brought: Brought,
+    family: PhantomData<fn() -> F>,
+}
+
+impl<F: OfFamily> ContainerBackend<F> {
+    /// The tier that applies the policy. Connects to nothing yet.
+    #[must_use]
+    pub fn new(config: ContainerConfig) -> Self {
+        let form = F::FAMILY.profile_form;
+        let volume = match &config.agent {
+            Some(program) => AgentVolume::new(program.clone(), form),
+            None => AgentVolume::ours(form),
+        };
+        Self {
+            tier: F::FAMILY.confined(),
+            config,
+            applies_policy: true,
+            volume,
+            engine: Mutex::new(None),
+            brought: Brought::default(),
+            family: PhantomData,
+        }
+    }
+
+    /// The tier that applies none: containers as the engine makes them by default. Connects to nothing yet.
+    #[must_use]
+    pub fn without_policy(config: ContainerConfig) -> Self {
+        Self {
+            tier: F::FAMILY.unconfined(),
+            applies_policy: false,
+            ..Self::new(config)
+        }
+    }
+
+    async fn engine(&self) -> Result<Engine> {
+        let mut found = self.engine.lock().await;
+        if let Some(engine) = &*found {
+            return Ok(engine.clone());
+        }
+        let engine = Engine::find(self.tier, &self.config).await?;
+        self.usable(&engine.facts)?;
+        let (tier, swept) = (self.tier, engine.clone());
+        tokio::spawn(async move {
+            if let Some(error) = sweep::sweep(tier, &swept).await.failed {
+                tracing::warn!(%tier, %error, "what killed owners left is not wholly removed");
+            }
+        });
+        Ok(found.insert(engine).clone())
+    }
+
+    /// Refuses an engine that no sandbox of ours can run on.
+    fn usable(&self, facts: &EngineFacts) -> Result<()> {
+        let refused = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
+        let native = Arch::native();
+        if self.config.agent.is_none() && native != Arch::from_name(&facts.architecture) {
+            let theirs = &facts.architecture;
+            let reason =
+                format!("the engine's architecture is {theirs:?}, the built-in agent's another");
+            return refused(
+                reason,
+                "configure an agent that was built for the engine's architecture".into(),
+            );
+        }
+        if self.volume.is_empty() {
+            let reason = "this build has no agent (it was compiled for documentation only)".into();
+            return refused(
+                reason,
+                "build with a C linker for Linux on x86_64 or aarch64".into(),
+            );
+        }
+        let family = self.tier.family;
+        if !family.chooses_runtime && facts.runtime != facts.default_runtime {
+            let reason = format!(
+                "{} takes no runtime from a request and would use its own, {}, instead of {:?}",
+                family.engine, facts.default_runtime, facts.runtime
+            );
+            return refused(
+                reason,
+                "make it the engine's default (`runtime` in containers.conf)".into(),
+            );
+        }
+        if !facts.runtime_known {
+            let reason = format!("the engine has no runtime {:?}", facts.runtime);
+            return refused(
+                reason,
+                format!(
+                    "choose one of those that `{} info` names",
+                    self.tier.family.command
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// An engine that does not answer any more may be another one by the next time.
+    async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::SandboxUnavailable
+        {
+            *self.engine.lock().await = None;
+        }
+        result
+    }
+
+    /// A container that somebody else has made, and that runs.
+    async fn adoption<'a>(
+        &self,
+        engine: &'a Engine,
+        container: &str,
+        plan: &'a Plan,
+    ) -> Result<Adoption<'a>> {
+        sandbox_host::check_export_paths(&plan.export_paths)
+            .map_err(|error| error.on(self.tier))?;
+        Ok(Adoption {
+            tier: self.tier,
+            engine,
+            plan,
+            found: Foreign::look(self.tier, engine, container, plan).await?,
+            kernel: match self.applies_policy {
+                true => Some(kernel(self.tier, &engine.facts)?),
+                false => None,
+            },
+        })
+    }
+
+    /// Refuses packages where they could not be installed.
+    fn without_packages(&self, plan: &Plan, why: &str) -> Result<()> {
+        if plan.packages.is_empty() {
+            return Ok(());
+        }
+        // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+        let error = Error::new(ErrorKind::Unsupported, "install packages", why);
+        Err(error
+            .on(self.tier)
+            .with_fix("use an image or a container that has them"))
+    }
+
+    /// Makes the sandbox of a plan, with its packages.
+    async fn build(&self, plan: &Plan, engine: &Engine) -> Result<AgentInstance> {
+        let tier = self.tier;
+        let image = image::find(tier, engine, &self.wanted(plan)?).await?;
+        image::check_labels(tier, &image)?;
+        if plan.packages.is_empty() {
+            return self.place(plan, engine, &image, None).await;
+        }
+        if !self.applies_policy {
+            self.without_packages(plan, "sandboxes that follow no policy get none")?;
+        }
+        let provisioner = Provisioner {
+            backend: self,
+            config: &self.config,
+            tier,
+            engine,
+            image: &image,
+        };
+        let provided = provisioner.provide(plan).await?;
+        self.place(&provided, engine, &image, None).await
+    }
+
+    /// What would be enforced of a plan on this engine.
+    pub(crate) async fn assess_on(
+        &self,
+        plan: &Plan,
+        engine: &Engine,
+    ) -> Result<EnforcementReport> {
+        Ok(self.draft(plan, engine).await?.report)
+    }
+
+    /// Makes the sandbox of a plan out of this image. Where it has a network, that is `network`, else the engine's default.
+    pub(crate) async fn place(
+        &self,
+        plan: &Plan,
+        engine: &Engine,
+        inspected: &ImageInspect,
+        network: Option<&str>,
+    ) -> Result<AgentInstance> {
+        let tier = self.tier;
+        let draft = self.draft(plan, engine).await?;
+        let source = Source::new(inspected);
+        let image = ImageFacts::new(inspected);
+        let volume = &self.volume;
+        let hidden = self.hidden(plan)?;
+        let store = match plan.detached {
+            true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
+            false => None,
+        };
+        let profile = match draft.confined {
+            Some(_) if engine.facts.seccomp => volume.profile(tier, engine).await?,
+            _ => None,
+        };
+        let parts = Parts {
+            tier,
+            facts: &engine.facts,
+            image: &image,
+            volume: &volume.name,
+            runtime: self.config.runtime.as_deref(),
+            hidden: &hidden,
+            network,
+            profile: profile.as_deref(),
+            options: &self.config.options,
+        };
+        let sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
+        // An engine may be on another machine, or in a virtual one.
+        let mut sandbox = sandbox.counting_memory_kills();
+        if let Some(lifetime) = plan.lifetime {
+            sandbox = sandbox.ending_after(lifetime);
+        }
+        let folders = &mut sandbox.settings.make_dirs;
+        let body = match &draft.confined {
+            Some((storage, identity)) => {
+                // What is mounted exists, and the rest of the root is read-only.
+                folders.retain(|folder| storage.covers(folder));
+                if plan.writable_root && plan.workspace.is_none() {
+                    folders.push(WORK_FOLDER.into());
+                }
+                let lowered = lower::confined(plan, &parts, storage, *identity)?;
+                #[cfg(feature = "mutants")]
+                let lowered = match self.config.mutation {
+                    Some(mutation) => mutation.of(lowered, &mut sandbox, inspected),
+                    None => lowered,
+                };
+                sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
+                lowered.body
+            }
+            None => {
+                folders.push(WORK_FOLDER.into());
+                lower::unconfined(plan, &parts)?
+            }
+        };
+        let user = body.user.clone().unwrap_or_default();
+        let launch = Launch {
+            tier,
+            engine,
+            volume,
+            name: lower::container_name(&plan.name),
+            body,
+        };
+        let (guard, stream) = launch.run().await?;
+        let confined = draft.confined.is_some();
+        if confined
+            && let Err(error) = applied::note(tier, &mut sandbox.enforcement, guard.warnings())
+        {
+            return Err(match guard.remove(&engine.client).await {
+                Ok(()) => error,
+                Err(left) => error.with_source(left),
+            });
+        }
+        let goes = plan.image_retention == ImageRetention::Remove;
+        let goes = goes && self.brought.contains(&source.id);
+        let goes = goes.then(|| source.id.clone());
+        let guard = guard.with_image(goes.clone());
+        let no_network = draft.confined.is_some() && !lower::has_network(plan);
+        let isolator = ContainerIsolator::new(Container {
+            tier,
+            engine: engine.clone(),
+            id: guard.container().to_owned(),
+            guard: Some(guard),
+            last_words: stream.last_words(),
+            no_network,
+            lifetime: plan.lifetime,
+            store: store.clone(),
+            source: Some(source),
+            image: None,
+        });
+        if let Some(counts) = isolator.counts().await
+            && draft.confined.is_some()
+            && !self.lies()
+        {
+            let process = engine.facts.shell.shares_kernel();
+            let report = &mut sandbox.enforcement;
+            applied::lower(report, counts, &launch.body, process).await;
+        }
+        let Some(store) = &store else {
+            return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
+        };
+        let hand_over = HandOver {
+            tier,
+            engine,
+            store,
+            plan,
+            user,
+            no_network,
+            image: goes,
+            isolator,
+        };
+        hand_over.finish(stream, sandbox).await
+    }
+
+    /// Whether what is claimed is not to be compared with what was made.
+    fn lies(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.config.mutation.is_some();
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        state::folder(self.config.state_folder.as_deref(), state::user())
+    }
+
+    /// The paths in a sandbox at which this user's keys would be seen, or other sandboxes' packages changed.
+    fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
+        if !kept::shows_the_host(plan) {
+            return Ok(Vec::new());
+        }
+        let mut hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
+        if !hidden.is_empty() {
+            // What is not there cannot be covered, and may be there later.
+            Store::prepare(self.tier, self.config.state_folder.as_deref())?;
+        }
+        if let Some(cache) = in_reach(plan, &self.config.packages) {
+            hidden.extend(kept::seen_at(plan, &cache));
+        }
+        Ok(hidden)
+    }
+
+    /// What of its engine a tier's sandboxes are found on.
+    async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let engine = self.engine().await?;
+        let store = Store::found(self.tier, self.config.state_folder.as_deref())?;
+        let registry = Registry {
+            tier: self.tier,
+            engine: &engine,
+            store,
+        };
+        let done = act(registry).await;
+        self.noticing(done).await
+    }
+}
+
+#[async_trait]
+impl<F: OfFamily> Backend for ContainerBackend<F> {
+    fn name(&self) -> &str {
+        self.tier.name
+    }
+
+    async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        self.assess_on(plan, &engine).await
+    }
+
+    async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let engine = self.engine().await?;
+        let built = self.build(plan, &engine).await;
+        Ok(Box::new(self.noticing(built).await?))
+    }
+
+    fn keeps_detached(&self) -> bool {
+        true
+    }
+
+    async fn get(&self, name: &str) -> Result<Found> {
+        self.with_registry(async |registry| registry.get(name).await)
+            .await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.with_registry(async |registry| registry.list().await)
+            .await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        self.with_registry(async |registry| registry.remove(name).await)
+            .await
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        self.with_registry(async |registry| registry.prune(&self.volume).await)
+            .await
+    }
+
+    async fn settle(&self) {
+        remover::settled().await;
+    }
+
+    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        let adoption = self.adoption(&engine, container, plan).await;
+        self.noticing(adoption)
+            .await
+            .map(|adoption| adoption.report())
+    }
+
+    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        self.without_packages(
+            plan,
+            "nothing is installed for a container that somebody else has made",
+        )?;
+        let engine = self.engine().await?;
+        let adopted = async {
+            let adoption = self.adoption(&engine, container, plan).await?;
+            adoption.enter(self.volume.program()).await
+        };
+        let adopted = adopted.await;
+        Ok(Box::new(self.noticing(adopted).await?))
+    }
+
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
+        self.provide(plan, progress).await
+    }
+
+    async fn pull_image(
+        &self,
+        reference: &ImageReference,
+        pull: PullPolicy,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        self.pull(reference, pull, progress).await
+    }
+
+    async fn build_image(
+        &self,
+        request: &BuildRequest,
+        allowed: Option<&[ImagePattern]>,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<ImageInfo> {
+        self.make(request, allowed, progress).await
+    }
+
+    async fn images(&self) -> Result<Vec<ImageInfo>> {
+        self.stock().await
+    }
+
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        self.discard(reference).await
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        match self.engine().await {
+            Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
+            Err(error) => vec![doctor::missing(&error)],
+        }
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(doctor::profile(self.tier, &self.engine().await?.facts))
+    }
+}

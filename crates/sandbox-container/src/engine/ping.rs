@@ -1,0 +1,137 @@
+//! What an engine says of itself in the head of its first answer.
+//!
+//! Podman runs several programs before it answers `GET /version`, for some 0.4 s; what is needed of that stands in the head of its
+//! answer to a ping, for half a millisecond. bollard does not show heads.
+
+use std::io;
+
+use bollard::ClientVersion;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::{Endpoint, version};
+
+const REQUEST: &[u8] =
+    b"GET /_ping HTTP/1.1\r\nHost: engine\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+
+/// The longest head that is read; those of engines have some 300 bytes.
+const LONGEST: u64 = 16 * 1024;
+const MOST_HEADERS: usize = 64;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// What an engine says of itself when it is pinged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ping {
+    /// The version of the API that both sides know: major, minor.
+    pub api: (usize, usize),
+    /// What it calls itself, in the words of `GET /version`.
+    pub engine: String,
+}
+
+impl Ping {
+    pub(super) fn client_version(&self) -> ClientVersion {
+        let (major_version, minor_version) = self.api;
+        ClientVersion {
+            major_version,
+            minor_version,
+        }
+    }
+}
+
+/// Pings the engine at `endpoint`. `None` where its answer does not say all of that; then `GET /version` does, or says why not.
+///
+/// # Errors
+///
+/// Those of connecting.
+pub(super) async fn ping(endpoint: &Endpoint) -> io::Result<Option<Ping>> {
+    let head = match endpoint {
+        Endpoint::Unix(path) => ask(UnixStream::connect(path).await?).await,
+        Endpoint::Tcp(address) => match TcpStream::connect(address).await {
+            // No port is said: whoever makes the client knows the usual one.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+            connected => ask(connected?).await,
+        },
+        Endpoint::Given(_) => return Ok(None),
+    };
+    // Whatever is wrong with the answer, the next request meets it too and has the words for it.
+    Ok(head.ok().and_then(|head| read(&head)))
+}
+
+/// The answer, at least its head: whoever stands between may keep the connection open behind it.
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<u8>> {
+    stream.write_all(REQUEST).await?;
+    let mut answer = Vec::new();
+    let mut stream = stream.take(LONGEST);
+    while !answer.windows(HEAD_END.len()).any(|end| end == HEAD_END) {
+        if stream.read_buf(&mut answer).await? == 0 {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+fn read(answer: &[u8]) -> Option<Ping> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    if !response.parse(answer).ok()?.is_complete() || response.code != Some(200) {
+        return None;
+    }
+    let value = |name: &str| {
+        let header = response
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(header.value).ok()
+    };
+    let engine = match value("Libpod-API-Version") {
+        Some(_) => "Podman Engine",
+        // "Docker/27.3.1 (linux)"
+        None => value("Server")?.split('/').next()?,
+    };
+    Some(Ping {
+        api: version::common(value("Api-Version")?)?,
+        engine: engine.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(headers: &str) -> Vec<u8> {
+        format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 2\r\n\r\nOK").into_bytes()
+    }
+
+    #[test]
+    fn engines_are_told_apart_by_their_heads() {
+        let podman = answer(
+            "API-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\nServer: Libpod/4.3.1 (linux)\r\n",
+        );
+        let docker = answer("Api-Version: 1.41\r\nServer: Docker/20.10.24 (linux)\r\n");
+        let ping = |engine: &str| {
+            Some(Ping {
+                api: (1, 41),
+                engine: engine.to_owned(),
+            })
+        };
+        assert_eq!(read(&podman), ping("Podman Engine"));
+        assert_eq!(read(&docker), ping("Docker"));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_say_all_is_none() {
+        let whole = answer("Api-Version: 1.41\r\nServer: Docker/20.10.24 (linux)\r\n");
+        assert!(read(&whole).is_some());
+        assert_eq!(read(&whole[..40]), None, "cut off");
+        assert_eq!(read(&answer("Api-Version: 1.41\r\n")), None);
+        assert_eq!(read(&answer("Server: Docker/1\r\n")), None);
+        assert_eq!(
+            read(&answer("Api-Version: x\r\nServer: Docker/1\r\n")),
+            None
+        );
+        assert_eq!(read(b"HTTP/1.1 403 Forbidden\r\n\r\n"), None);
+        assert_eq!(read(b"\x15\x03\x01"), None, "another protocol");
+        let many = "X: y\r\n".repeat(MOST_HEADERS + 1);
+        assert_eq!(read(&answer(&many)), None);
+    }
+}

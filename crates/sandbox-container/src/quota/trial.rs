@@ -1,0 +1,217 @@
+//! The trial of an engine's quotas.
+
+use std::collections::HashMap;
+use std::io;
+
+use bollard::body_full;
+use bollard::errors::Error as EngineError;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{CreateImageOptions, UploadToContainerOptions};
+use futures_util::StreamExt;
+use sandbox_core::{Error, ErrorKind, Result};
+
+use super::{OPTION, Quota};
+use crate::Tier;
+use crate::create::create;
+use crate::engine::Engine;
+use crate::error::{Causes, Operation, engine_error};
+use crate::{labels, removal};
+
+/// Size of the layer that is tried.
+const SIZE: usize = 4 << 20;
+
+/// Bytes of the image below: more than the layer may have, so that a quota which counts them is full at once.
+const IMAGE: usize = 6 << 20;
+
+/// What must fit.
+const LITTLE: usize = 512 << 10;
+
+/// What must not fit beside it.
+const MUCH: usize = 5 << 20;
+
+/// Tries it.
+///
+/// # Errors
+///
+/// What the engine says instead.
+pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<Quota> {
+    let image = import(tier, engine).await?;
+    let quota = with_image(tier, engine, &image).await;
+    let removed = removal::remove_image(tier, &engine.client, &image).await;
+    let quota = quota?;
+    removed?;
+    Ok(quota)
+}
+
+async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<Quota> {
+    let storage = &engine.facts.storage;
+    let body = ContainerCreateBody {
+        image: Some(image.to_owned()),
+        // It is never started.
+        cmd: Some(vec!["/none".to_owned()]),
+        labels: Some(labels::ours(tier)),
+        host_config: Some(HostConfig {
+            network_mode: Some("none".into()),
+            storage_opt: Some(HashMap::from([(OPTION.to_owned(), SIZE.to_string())])),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    };
+    let container = match create(tier, engine, None, body).await {
+        Ok(container) => container,
+        Err(error) if error.kind() == ErrorKind::SandboxUnavailable => return Err(error),
+        Err(error) if says_full(error.context()) => return Ok(Quota::Missing(shared(storage))),
+        Err(error) => {
+            let said = error.context();
+            return Ok(Quota::Missing(format!(
+                "the engine's storage ({storage}) takes no size: {said}"
+            )));
+        }
+    };
+    let written = written(tier, engine, container.container()).await;
+    container.remove(&engine.client).await?;
+    Ok(match written? {
+        (Written::Whole, Written::Full) => Quota::Works,
+        (Written::Whole, Written::Whole) => Quota::Missing(format!(
+            "the engine's storage ({storage}) takes a size and does not keep to it"
+        )),
+        (Written::Full, _) => Quota::Missing(shared(storage)),
+    })
+}
+
+/// The reason where quotas count what the container shares with its image.
+fn shared(storage: &str) -> String {
+    format!(
+        "the quotas of the engine's storage ({storage}) count the image's files too, and btrfs suspends them whenever a container goes; simple quotas do neither (`btrfs quota enable --simple`)"
+    )
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Whole,
+    /// There was no room for it.
+    Full,
+}
+
+/// Writes a little into a container, and then more than it may have.
+async fn written(tier: Tier, engine: &Engine, container: &str) -> Result<(Written, Written)> {
+    let little = write(tier, engine, container, "little", LITTLE).await?;
+    let much = write(tier, engine, container, "much", MUCH).await?;
+    Ok((little, much))
+}
+
+async fn write(
+    tier: Tier,
+    engine: &Engine,
+    container: &str,
+    name: &str,
+    size: usize,
+) -> Result<Written> {
+    let failed = |error| engine_error(tier, Operation::Quota, error);
+    let archive = archive(name, size).map_err(|error| failed(error.into()))?;
+    let options = UploadToContainerOptions {
+        path: "/".to_owned(),
+        ..UploadToContainerOptions::default()
+    };
+    let body = body_full(archive.into());
+    let uploaded = engine
+        .client
+        .upload_to_container(container, Some(options), body);
+    match uploaded.await {
+        Ok(()) => Ok(Written::Whole),
+        Err(error) if is_full(&error) => Ok(Written::Full),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The kernel's words for a quota and for a file system that is full: projects of xfs have those of the latter.
+fn is_full(error: &EngineError) -> bool {
+    says_full(&Causes(error).to_string())
+}
+
+fn says_full(said: &str) -> bool {
+    let said = said.to_lowercase();
+    ["quota exceeded", "no space left"]
+        .iter()
+        .any(|words| said.contains(words))
+}
+
+/// An archive of one file that nothing can make smaller.
+fn archive(name: &str, size: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; size];
+    let mut hash = blake3::Hasher::new();
+    hash.update(name.as_bytes())
+        .finalize_xof()
+        .fill(&mut content);
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(size as u64);
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    archive.append_data(&mut header, name, content.as_slice())?;
+    archive.into_inner()
+}
+
+/// Makes the image; gives its id. Should this process end before it is removed, a later client finds it by its label.
+async fn import(tier: Tier, engine: &Engine) -> Result<String> {
+    let failed = |error| engine_error(tier, Operation::Quota, error);
+    let archive = archive("image", IMAGE).map_err(|error| failed(error.into()))?;
+    let options = CreateImageOptions {
+        from_src: Some("-".to_owned()),
+        changes: vec![format!("LABEL {}=trial", labels::PASSING)],
+        ..CreateImageOptions::default()
+    };
+    let body = body_full(archive.into());
+    let mut said = std::pin::pin!(engine.client.create_image(Some(options), Some(body), None));
+    let mut id = None;
+    while let Some(line) = said.next().await {
+        let status = line.map_err(failed)?.status.unwrap_or_default();
+        if is_id(&status) {
+            id = Some(status);
+        }
+    }
+    id.ok_or_else(|| {
+        let context = "the engine imported an image and did not say its id";
+        Error::new(ErrorKind::Io, Operation::Quota.phrase(), context).on(tier)
+    })
+}
+
+fn is_id(status: &str) -> bool {
+    let digits = status.strip_prefix("sha256:").unwrap_or(status);
+    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_cannot_be_made_smaller() {
+        const { assert!(LITTLE < SIZE && MUCH > SIZE && IMAGE > SIZE) };
+        let packed = archive("little", LITTLE).expect("an archive");
+        let mut bytes = packed[512..512 + LITTLE].to_vec();
+        bytes.sort_unstable();
+        // Every byte as often as the others, or nearly.
+        let most = bytes.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
+        assert!(most.is_some_and(|most| most < LITTLE / 200), "{most:?}");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let said = |message: &str| EngineError::DockerResponseServerError {
+            status_code: 500,
+            message: message.to_owned(),
+        };
+        assert!(is_full(&said("write /two: disk quota exceeded")));
+        assert!(is_full(&said("write /two: No space left on device")));
+        assert!(!is_full(&said("write /two: permission denied")));
+    }
+
+    #[test]
+    fn ids_are_known_with_and_without_their_kind() {
+        let digits = "0123456789abcdef".repeat(4);
+        assert!(is_id(&digits) && is_id(&format!("sha256:{digits}")));
+        assert!(!is_id("Importing") && !is_id(""));
+    }
+}

@@ -1,0 +1,144 @@
+//! Sandboxes as they look from the engine: what it has made, what it keeps, what it makes without a policy, and when it removes them.
+
+use std::time::{Duration, Instant};
+
+use bollard::query_parameters::RemoveImageOptions;
+use libtest_mimic::Failed;
+use sandbox_core::{Capability, CapabilityPolicy, SandboxClient, unique_name};
+
+use crate::family::Backend;
+use crate::suite::engine::{
+    BUSYBOX, api, client, client_of, config, exists, image_of, output, run, sandbox, shell, spec,
+    wait_gone,
+};
+use crate::suite::owner::Owner;
+use crate::suite::{Test, UNSAFE_TIER};
+
+pub const TESTS: &[Test] = &[
+    (
+        "isolation::volumes_of_the_image_cannot_be_written",
+        image_volumes,
+    ),
+    ("isolation::nothing_of_the_stream_is_logged", no_log),
+    (
+        "isolation::the_unsafe_tier_is_the_engines_default",
+        unsafe_tier,
+    ),
+    ("lifetime::the_owner_is_killed", owner_killed),
+];
+
+fn image_volumes() -> Result<(), Failed> {
+    run(async {
+        let engine = api();
+        let image = image_of(BUSYBOX, "true", "VOLUME /home").await;
+        let client = client(CapabilityPolicy::new());
+        let sandbox = client.create(&spec().image(&image)).await?;
+        let id = format!("sandbox-{}", sandbox.name());
+        let container = engine
+            .inspect_container(&id, None)
+            .await
+            .expect("container");
+        let result = shell(&sandbox, "ls -d /home && echo x > /home/x").await;
+        sandbox.kill().await?;
+        engine
+            .remove_image(&image, None::<RemoveImageOptions>, None)
+            .await
+            .expect("image");
+        let result = result?;
+        assert!(
+            !result.ok() && result.stderr_text().contains("Read-only"),
+            "{result:?}"
+        );
+        let volumes = container
+            .mounts
+            .into_iter()
+            .flatten()
+            .filter_map(|mount| mount.name);
+        let volumes = volumes.collect::<Vec<_>>();
+        assert!(
+            volumes
+                .iter()
+                .all(|name| name.starts_with("sandbox-agent-")),
+            "{volumes:?}"
+        );
+        Ok(())
+    })
+}
+
+fn no_log() -> Result<(), Failed> {
+    run(async {
+        let sandbox = sandbox().await?;
+        let canary = "canary-3f9a1b7c";
+        output(&sandbox, &format!("echo {canary}")).await?;
+        let id = format!("sandbox-{}", sandbox.name());
+        let container = api().inspect_container(&id, None).await.expect("container");
+        let log = container
+            .host_config
+            .and_then(|host| host.log_config)
+            .and_then(|log| log.typ);
+        assert_eq!(log.as_deref(), Some("none"));
+        assert_eq!(container.log_path.unwrap_or_default(), "");
+        let info = api().info().await.expect("info");
+        let folder = std::path::PathBuf::from(info.docker_root_dir.expect("root folder"))
+            .join("containers")
+            .join(container.id.expect("id"));
+        let files = std::fs::read_dir(&folder);
+        for file in files
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|file| file.path().is_file())
+        {
+            let content = std::fs::read(file.path()).expect("a file of the engine");
+            let found = content
+                .windows(canary.len())
+                .any(|part| part == canary.as_bytes());
+            assert!(
+                !found,
+                "{} holds what the sandbox wrote",
+                file.path().display()
+            );
+        }
+        sandbox.kill().await
+    })
+}
+
+fn unsafe_tier() -> Result<(), Failed> {
+    run(async {
+        let backend = Backend::without_policy(config());
+        let client: SandboxClient = client_of(backend, everything_allowed());
+        let sandbox = client.create(&spec()).await?;
+        assert_eq!(sandbox.tier(), UNSAFE_TIER);
+        assert_eq!(
+            output(&sandbox, "id -u; echo x > /etc/x; cat /etc/x; pwd").await?,
+            "0\nx\n/workspace\n"
+        );
+        assert!(sandbox.enforcement().enforced_capabilities().is_empty());
+        sandbox.kill().await
+    })
+}
+
+/// A client that the caller made asks for the policy; this one accepts that nothing holds.
+pub fn everything_allowed() -> CapabilityPolicy {
+    let mut policy = CapabilityPolicy::new();
+    policy.allow_unenforced = Capability::ALL
+        .iter()
+        .copied()
+        .filter(|c| !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
+        .collect();
+    policy
+}
+
+fn owner_killed() -> Result<(), Failed> {
+    run(async {
+        let name = unique_name("owned");
+        let container = format!("sandbox-{name}");
+        let mut owner = Owner::start(&name);
+        assert!(exists(&container).await);
+        let start = Instant::now();
+        owner.kill();
+        wait_gone(&container, Duration::from_secs(5)).await;
+        eprintln!("owner killed: container gone after {:?}", start.elapsed());
+        Ok(())
+    })
+}

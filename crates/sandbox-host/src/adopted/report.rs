@@ -1,0 +1,32 @@
+//! What holds in every container that somebody else has made, whoever runs it.
+
+use sandbox_core::{Capability, Enforcement};
+
+use crate::confinement::{self, Kernel, Mode};
+
+/// What every execution shares with whatever else runs there.
+const NEIGHBOURS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
+
+/// What is enforced of a capability by the agent alone. What the container itself enforces (files, network, its limits) its engine
+/// has to be asked for.
+#[must_use]
+pub fn entry(capability: Capability, kernel: &Kernel) -> Enforcement {
+    match capability {
+        Capability::EnvVarAccess => Enforcement::partial(
+            "environment made from nothing",
+            "the variables of the container's own processes can be read by the same user",
+        ),
+        Capability::Privileges => confinement::privileges(kernel, Mode::Shared),
+        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
+        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBOURS),
+        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBOURS),
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced("bounded capture")
+        }
+        Capability::Disk => Enforcement::unenforced("the container's storage is not bounded by us"),
+        Capability::ArtifactExportPaths => Enforcement::enforced(
+            "copied by the agent as the code's user, opened beneath the folder",
+        ),
+        _ => Enforcement::unenforced("not done in a container that somebody else has made"),
+    }
+}

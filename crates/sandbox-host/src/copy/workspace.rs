@@ -1,0 +1,379 @@
+//! A workspace that the sandbox has as a copy: brought in once, and what the code has changed comes back.
+//!
+//! Both sides are remembered as they were when they were last equal. What the code has left alone is not copied, so that what
+//! changed on the host meanwhile stays; what both have changed is a conflict, and the host's stays too. What the code has removed
+//! stays on the host: code that nobody trusts removes nothing there.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use sandbox_core::{
+    ArtifactLimits, ByteSize, Conflict, Copied, Error, HostChange, MOST_NAMED, Result, SkipReason,
+    SkippedArtifact, Synced, Workspace, WorkspaceCopies,
+};
+
+use super::inward::{Notes, copy_and_note};
+use super::outward::{Copy, below};
+use super::{FOLDER, MODE, on_host};
+use crate::WORK_FOLDER;
+use crate::entries::{self, Entry, EntryType};
+use crate::instance::AgentInstance;
+use crate::output_folder::OutputFolder;
+
+const OPERATION: &str = "copy workspace";
+
+/// How many files and folders come back: as many as a list of them holds.
+const MOST_FILES: usize = 100_000;
+
+/// What the kernel says of a way to a file of the host that a link, a file, or a folder of somebody else's is in.
+const NO_WAY: [Option<Errno>; 3] = [Some(Errno::NOTDIR), Some(Errno::LOOP), Some(Errno::ACCESS)];
+
+/// A workspace that the sandbox has as a copy.
+#[derive(Debug)]
+pub(crate) struct WorkspaceCopy {
+    folder: PathBuf,
+    read_only: bool,
+    limits: ArtifactLimits,
+    brought: Copied,
+    state: Mutex<State>,
+    /// One sync at a time: the next begins where the last has ended.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By path below the workspace.
+    files: HashMap<Vec<u8>, Known>,
+    synced: Option<Synced>,
+    over: bool,
+}
+
+/// A file as it was on both sides when it was last copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    host: HostFacts,
+    guest: GuestFacts,
+}
+
+/// What of a file of the host changes when its content may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HostFacts {
+    inode: (u64, u64),
+    size: i64,
+    /// Of its content and of anything, in seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl HostFacts {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_possible_wrap,
+        reason = "the types differ between architectures; the numbers are only compared with each other"
+    )]
+    fn of(facts: &Stat) -> Self {
+        Self {
+            inode: (facts.st_dev as u64, facts.st_ino as u64),
+            size: facts.st_size as i64,
+            modified: (facts.st_mtime as i64, facts.st_mtime_nsec as i64),
+            changed: (facts.st_ctime as i64, facts.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// The same of one in the sandbox, as the guest says: a lie keeps its own file from coming out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GuestFacts {
+    size: u64,
+    modified: u64,
+    mode: u32,
+}
+
+impl GuestFacts {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            size: entry.size,
+            modified: entry.modified,
+            mode: entry.mode & MODE,
+        }
+    }
+}
+
+impl WorkspaceCopy {
+    /// Brings the workspace into the sandbox.
+    pub(crate) async fn bring(
+        instance: &AgentInstance,
+        workspace: &Workspace,
+        size: ByteSize,
+    ) -> Result<Self> {
+        let mut notes = Notes::new();
+        // What is in it, not itself.
+        let source = workspace.path.join(".");
+        let brought = copy_and_note(instance, &source, WORK_FOLDER, Some(&mut notes)).await;
+        let brought = brought.map_err(explain)?;
+        let mut state = State::default();
+        if !workspace.read_only {
+            let (entries, _) = entries::list(instance, WORK_FOLDER, entries::DEPTH).await?;
+            let guest: HashMap<&[u8], GuestFacts> = entries
+                .iter()
+                .map(|entry| (&*entry.path, GuestFacts::of(entry)))
+                .collect();
+            for (path, facts) in &notes {
+                let name = below(path, WORK_FOLDER.as_bytes());
+                if let (Some(name), Some(guest)) = (name, guest.get(&**path)) {
+                    let host = HostFacts::of(facts);
+                    let known = Known {
+                        host,
+                        guest: *guest,
+                    };
+                    state.files.insert(name.to_vec(), known);
+                }
+            }
+        }
+        for skipped in brought.skipped.iter().take(MOST_NAMED) {
+            tracing::warn!(source = %sandbox_core::escape(&skipped.source), reason = ?skipped.reason, "not in the sandbox's copy of the workspace");
+        }
+        Ok(Self {
+            folder: workspace.path.clone(),
+            read_only: workspace.read_only,
+            limits: ArtifactLimits {
+                count: MOST_FILES,
+                file_size: size,
+                total_size: size,
+            },
+            brought,
+            state: Mutex::new(state),
+            turn: tokio::sync::Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the sandbox was ended from here.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().over
+    }
+
+    /// The sandbox is ended: nothing more can come out.
+    pub(crate) fn end(&self) {
+        self.lock().over = true;
+    }
+
+    pub(crate) fn report(&self) -> WorkspaceCopies {
+        let mut report = WorkspaceCopies::default();
+        report.brought = self.brought.clone();
+        report.synced = self.lock().synced.clone();
+        report
+    }
+
+    /// Copies what the code has changed to the host.
+    pub(crate) async fn sync(&self, instance: &AgentInstance) -> Result<Synced> {
+        let _turn = self.turn.lock().await;
+        if self.read_only {
+            let synced = Synced::default();
+            self.lock().synced = Some(synced.clone());
+            return Ok(synced);
+        }
+        let (entries, whole) = entries::list(instance, WORK_FOLDER, entries::DEPTH).await?;
+        let output = OutputFolder::open(&self.folder, &[]).map_err(|cause| {
+            let shown = self.folder.as_os_str().as_encoded_bytes();
+            on_host(OPERATION, shown, &cause)
+        })?;
+        let mut sync = Sync {
+            copy: Copy {
+                instance,
+                output,
+                limits: self.limits,
+                copied: Copied::default(),
+            },
+            workspace: self,
+            synced: Synced::default(),
+            seen: HashSet::new(),
+            unnamed: 0,
+        };
+        for entry in &entries {
+            sync.entry(entry).await?;
+        }
+        if !whole {
+            sync.skip(WORK_FOLDER.as_bytes(), SkipReason::LimitReached);
+        }
+        let synced = sync.finish(whole);
+        let named = |text: &dyn std::fmt::Display| tracing::warn!("the workspace: {text}");
+        for skipped in &synced.copied.skipped {
+            named(&format_args!(
+                "{} stays in the sandbox: {:?}",
+                sandbox_core::escape(&skipped.source),
+                skipped.reason
+            ));
+        }
+        for conflict in &synced.conflicts {
+            named(&format_args!("{conflict}; the host's stays"));
+        }
+        self.lock().synced = Some(synced.clone());
+        Ok(synced)
+    }
+
+    fn known(&self, name: &[u8]) -> Option<Known> {
+        self.lock().files.get(name).copied()
+    }
+}
+
+/// Says what to do about a workspace that does not fit.
+fn explain(error: Error) -> Error {
+    if error.os_error() == Some(Errno::NOSPC.raw_os_error()) {
+        return error.with_fix(
+            "the sandbox has a copy of the workspace within its disk: ask for more `disk`, or name a smaller folder",
+        );
+    }
+    error
+}
+
+struct Sync<'a> {
+    copy: Copy<'a>,
+    workspace: &'a WorkspaceCopy,
+    synced: Synced,
+    /// Files that the sandbox has.
+    seen: HashSet<Vec<u8>>,
+    /// How many were passed over beyond those that are named.
+    unnamed: u64,
+}
+
+impl Sync<'_> {
+    fn skip(&mut self, path: &[u8], reason: SkipReason) {
+        let skipped = &mut self.copy.copied.skipped;
+        if skipped.len() >= MOST_NAMED {
+            self.unnamed += 1;
+            return;
+        }
+        skipped.push(SkippedArtifact {
+            source: String::from_utf8_lossy(path).into_owned(),
+            reason,
+        });
+    }
+
+    async fn entry(&mut self, entry: &Entry) -> Result<()> {
+        let name = match below(&entry.path, WORK_FOLDER.as_bytes()) {
+            Some(b"") => return Ok(()),
+            Some(name) if OutputFolder::is_good_name(name) => name,
+            _ => {
+                self.skip(&entry.path, SkipReason::BadName);
+                return Ok(());
+            }
+        };
+        if let Some(reason) = entry.skipped() {
+            self.skip(&entry.path, reason);
+            return Ok(());
+        }
+        if entry.entry_type == EntryType::File {
+            self.seen.insert(name.to_vec());
+        }
+        let known = self.workspace.known(name);
+        if entry.entry_type == EntryType::File
+            && known.is_some_and(|known| known.guest == GuestFacts::of(entry))
+        {
+            self.synced.unchanged += 1;
+            return Ok(());
+        }
+        let found = match self.copy.output.look(name) {
+            Ok(found) => found,
+            // Something stands above it that is no folder, or none that is ours to enter.
+            Err(cause) if NO_WAY.contains(&Errno::from_io_error(&cause)) => {
+                self.skip(&entry.path, SkipReason::NameTaken);
+                return Ok(());
+            }
+            Err(cause) => return Err(on_host(OPERATION, name, &cause)),
+        };
+        let file_type = found.map(|found| FileType::from_raw_mode(found.st_mode));
+        if entry.entry_type == EntryType::Folder {
+            return self.folder(entry, name, file_type);
+        }
+        if file_type.is_some_and(|file_type| file_type != FileType::RegularFile) {
+            self.skip(&entry.path, SkipReason::NameTaken);
+            return Ok(());
+        }
+        let host = match (known, found) {
+            (None, None) => None,
+            (Some(known), Some(found)) if known.host == HostFacts::of(&found) => None,
+            (Some(_), Some(_)) => Some(HostChange::Changed),
+            (Some(_), None) => Some(HostChange::Removed),
+            (None, Some(_)) => Some(HostChange::Appeared),
+        };
+        match host {
+            Some(change) => self.conflict(name, change),
+            None => self.file(entry, name).await?,
+        }
+        Ok(())
+    }
+
+    fn conflict(&mut self, name: &[u8], change: HostChange) {
+        if self.synced.conflicts.len() >= MOST_NAMED {
+            self.synced.more_conflicts += 1;
+            return;
+        }
+        let path = String::from_utf8_lossy(name).into_owned();
+        self.synced.conflicts.push(Conflict::new(path, change));
+    }
+
+    fn folder(&mut self, entry: &Entry, name: &[u8], found: Option<FileType>) -> Result<()> {
+        match found {
+            Some(FileType::Directory) => {}
+            Some(_) => self.skip(&entry.path, SkipReason::NameTaken),
+            None => {
+                let mode = entry.mode & MODE | FOLDER;
+                let made = self.copy.output.make_folder(name, mode);
+                made.map_err(|cause| on_host(OPERATION, name, &cause))?;
+                self.copy.copied.folders += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn file(&mut self, entry: &Entry, name: &[u8]) -> Result<()> {
+        let before = self.copy.copied.files;
+        self.copy.file(entry, name, false).await?;
+        if self.copy.copied.files == before {
+            return Ok(());
+        }
+        let written = self.copy.output.look(name);
+        let written = written.map_err(|cause| on_host(OPERATION, name, &cause))?;
+        if let Some(written) = written {
+            let known = Known {
+                host: HostFacts::of(&written),
+                guest: GuestFacts::of(entry),
+            };
+            let mut state = self.workspace.lock();
+            state.files.insert(name.to_vec(), known);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, whole: bool) -> Synced {
+        let mut synced = self.synced;
+        // Of what a list leaves out nobody knows.
+        if whole {
+            let state = self.workspace.lock();
+            let removed = state.files.keys().filter(|name| !self.seen.contains(*name));
+            let mut removed: Vec<String> = removed
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect();
+            removed.sort_unstable();
+            synced.more_removed = removed.len().saturating_sub(MOST_NAMED) as u64;
+            removed.truncate(MOST_NAMED);
+            synced.removed = removed;
+        }
+        if self.unnamed > 0 {
+            let count = self.unnamed;
+            self.copy.copied.skipped.push(SkippedArtifact {
+                source: WORK_FOLDER.to_owned(),
+                reason: SkipReason::AndMore { count },
+            });
+        }
+        synced.copied = self.copy.copied;
+        synced
+    }
+}

@@ -1,0 +1,204 @@
+//! What the core asks of an instance.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sandbox_agent::protocol::{Builtin, Kind, LogRequest, Program};
+use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::{
+    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, ImageInfo,
+    ImageReference, Result, Synced, WorkspaceCopies,
+};
+
+use super::outcome::Intervention;
+use super::{AgentInstance, Nothing};
+use crate::execution::{Finish, follow};
+use crate::failure::failure_error;
+use crate::{copy, export};
+
+/// How long sending the log may take, without what the receiver takes for itself.
+const LOG_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the agent may take beyond the grace to end everything when it was asked to stop.
+const STOP_OVERTIME: Duration = Duration::from_secs(4);
+
+#[async_trait]
+impl Instance for AgentInstance {
+    fn enforcement(&self) -> &EnforcementReport {
+        &self.sandbox.enforcement
+    }
+
+    fn temporary_folder(&self) -> &str {
+        self.sandbox
+            .env
+            .get("TMPDIR")
+            .map_or("/tmp", String::as_str)
+    }
+
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        input: Input,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd> {
+        let program = Program::Command {
+            argv: request.argv.clone(),
+        };
+        let message = self.request(program, Some(request), input.stdin.is_some());
+        let begun = self.begin(request.timeout).await;
+        let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
+        match follow(stream, input, sink).await {
+            Finish::Exited {
+                report,
+                stopped,
+                killed,
+                stdin_error,
+            } => {
+                if report.survivors > 0 {
+                    self.destroy("processes of an execution could not be killed")
+                        .await?;
+                }
+                let part = Intervention { stopped, killed };
+                let mut end = self.end(&begun, &report, part).await;
+                if let Some(error) = stdin_error {
+                    end.incomplete = Some(format!(
+                        "standard input could not be read to its end: {error}"
+                    ));
+                }
+                Ok(end)
+            }
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost { reason, stopped } => Ok(self.lost(&begun, reason, stopped).await),
+        }
+    }
+
+    async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
+        let builtin = Builtin::Put {
+            path: path.into(),
+            mode,
+        };
+        self.builtin(builtin, Some(content), &mut Nothing).await
+    }
+
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
+        self.builtin(Builtin::Get { path: path.into() }, None, sink)
+            .await
+    }
+
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let copied = copy::copy_in(self, source, target).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let copied = copy::copy_out(self, source, target, limits).await;
+        copied.map_err(|error| error.on(self.isolator.tier()))
+    }
+
+    async fn export(
+        &self,
+        paths: &[String],
+        folder: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Export> {
+        export::export(self, paths, folder, limits).await
+    }
+
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        if let Some(ended) = self.connection.ended() {
+            return Err(self.ended_error(ended.reason));
+        }
+        self.isolator.commit(tag).await
+    }
+
+    async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
+        let mut log = Log(Vec::new());
+        self.read_log(tail, false, &mut log).await?;
+        Ok(log.0)
+    }
+
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        self.read_log(tail, true, sink).await
+    }
+
+    async fn sync(&self) -> Result<Option<Synced>> {
+        let Some(workspace) = &self.workspace else {
+            return Ok(None);
+        };
+        let synced = workspace.sync(self).await;
+        Ok(Some(
+            synced.map_err(|error| error.on(self.isolator.tier()))?,
+        ))
+    }
+
+    fn workspace(&self) -> Option<WorkspaceCopies> {
+        self.workspace.as_ref().map(copy::WorkspaceCopy::report)
+    }
+
+    async fn stop(&self, grace: Duration) -> Result<()> {
+        let synced = self.last_sync().await;
+        let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        self.connection.control(Kind::Stop, &grace_ms.to_le_bytes());
+        let bound = grace.saturating_add(STOP_OVERTIME);
+        let stopped = tokio::time::timeout(bound, self.connection.watch_end()).await;
+        if stopped.is_err() {
+            tracing::warn!(
+                tier = self.isolator.tier(),
+                "the agent did not stop in time and is killed"
+            );
+        }
+        match (synced, self.destroy("the sandbox was stopped").await) {
+            (Err(lost), Err(left)) => Err(left.with_source(lost)),
+            (synced, destroyed) => destroyed.and(synced),
+        }
+    }
+
+    async fn kill(&self) -> Result<()> {
+        if let Some(workspace) = &self.workspace {
+            workspace.end();
+        }
+        self.destroy("the sandbox was killed").await
+    }
+}
+
+impl AgentInstance {
+    async fn read_log(
+        &self,
+        tail: Option<u32>,
+        follow_on: bool,
+        sink: &mut dyn OutputSink,
+    ) -> Result<()> {
+        let request = LogRequest {
+            tail: tail.unwrap_or(u32::MAX),
+            follow: follow_on,
+        };
+        let limit = (!follow_on).then_some(LOG_TIMEOUT);
+        let stream = self.open(Kind::Logs, &request.encode(), limit)?;
+        match follow(stream, None.into(), sink).await {
+            Finish::Exited { .. } => Ok(()),
+            Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
+            Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
+        }
+    }
+}
+
+struct Log(Vec<u8>);
+
+#[async_trait]
+impl OutputSink for Log {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.0.extend_from_slice(bytes);
+        // The agent keeps far less; whoever sends more is not our agent.
+        if self.0.len() > 64 * 1024 * 1024 {
+            Flow::Stop
+        } else {
+            Flow::Continue
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From what agent, kernel and host know of an execution to what is said of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandbox_agent::protocol::{ExitKind, ExitReport};
+use sandbox_core::{ExecEnd, Outcome, Refusal};
+
+use super::AgentInstance;
+use crate::Counters;
+
+/// What kills.
+const SIGKILL: i32 = 9;
+
+/// What was known when an execution began.
+#[derive(Debug)]
+pub(super) struct Begun<'a> {
+    at: Instant,
+    timeout: Option<Duration>,
+    /// How many processes the kernel had killed for memory, where the host knows.
+    memory_kills: Option<u64>,
+    counters: Counters,
+    _running: Running<'a>,
+}
+
+/// Counts an execution while it runs.
+#[derive(Debug)]
+struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How the host had a part in an end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Intervention {
+    /// The receiver of the output had enough.
+    pub(super) stopped: bool,
+    /// The caller ordered a kill.
+    pub(super) killed: bool,
+}
+
+impl AgentInstance {
+    /// Looks at the kernel's counts before an execution is asked for. They are the sandbox's: of executions at the same time, each is told
+    /// of what was refused or killed while it ran.
+    pub(super) async fn begin(&self, timeout: Option<Duration>) -> Begun<'_> {
+        let others = self.running.fetch_add(1, Ordering::AcqRel);
+        let running = Running(&self.running);
+        Begun {
+            at: Instant::now(),
+            timeout,
+            memory_kills: self.isolator.oom_kills().await,
+            // The network's tables cost 20 µs, where the count of kills costs half of one. With nobody else who could run anything,
+            // nothing was refused since the last end.
+            counters: if self.owned && others == 0 {
+                *self.known_counters()
+            } else {
+                self.isolator.counters().await
+            },
+            _running: running,
+        }
+    }
+
+    /// How many processes the kernel has killed for memory since an execution began; `None` where that is not known. The host's own
+    /// look counts before what the agent says.
+    async fn memory_kills(&self, begun: &Begun<'_>, inside: Option<u64>) -> Option<u64> {
+        match (begun.memory_kills, self.isolator.oom_kills().await) {
+            (Some(before), Some(now)) => Some(now.saturating_sub(before)),
+            _ => inside,
+        }
+    }
+
+    pub(super) fn known_counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the kernel has refused since an execution began.
+    async fn refused_since(&self, begun: &Begun<'_>) -> impl Iterator<Item = (Refusal, u64)> {
+        let now = self.isolator.counters().await;
+        let mut known = self.known_counters();
+        *known = known.max(now);
+        let kinds = [Refusal::ProcessLimit, Refusal::Network];
+        kinds
+            .into_iter()
+            .zip(now.since(begun.counters))
+            .filter(|(_, times)| *times > 0)
+    }
+
+    /// The end of an execution that the agent has reported.
+    pub(super) async fn end(
+        &self,
+        begun: &Begun<'_>,
+        report: &ExitReport,
+        part: Intervention,
+    ) -> ExecEnd {
+        let elapsed = begun.at.elapsed();
+        let memory_kills = self.memory_kills(begun, report.memory_kills).await;
+        let memory_kills = memory_kills.filter(|kills| *kills > 0);
+        let oom = memory_kills.is_some();
+        let in_time = |limit: Duration| elapsed < limit.mul_f32(0.9);
+        let unknown = |reason: &str| Outcome::Unknown {
+            reason: reason.to_owned(),
+        };
+        let outcome = match report.kind {
+            _ if part.stopped => Outcome::OutputLimit,
+            ExitKind::Exited(code) => Outcome::Exited { code: code.into() },
+            ExitKind::Signaled(9) if oom => Outcome::OutOfMemory,
+            ExitKind::Signaled(signal) => Outcome::Signaled {
+                signal: signal.into(),
+            },
+            // The host's own clock must agree, but for what a timer may be early.
+            ExitKind::TimedOut if begun.timeout.is_none_or(in_time) => {
+                unknown("the agent reported a time-out before its time")
+            }
+            ExitKind::TimedOut => Outcome::TimedOut,
+            ExitKind::Killed if part.killed => Outcome::Signaled { signal: SIGKILL },
+            ExitKind::Killed => unknown("the agent reported a kill that nobody asked for"),
+            ExitKind::Lost if oom => Outcome::OutOfMemory,
+            ExitKind::Lost => unknown("the supervisor of the program vanished"),
+        };
+        let mut end = ExecEnd::new(outcome);
+        end.stragglers = report.stragglers;
+        end.cpu_time = Some(Duration::from_micros(report.cpu_us));
+        end.max_rss = report.max_rss_kib.checked_mul(1024);
+        end.refused.extend(refused(report));
+        end.refused
+            .extend(memory_kills.map(|kills| (Refusal::Memory, kills)));
+        end.refused.extend(self.refused_since(begun).await);
+        if report.drain_cut {
+            end.incomplete =
+                Some("a process held the output open after the program had ended".into());
+        }
+        end
+    }
+
+    /// The end of an execution whose sandbox went with it: there is no agent left that could say more.
+    pub(super) async fn lost(&self, begun: &Begun<'_>, reason: String, stopped: bool) -> ExecEnd {
+        let memory_kills = self.memory_kills(begun, None).await;
+        if memory_kills.is_some_and(|kills| kills > 0) {
+            return ExecEnd::new(Outcome::OutOfMemory);
+        }
+        let known = self.isolator.post_mortem().await;
+        let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
+        let incomplete = format!("the sandbox ended during the execution: {reason}");
+        let mut end = ExecEnd::new(if stopped {
+            // That much the host has seen itself.
+            Outcome::OutputLimit
+        } else {
+            Outcome::Unknown { reason }
+        });
+        end.incomplete = Some(incomplete);
+        end
+    }
+}
+
+/// What the agent says that it refused. A lie here misleads, and frees nobody.
+fn refused(report: &ExitReport) -> impl Iterator<Item = (Refusal, u64)> {
+    let counts = [
+        (Refusal::Program, report.refused_programs),
+        (Refusal::Process, report.refused_processes),
+    ];
+    let some = counts.into_iter().filter(|(_, times)| *times > 0);
+    some.map(|(refusal, times)| (refusal, times.into()))
+}

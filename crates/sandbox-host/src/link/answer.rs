@@ -1,0 +1,76 @@
+//! The first frames on a stream below a link.
+
+use sandbox_agent::protocol::{
+    Failure, HEADER_LEN, Header, Key, Kind, Link, ProtocolError, Resume, Resumed, encode_frame,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::failure::failure_error;
+
+/// The longest answer of an agent that refuses.
+const LONGEST: usize = 4096;
+
+/// Why there is no answer to go on with.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// The agent has refused.
+    Refused(String),
+    Violation(ProtocolError),
+    Broken(String),
+}
+
+impl From<std::io::Error> for NoAnswer {
+    fn from(error: std::io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<ProtocolError> for NoAnswer {
+    fn from(error: ProtocolError) -> Self {
+        Self::Violation(error)
+    }
+}
+
+/// What a link begins with.
+pub(super) fn link(secret: &Key) -> Vec<u8> {
+    let link = Link {
+        secret: secret.clone(),
+    };
+    frame(Kind::Link, &link.encode())
+}
+
+/// What a stream begins with that goes on with a link, of which this many bytes have come.
+pub(super) fn resume(secret: &Key, received: u64) -> Vec<u8> {
+    let resume = Resume {
+        secret: secret.clone(),
+        received,
+    };
+    frame(Kind::Resume, &resume.encode())
+}
+
+fn frame(kind: Kind, message: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(&mut bytes, 0, kind, false, message);
+    bytes
+}
+
+/// Reads the agent's answer, and nothing behind it: how many bytes it has received.
+pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, NoAnswer> {
+    let mut head = [0; HEADER_LEN];
+    reader.read_exact(&mut head).await?;
+    let header = Header::decode(&head)?;
+    let unexpected = ProtocolError::Unexpected("answer to a link");
+    if header.stream != 0 || header.more || header.length > LONGEST {
+        return Err(unexpected.into());
+    }
+    let mut message = vec![0; header.length];
+    reader.read_exact(&mut message).await?;
+    match header.kind {
+        Kind::Resumed => Ok(Resumed::decode(&message)?.received),
+        Kind::Failed => {
+            let refusal = failure_error("", &Failure::decode(&message)?);
+            Err(NoAnswer::Refused(refusal.context().to_owned()))
+        }
+        _ => Err(unexpected.into()),
+    }
+}

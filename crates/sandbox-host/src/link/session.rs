@@ -1,0 +1,134 @@
+//! One stream below a link, from its first packet until it breaks.
+
+use std::time::Duration;
+
+use sandbox_agent::protocol::{Key, MAX_FRAME, ProtocolError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::answer::{self, NoAnswer};
+use super::{ByteStream, Shared};
+
+/// How long the agent may take to end a link that this side has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Nobody uses the link any more.
+    Dropped,
+    /// The agent has ended the link.
+    Closed,
+    Violation(ProtocolError),
+    /// The agent does not want this link.
+    Refused(String),
+    /// The stream is gone.
+    Broken(String),
+}
+
+impl From<NoAnswer> for Ended {
+    fn from(answer: NoAnswer) -> Self {
+        match answer {
+            NoAnswer::Refused(why) => Self::Refused(why),
+            NoAnswer::Violation(error) => Self::Violation(error),
+            NoAnswer::Broken(why) => Self::Broken(why),
+        }
+    }
+}
+
+/// The first session of a link, whose answer is read while the first packets are under way.
+pub(super) async fn begin(shared: &Shared, stream: Box<dyn ByteStream>, secret: &Key) -> Ended {
+    run(shared, stream, &answer::link(secret)).await
+}
+
+/// A later session, whose answer was read already.
+pub(super) async fn go_on(shared: &Shared, stream: Box<dyn ByteStream>) -> Ended {
+    run(shared, stream, &[]).await
+}
+
+async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> Ended {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let left = async {
+        shared.dropped().await;
+        // What is under way may be of use still, where it gets through.
+        tokio::time::sleep(FAREWELL).await;
+    };
+    let ended = tokio::select! {
+        ended = receive(shared, &mut reader, !opening.is_empty()) => ended,
+        ended = send(shared, &mut writer, opening) => ended,
+        () = shared.renewal() => Ended::Broken("nothing came for too long".into()),
+        () = left => return Ended::Dropped,
+    };
+    if matches!(ended, Ended::Dropped) {
+        // The agent's end of the stream shows that the word has arrived. Without it, the agent waits for the end of the lease.
+        let _ = tokio::time::timeout(FAREWELL, farewell(shared, &mut reader, &mut writer)).await;
+    }
+    ended
+}
+
+async fn receive(
+    shared: &Shared,
+    reader: &mut (impl AsyncRead + Unpin),
+    unanswered: bool,
+) -> Ended {
+    if unanswered {
+        match answer::read(reader).await {
+            Ok(0) => {}
+            Ok(_) => {
+                return Ended::Violation(ProtocolError::Unexpected("bytes before a link"));
+            }
+            Err(none) => return none.into(),
+        }
+    }
+    let mut bytes = vec![0; MAX_FRAME];
+    loop {
+        shared.room().await;
+        let count = match reader.read(&mut bytes).await {
+            Ok(0) => return Ended::Broken("the stream ended".into()),
+            Ok(count) => count,
+            Err(error) => return Ended::Broken(error.to_string()),
+        };
+        match shared.receive(&bytes[..count]) {
+            Ok(false) => {}
+            Ok(true) => return Ended::Closed,
+            Err(error) => return Ended::Violation(error),
+        }
+    }
+}
+
+async fn send(shared: &Shared, writer: &mut (impl AsyncWrite + Unpin), opening: &[u8]) -> Ended {
+    let broken = |error: std::io::Error| Ended::Broken(error.to_string());
+    if let Err(error) = writer.write_all(opening).await {
+        return broken(error);
+    }
+    let mut bytes = Vec::new();
+    loop {
+        while shared.next_packet(&mut bytes) {
+            if let Err(error) = writer.write_all(&bytes).await {
+                return broken(error);
+            }
+        }
+        if let Err(error) = writer.flush().await {
+            return broken(error);
+        }
+        if !shared.to_send().await {
+            return Ended::Dropped;
+        }
+    }
+}
+
+async fn farewell(
+    shared: &Shared,
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
+    // What was said before goes first.
+    let mut bytes = Vec::new();
+    while shared.next_packet(&mut bytes) {
+        writer.write_all(&bytes).await?;
+    }
+    writer.write_all(&shared.last_packet()).await?;
+    writer.flush().await?;
+    bytes.resize(MAX_FRAME, 0);
+    while reader.read(&mut bytes).await? > 0 {}
+    Ok(())
+}

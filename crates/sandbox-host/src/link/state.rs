@@ -1,0 +1,302 @@
+//! What the two ends of a link's stream and the task between them share.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sandbox_agent::protocol::{LinkEnd, PACKET_HEADER, ProtocolError, Received};
+use tokio::io::ReadBuf;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How many bytes wait for the agent, or for its word that it has them, before their writer waits too.
+const KEEP: usize = 1024 * 1024;
+
+/// How many bytes wait for their reader before the agent's stream is not read any more.
+const AHEAD: usize = 256 * 1024;
+
+/// Why a link has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum Over {
+    /// The agent has said that nothing follows.
+    Closed,
+    /// The agent broke the protocol.
+    Violation(ProtocolError),
+    /// The agent is not to be reached any more.
+    Lost(String),
+}
+
+#[derive(Debug)]
+struct State {
+    end: LinkEnd,
+    /// What the agent has not said to have, in order.
+    kept: VecDeque<u8>,
+    /// What has come and was not read.
+    arrived: VecDeque<u8>,
+    over: Option<Over>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// Nobody uses the stream any more.
+    dropped: bool,
+    away_since: Option<Instant>,
+    /// How long it was away before.
+    away: Duration,
+}
+
+/// What the stream and its driver share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// There may be something to send, or the stream was dropped.
+    to_send: Notify,
+    /// The stream was dropped.
+    gone: Notify,
+    /// There is room for what comes.
+    room: Notify,
+    /// The stream below is to be replaced.
+    renewal: Notify,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                end: LinkEnd::new(),
+                kept: VecDeque::new(),
+                arrived: VecDeque::new(),
+                over: None,
+                reader: None,
+                writer: None,
+                dropped: false,
+                away_since: None,
+                away: Duration::ZERO,
+            }),
+            to_send: Notify::new(),
+            gone: Notify::new(),
+            room: Notify::new(),
+            renewal: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long there was no stream below, until now.
+    pub(crate) fn time_away(&self) -> Duration {
+        let state = self.state();
+        let now = state.away_since.map_or(Duration::ZERO, |at| at.elapsed());
+        state.away + now
+    }
+
+    /// Whether there is no stream below.
+    pub(crate) fn is_away(&self) -> bool {
+        self.state().away_since.is_some()
+    }
+
+    /// The stream below looks alive and carries nothing: it is replaced.
+    pub(crate) fn renew(&self) {
+        self.renewal.notify_one();
+    }
+
+    pub(super) async fn renewal(&self) {
+        self.renewal.notified().await;
+    }
+
+    /// Waits until nobody uses the stream any more.
+    pub(super) async fn dropped(&self) {
+        while !self.state().dropped {
+            self.gone.notified().await;
+        }
+    }
+
+    /// The stream below is gone.
+    pub(super) fn lose(&self) {
+        self.state().away_since.get_or_insert_with(Instant::now);
+    }
+
+    /// How many bytes have come.
+    pub(super) fn received(&self) -> u64 {
+        self.state().end.received()
+    }
+
+    /// There is another stream below, to an agent that has received this many bytes.
+    pub(super) fn resume(&self, received: u64) -> Result<(), ProtocolError> {
+        let mut state = self.state();
+        let released = state.end.resume(received)?;
+        state.release(released);
+        if let Some(at) = state.away_since.take() {
+            state.away += at.elapsed();
+        }
+        Ok(())
+    }
+
+    /// The link has ended.
+    pub(super) fn end(&self, over: Over) {
+        let mut state = self.state();
+        state.over.get_or_insert(over);
+        if let Some(at) = state.away_since.take() {
+            state.away += at.elapsed();
+        }
+        state.wake();
+    }
+
+    /// Puts the next packet in the place of what is in `bytes`; `false` where none is due.
+    pub(super) fn next_packet(&self, bytes: &mut Vec<u8>) -> bool {
+        let mut state = self.state();
+        let kept = state.kept.len();
+        let Some(packet) = state.end.next_packet(kept) else {
+            return false;
+        };
+        let from = state.end.in_flight();
+        bytes.clear();
+        bytes.reserve(PACKET_HEADER + packet.length);
+        bytes.extend_from_slice(&packet.header);
+        let (front, back) = state.kept.as_slices();
+        let cut = |slice: &[u8], offset: usize| {
+            let start = from.saturating_sub(offset).min(slice.len());
+            let end = (from + packet.length)
+                .saturating_sub(offset)
+                .min(slice.len());
+            start..end
+        };
+        bytes.extend_from_slice(&front[cut(front, 0)]);
+        bytes.extend_from_slice(&back[cut(back, front.len())]);
+        state.end.sent(packet.length);
+        true
+    }
+
+    /// The last packet.
+    pub(super) fn last_packet(&self) -> [u8; PACKET_HEADER] {
+        self.state().end.last_packet()
+    }
+
+    /// Waits until [`Shared::next_packet`] may give one, or nobody uses the stream any more; says whether somebody does.
+    pub(super) async fn to_send(&self) -> bool {
+        loop {
+            {
+                let state = self.state();
+                if state.dropped || state.end.has_packet(state.kept.len()) {
+                    return !state.dropped;
+                }
+            }
+            self.to_send.notified().await;
+        }
+    }
+
+    /// Waits until there is room for what comes.
+    pub(super) async fn room(&self) {
+        while self.state().arrived.len() >= AHEAD {
+            self.room.notified().await;
+        }
+    }
+
+    /// Takes what came from the agent; says whether that was the last.
+    pub(super) fn receive(&self, mut bytes: &[u8]) -> Result<bool, ProtocolError> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let mut closed = false;
+        while let Some(received) = state.end.receive(&mut bytes)? {
+            match received {
+                Received::Data(data) => state.arrived.extend(data),
+                Received::Acknowledged(count) => state.release(count),
+                Received::Close => closed = true,
+            }
+        }
+        if !state.arrived.is_empty()
+            && let Some(reader) = state.reader.take()
+        {
+            reader.wake();
+        }
+        let due = state.end.has_packet(state.kept.len());
+        drop(guard);
+        if due {
+            self.to_send.notify_one();
+        }
+        Ok(closed)
+    }
+
+    pub(super) fn drop_stream(&self) {
+        self.state().dropped = true;
+        self.to_send.notify_one();
+        self.gone.notify_one();
+    }
+
+    pub(super) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.state();
+        if !state.arrived.is_empty() {
+            let (front, _) = state.arrived.as_slices();
+            let count = front.len().min(buffer.remaining());
+            buffer.put_slice(&front[..count]);
+            let was_full = state.arrived.len() >= AHEAD;
+            state.arrived.drain(..count);
+            if was_full && state.arrived.len() < AHEAD {
+                self.room.notify_one();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        match &state.over {
+            None => {
+                state.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Some(over) => Poll::Ready(over.as_end()),
+        }
+    }
+
+    pub(super) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.state();
+        if let Some(over) = &state.over {
+            let ended = over.as_end().err();
+            return Poll::Ready(Err(ended.unwrap_or(io::ErrorKind::BrokenPipe.into())));
+        }
+        let room = KEEP.saturating_sub(state.kept.len());
+        if room == 0 {
+            state.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let count = room.min(bytes.len());
+        state.kept.extend(&bytes[..count]);
+        drop(state);
+        self.to_send.notify_one();
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl State {
+    fn release(&mut self, count: usize) {
+        // What is kept is at least what was sent, and no more is acknowledged.
+        self.kept.drain(..count);
+        if count > 0
+            && let Some(writer) = self.writer.take()
+        {
+            writer.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        let wakers = [self.reader.take(), self.writer.take()];
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Over {
+    /// What a reader is told.
+    fn as_end(&self) -> io::Result<()> {
+        match self {
+            Self::Closed => Ok(()),
+            Self::Violation(error) => Err(io::Error::new(io::ErrorKind::InvalidData, *error)),
+            Self::Lost(reason) => Err(io::Error::new(io::ErrorKind::NotConnected, reason.clone())),
+        }
+    }
+}

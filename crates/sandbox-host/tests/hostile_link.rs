@@ -1,0 +1,446 @@
+//! An agent that the guest owns, below the frames: it lies about what it has, pretends to come back, and stays away. The clock of these
+//! tests is the runtime's own, and runs as fast as there is nothing to do.
+
+mod fake;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fake::{Count, Destroyed, PIPE, exec, exited, has_ended, hostile, request, unknown};
+use proptest::prelude::*;
+use sandbox_agent::protocol::{
+    ExitKind, FailStep, Failure, FrameBuffer, HEADER_LEN, Header, Kind, LinkEnd, Packet,
+    PacketKind, Received, Resume, Resumed, Welcome, encode_frame,
+};
+use sandbox_core::spi::Instance;
+use sandbox_core::{Error, ErrorKind, ExecEnd, Outcome, Result};
+use sandbox_host::{AgentInstance, ByteStream, Reach, Unreachable};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::Instant;
+
+/// Streams that are there one after another, and then no more.
+#[derive(Clone, Default)]
+struct Streams(Arc<Mutex<VecDeque<DuplexStream>>>);
+
+#[async_trait]
+impl Reach for Streams {
+    async fn open(&self) -> std::result::Result<Box<dyn ByteStream>, Unreachable> {
+        match self.0.lock().unwrap().pop_front() {
+            Some(stream) => Ok(Box::new(stream)),
+            None => Err(Unreachable::Now(Error::new(
+                ErrorKind::Io,
+                "reach the agent",
+                "nobody is there",
+            ))),
+        }
+    }
+}
+
+/// The agent's end of a link.
+struct Fake {
+    stream: DuplexStream,
+    end: LinkEnd,
+    kept: Vec<u8>,
+    frames: FrameBuffer,
+}
+
+impl Fake {
+    fn new(stream: DuplexStream) -> Self {
+        Self {
+            stream,
+            end: LinkEnd::new(),
+            kept: Vec::new(),
+            frames: FrameBuffer::new(),
+        }
+    }
+
+    async fn raw(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// Reads the host's first word on a stream.
+    async fn first_word(&mut self) -> (Kind, Vec<u8>) {
+        let mut head = [0; HEADER_LEN];
+        self.stream.read_exact(&mut head).await.unwrap();
+        let header = Header::decode(&head).unwrap();
+        let mut message = vec![0; header.length];
+        self.stream.read_exact(&mut message).await.unwrap();
+        (header.kind, message)
+    }
+
+    async fn answer(&mut self, received: u64) {
+        let mut bytes = Vec::new();
+        encode_frame(
+            &mut bytes,
+            0,
+            Kind::Resumed,
+            false,
+            &Resumed { received }.encode(),
+        );
+        self.raw(&bytes).await;
+    }
+
+    async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) {
+        encode_frame(&mut self.kept, stream, kind, false, payload);
+        while let Some(packet) = self.end.next_packet(self.kept.len()) {
+            let from = self.end.in_flight();
+            let mut bytes = packet.header.to_vec();
+            bytes.extend_from_slice(&self.kept[from..from + packet.length]);
+            self.end.sent(packet.length);
+            self.raw(&bytes).await;
+        }
+    }
+
+    async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
+        loop {
+            if let Some(frame) = self.frames.next_frame().unwrap() {
+                let header = frame.header;
+                return Some((header.stream, header.kind, frame.payload.to_vec()));
+            }
+            let mut chunk = [0; 4096];
+            let count = match self.stream.read(&mut chunk).await {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => count,
+            };
+            let mut bytes = &chunk[..count];
+            while let Some(received) = self.end.receive(&mut bytes).unwrap() {
+                match received {
+                    Received::Data(data) => self.frames.extend(data),
+                    Received::Acknowledged(count) => drop(self.kept.drain(..count)),
+                    Received::Close => return None,
+                }
+            }
+        }
+    }
+
+    async fn wait_for(&mut self, kind: Kind) -> u32 {
+        loop {
+            let (stream, found, _) = self.next().await.expect("more of the host");
+            if found == kind {
+                return stream;
+            }
+        }
+    }
+
+    /// Begins as an agent does.
+    async fn begin(&mut self) {
+        assert_eq!(self.first_word().await.0, Kind::Link);
+        self.answer(0).await;
+        self.wait_for(Kind::Hello).await;
+        let welcome = Welcome {
+            split: true,
+            landlock_abi: 0,
+            capabilities: 0,
+        };
+        self.frame(0, Kind::Welcome, &welcome.encode()).await;
+    }
+
+    /// Goes on as an agent does, over this stream; gives the one before, which stays open.
+    async fn go_on(&mut self, stream: DuplexStream) -> DuplexStream {
+        let before = std::mem::replace(&mut self.stream, stream);
+        let (kind, message) = self.first_word().await;
+        assert_eq!(kind, Kind::Resume);
+        let has = Resume::decode(&message).unwrap().received;
+        let released = self.end.resume(has).unwrap();
+        self.kept.drain(..released);
+        self.answer(self.end.received()).await;
+        before
+    }
+
+    async fn packet(&mut self, kind: PacketKind, acknowledged: u64) {
+        let packet = Packet {
+            kind,
+            length: 0,
+            acknowledged,
+        };
+        self.raw(&packet.encode()).await;
+    }
+}
+
+/// Pairs of a stream's ends: the host takes its ends one after another.
+fn streams(count: usize) -> (Streams, Vec<DuplexStream>) {
+    let streams = Streams::default();
+    let mut guests = Vec::new();
+    for _ in 0..count {
+        let (host, guest) = tokio::io::duplex(PIPE);
+        streams.0.lock().unwrap().push_back(host);
+        guests.push(guest);
+    }
+    guests.reverse();
+    (streams, guests)
+}
+
+async fn connect(streams: &Streams) -> (Result<AgentInstance>, Destroyed) {
+    let destroyed = Destroyed::default();
+    let isolator = Box::new(destroyed.clone());
+    let instance = AgentInstance::connect_by(Arc::new(streams.clone()), hostile(), isolator).await;
+    (instance, destroyed)
+}
+
+/// The host's client of this agent, which has so many streams.
+async fn client_of<F, Fut>(count: usize, agent: F) -> (AgentInstance, Destroyed)
+where
+    F: FnOnce(Fake, Vec<DuplexStream>) -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let (streams, mut guests) = streams(count);
+    let mut fake = Fake::new(guests.pop().unwrap());
+    let begun = async move {
+        fake.begin().await;
+        (fake, guests)
+    };
+    let ((instance, destroyed), (fake, guests)) = tokio::join!(connect(&streams), begun);
+    tokio::spawn(agent(fake, guests));
+    (instance.unwrap(), destroyed)
+}
+
+/// An execution that may take longer than it takes to notice anything.
+async fn exec_for_long(instance: &AgentInstance) -> ExecEnd {
+    let request = request().timeout(Duration::from_secs(600));
+    instance
+        .exec(&request, None.into(), &mut Count::default())
+        .await
+        .unwrap()
+}
+
+async fn is_a_violation(instance: &AgentInstance, destroyed: &Destroyed, said: &str) {
+    let end = exec(instance).await;
+    let reason = unknown(&end);
+    assert!(reason.contains("broke the protocol"), "{reason}");
+    assert!(reason.contains(said), "{reason}");
+    assert!(destroyed.soon().await);
+    has_ended(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_is_not_acknowledged() {
+    for kind in [PacketKind::Acknowledge, PacketKind::Close] {
+        let (instance, destroyed) = client_of(1, move |mut agent, _| async move {
+            agent.wait_for(Kind::Exec).await;
+            agent.packet(kind, 1_000_000).await;
+            agent.next().await;
+        })
+        .await;
+        is_a_violation(&instance, &destroyed, "what was not sent").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_is_not_taken_back() {
+    let (instance, destroyed) = client_of(1, |mut agent, _| async move {
+        agent.wait_for(Kind::Exec).await;
+        let received = agent.end.received();
+        agent.packet(PacketKind::Acknowledge, received).await;
+        agent.packet(PacketKind::Acknowledge, received - 1).await;
+        agent.next().await;
+    })
+    .await;
+    is_a_violation(&instance, &destroyed, "backwards").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_returns_has_what_it_had_and_no_more_than_was_sent() {
+    for (received, said) in [(0, "backwards"), (u64::MAX, "what was not sent")] {
+        let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
+            agent.wait_for(Kind::Exec).await;
+            let had = agent.end.received();
+            agent.packet(PacketKind::Acknowledge, had).await;
+            // Whoever has sent it has written it: the host reads it before it sees the end.
+            agent.stream = more.pop().unwrap();
+            assert_eq!(agent.first_word().await.0, Kind::Resume);
+            agent.answer(received).await;
+            agent.next().await;
+        })
+        .await;
+        is_a_violation(&instance, &destroyed, said).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_answer_is_a_violation() {
+    let mut long = Vec::new();
+    encode_frame(&mut long, 0, Kind::Failed, false, &[0; 5000]);
+    let mut other = Vec::new();
+    encode_frame(&mut other, 0, Kind::Pong, false, b"");
+    for bytes in [vec![0xff; 100], vec![0; 100], long, other] {
+        let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
+            agent.wait_for(Kind::Exec).await;
+            agent.stream = more.pop().unwrap();
+            agent.first_word().await;
+            agent.raw(&bytes).await;
+            agent.next().await;
+        })
+        .await;
+        is_a_violation(&instance, &destroyed, "").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_an_end_and_no_violation() {
+    let (instance, destroyed) = client_of(2, |mut agent, mut more| async move {
+        agent.wait_for(Kind::Exec).await;
+        agent.stream = more.pop().unwrap();
+        agent.first_word().await;
+        let failure = Failure {
+            step: FailStep::Attach,
+            errno: 0,
+            detail: "no such link".into(),
+        };
+        let mut bytes = Vec::new();
+        encode_frame(&mut bytes, 0, Kind::Failed, false, &failure.encode());
+        agent.raw(&bytes).await;
+        agent.next().await;
+    })
+    .await;
+    let start = Instant::now();
+    let end = exec(&instance).await;
+    assert!(unknown(&end).contains("no such link"), "{end:?}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(destroyed.soon().await);
+    has_ended(&instance).await;
+}
+
+/// It lets the host in, and says nothing.
+#[tokio::test(start_paused = true)]
+async fn whoever_never_answers_is_given_up_at_the_lease() {
+    let (instance, destroyed) = client_of(50, |mut agent, mut more| async move {
+        agent.wait_for(Kind::Exec).await;
+        drop(agent);
+        let _silent = more.pop();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let start = Instant::now();
+    let end = exec(&instance).await;
+    assert!(unknown(&end).contains("did not come back"), "{end:?}");
+    let elapsed = start.elapsed();
+    // The lease of these settings is 30 s.
+    assert!(
+        elapsed > Duration::from_secs(25) && elapsed < Duration::from_secs(60),
+        "{elapsed:?}"
+    );
+    assert!(destroyed.soon().await);
+}
+
+/// A stream that looks alive and carries nothing: another one is tried before the agent is blamed.
+#[tokio::test(start_paused = true)]
+async fn a_dead_stream_is_replaced() {
+    let (instance, _destroyed) = client_of(2, |mut agent, mut more| async move {
+        let stream = agent.wait_for(Kind::Exec).await;
+        let dead = agent.go_on(more.pop().unwrap()).await;
+        agent
+            .frame(stream, Kind::Exited, &exited(ExitKind::Exited(5)))
+            .await;
+        while let Some((_, kind, payload)) = agent.next().await {
+            if kind == Kind::Ping {
+                agent.frame(0, Kind::Pong, &payload).await;
+            }
+        }
+        drop(dead);
+    })
+    .await;
+    let start = Instant::now();
+    let end = exec_for_long(&instance).await;
+    assert_eq!(end.outcome, Outcome::Exited { code: 5 });
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+/// It comes back as often as it is asked to, and does nothing.
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_back_and_does_not_answer_has_stalled() {
+    let (instance, destroyed) = client_of(20, |mut agent, mut more| async move {
+        agent.wait_for(Kind::Exec).await;
+        let mut dead = Vec::new();
+        while let Some(next) = more.pop() {
+            dead.push(agent.go_on(next).await);
+        }
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let start = Instant::now();
+    let end = exec_for_long(&instance).await;
+    assert!(unknown(&end).contains("does not answer"), "{end:?}");
+    assert!(start.elapsed() < Duration::from_secs(120));
+    assert!(destroyed.soon().await);
+}
+
+/// It comes back as often as it is asked to, and cuts each stream at once.
+#[tokio::test(start_paused = true)]
+async fn whoever_cuts_every_stream_is_given_up_and_makes_no_flood() {
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let (instance, destroyed) = client_of(500, |mut agent, mut more| async move {
+        agent.wait_for(Kind::Exec).await;
+        while let Some(next) = more.pop() {
+            drop(agent.go_on(next).await);
+            agent.stream = tokio::io::duplex(1).0;
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    })
+    .await;
+    let start = Instant::now();
+    let end = exec_for_long(&instance).await;
+    assert!(unknown(&end).contains("did not come back"), "{end:?}");
+    // The lease of these settings is 30 s.
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert!(count.load(std::sync::atomic::Ordering::Relaxed) < 60);
+    assert!(destroyed.soon().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_link_is_no_sandbox() {
+    let mut wrong = Vec::new();
+    encode_frame(
+        &mut wrong,
+        0,
+        Kind::Resumed,
+        false,
+        &Resumed { received: 5 }.encode(),
+    );
+    for bytes in [wrong, vec![0xff; 60], vec![0; 60], Vec::new()] {
+        let (streams, mut guests) = streams(1);
+        let mut guest = guests.pop().unwrap();
+        let agent = async {
+            guest.write_all(&bytes).await.unwrap();
+            // Until the host has enough.
+            let mut rest = Vec::new();
+            let _ = guest.read_to_end(&mut rest).await;
+        };
+        let ((instance, destroyed), ()) = tokio::join!(connect(&streams), agent);
+        assert_eq!(instance.unwrap_err().kind(), ErrorKind::Protocol);
+        assert!(destroyed.soon().await);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn garbage_in_packets_ends_the_connection_in_an_orderly_way(
+        bytes in proptest::collection::vec(any::<u8>(), 1..600),
+        framed in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (instance, destroyed) = client_of(1, move |mut agent, _| async move {
+                agent.wait_for(Kind::Exec).await;
+                if framed {
+                    let header = Packet { kind: PacketKind::Data, length: bytes.len(), acknowledged: 0 };
+                    agent.raw(&header.encode()).await;
+                }
+                agent.raw(&bytes).await;
+            })
+            .await;
+            // A guest may say with any bytes that its own code has ended; what it cannot is to end the host.
+            let _ = exec(&instance).await;
+            drop(instance);
+            assert!(destroyed.soon().await);
+        });
+    }
+}

@@ -1,0 +1,298 @@
+//! The client against the real agent, over a way that is cut: nothing is lost, or it is said.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use common::way::Direction::{Inwards, Outwards};
+use common::{Kept, Process, linked, run, shell, source, wait_until};
+use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
+use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome};
+use sandbox_host::AgentInstance;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Every byte of the little that a short execution sends, in both directions: whatever is cut there, the answer is the same.
+#[tokio::test]
+async fn a_cut_at_any_byte_changes_nothing() {
+    let mut opened = 0;
+    for direction in [Inwards, Outwards] {
+        // The last cuts come after the end.
+        for first in (0..240).step_by(12) {
+            // One that is cut more often has to wait between two returns.
+            let (instance, _process, way) = linked(LEASE).await;
+            for after in first..first + 12 {
+                way.plan([(direction, after)]);
+                let script = format!("echo out{after}; echo err{after} >&2; exit {}", after % 200);
+                let (end, kept) = run(&instance, &shell(&script), None).await;
+                let code = i32::try_from(after % 200).unwrap();
+                let what = format!("{direction:?} {after}");
+                assert_eq!(end.outcome, Outcome::Exited { code }, "{what}");
+                assert_eq!(kept.stdout, format!("out{after}\n").as_bytes(), "{what}");
+                assert_eq!(kept.stderr, format!("err{after}\n").as_bytes(), "{what}");
+            }
+            opened += way.opened() - 1;
+        }
+    }
+    assert!(opened > 200, "{opened}");
+}
+
+/// One cut behind the other, before the way back is whole again, in the midst of its first words.
+#[tokio::test]
+async fn cuts_behind_each_other_change_nothing() {
+    for after in (0..200).step_by(7) {
+        let (instance, _process, way) = linked(LEASE).await;
+        let (there, back) = (Inwards, Outwards);
+        way.plan([
+            (back, after),
+            (there, 10),
+            (back, 3),
+            (there, 60),
+            (back, 20),
+            (back, 30),
+        ]);
+        let (end, kept) = run(&instance, &shell("echo again; exit 3"), None).await;
+        assert_eq!(end.outcome, Outcome::Exited { code: 3 }, "{after}");
+        assert_eq!(kept.stdout, b"again\n");
+    }
+}
+
+/// Compares what comes with what was counted up.
+#[derive(Default)]
+struct Counting {
+    total: u64,
+    wrong: bool,
+}
+
+#[async_trait]
+impl OutputSink for Counting {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        for byte in bytes {
+            // Lines of the same eight bytes: any that is lost, doubled or moved shifts the rest.
+            self.wrong |= *byte != b"1234567\n"[(self.total % 8) as usize];
+            self.total += 1;
+        }
+        Flow::Continue
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_whole() {
+    let (instance, _process, way) = linked(LEASE).await;
+    let total = 256 << 20;
+    way.plan((1..30).map(|number| (Outwards, number * 300_007 + 1_000_003)));
+    let mut sink = Counting::default();
+    let request = ExecRequest::shell(format!("yes 1234567 | head -c {total}; exit 9"))
+        .timeout(Duration::from_secs(300));
+    let end = instance
+        .exec(&request, None.into(), &mut sink)
+        .await
+        .unwrap();
+    assert_eq!(end.outcome, Outcome::Exited { code: 9 });
+    assert_eq!((sink.total, sink.wrong), (total, false));
+    assert_eq!(way.planned(), 0);
+    assert!(way.opened() >= 30);
+}
+
+#[tokio::test]
+async fn standard_input_is_whole() {
+    let (instance, _process, way) = linked(LEASE).await;
+    let bytes: Vec<u8> = (0..12_000_000u32).map(|i| (i % 251) as u8).collect();
+    let cuts = (1..20).map(|number| {
+        let direction = if number % 2 == 0 { Inwards } else { Outwards };
+        (direction, number * 20_011)
+    });
+    way.plan(cuts);
+    let (end, kept) = run(
+        &instance,
+        &shell("cat; exit 4"),
+        Some(source(bytes.clone())),
+    )
+    .await;
+    assert_eq!(end.outcome, Outcome::Exited { code: 4 });
+    assert!(kept.stdout == bytes);
+    assert_eq!(way.planned(), 0);
+}
+
+#[tokio::test]
+async fn files_are_whole() {
+    let (instance, _process, way) = linked(LEASE).await;
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("in");
+    let content: Vec<u8> = (0..2_000_000u32).map(|i| (i % 239) as u8).collect();
+    let path = inside.to_str().unwrap().to_owned();
+    way.plan((1..8).map(|number| (Inwards, number * 50_003)));
+    let big = format!("{path}/big");
+    instance
+        .put(&big, 0o600, source(content.clone()))
+        .await
+        .unwrap();
+    assert_eq!(way.planned(), 0);
+    let (end, _) = run(
+        &instance,
+        &shell(&format!("cd {path}; for i in 1 2 3; do cp big $i; done")),
+        None,
+    )
+    .await;
+    assert!(end.outcome.ok());
+    let out = tempfile::tempdir().unwrap();
+    way.plan((1..12).map(|number| (Outwards, number * 40_021)));
+    let export = instance
+        .export(&[path], out.path(), ArtifactLimits::default())
+        .await
+        .unwrap();
+    assert_eq!(way.planned(), 0);
+    assert_eq!(export.artifacts.len(), 4, "{:?}", export.skipped);
+    for artifact in &export.artifacts {
+        assert!(std::fs::read(&artifact.path).unwrap() == content);
+    }
+}
+
+#[tokio::test]
+async fn many_at_once_keep_what_is_theirs() {
+    let (instance, _process, way) = linked(LEASE).await;
+    way.plan((1..25).map(|number| (Outwards, number * 10_007)));
+    let instance = &instance;
+    let runs = (0..40u8).map(|number| async move {
+        let script = format!(
+            "head -c 300000 /dev/zero | tr '\\0' {}; exit {number}",
+            number % 10
+        );
+        let (end, kept) = run(instance, &shell(&script), None).await;
+        let code = number.into();
+        assert_eq!(end.outcome, Outcome::Exited { code });
+        assert!(kept.stdout == vec![b'0' + number % 10; 300_000]);
+    });
+    common::all(runs).await;
+    assert_eq!(way.planned(), 0);
+}
+
+/// While the host is away: a program ends, another one is ended at its time limit, and one goes on.
+#[tokio::test]
+async fn what_happens_meanwhile_is_told_afterwards() {
+    let (instance, _process, way) = linked(LEASE).await;
+    let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(1));
+    let (ended, goes_on) = (
+        shell("sleep 1; echo over; exit 6"),
+        shell("sleep 4; echo on"),
+    );
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        way.shut(true);
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        way.shut(false);
+    };
+    let ((limited, told), (ended, over), (goes_on, on), ()) = tokio::join!(
+        run(&instance, &limited, None),
+        run(&instance, &ended, None),
+        run(&instance, &goes_on, None),
+        meanwhile
+    );
+    assert_eq!(
+        (limited.outcome, &told.stdout[..]),
+        (Outcome::TimedOut, &b"begun\n"[..])
+    );
+    assert_eq!(ended.outcome, Outcome::Exited { code: 6 });
+    assert_eq!(over.stdout, b"over\n");
+    assert!(goes_on.outcome.ok());
+    assert_eq!(on.stdout, b"on\n");
+}
+
+/// A sandbox whose way is cut for good while a program runs.
+async fn cut_off(
+    lease: Duration,
+) -> (
+    Arc<AgentInstance>,
+    Process,
+    impl Future<Output = (Outcome, Vec<u8>)>,
+) {
+    let (instance, process, way) = linked(lease).await;
+    let instance = Arc::new(instance);
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let running = tokio::spawn({
+        let (instance, begun) = (Arc::clone(&instance), Arc::clone(&begun));
+        async move {
+            let mut sink = Begun(begun, Vec::new());
+            let request = ExecRequest::shell("echo begun; sleep 60");
+            let end = instance
+                .exec(&request, None.into(), &mut sink)
+                .await
+                .unwrap();
+            (end.outcome, sink.1)
+        }
+    });
+    begun.notified().await;
+    way.shut(true);
+    (instance, process, async move { running.await.unwrap() })
+}
+
+struct Begun(Arc<tokio::sync::Notify>, Vec<u8>);
+
+#[async_trait]
+impl OutputSink for Begun {
+    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
+        self.1.extend_from_slice(bytes);
+        self.0.notify_one();
+        Flow::Continue
+    }
+}
+
+#[tokio::test]
+async fn after_the_lease_the_end_is_unknown_and_never_success() {
+    let begin = Instant::now();
+    let (instance, process, running) = cut_off(Duration::from_secs(2)).await;
+    let (outcome, output) = running.await;
+    let Outcome::Unknown { reason } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(reason.contains("the way is shut"), "{reason}");
+    assert_eq!(output, b"begun\n");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    let again = instance
+        .exec(&shell("true"), None.into(), &mut Kept::default())
+        .await
+        .unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::SandboxEnded);
+    wait_until("the sandbox is destroyed", || process.destroyed() > 0).await;
+    wait_until("the agent has ended", || process.ended().is_some()).await;
+}
+
+#[tokio::test]
+async fn whoever_is_away_still_stops_kills_and_drops() {
+    let bound = Duration::from_secs(15);
+    let (instance, process, running) = cut_off(LEASE).await;
+    tokio::time::timeout(bound, instance.stop(Duration::from_millis(100)))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(matches!(running.await.0, Outcome::Unknown { .. }));
+    assert!(process.destroyed() > 0);
+
+    let (instance, process, running) = cut_off(LEASE).await;
+    tokio::time::timeout(bound, instance.kill())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(matches!(running.await.0, Outcome::Unknown { .. }));
+    assert!(process.destroyed() > 0);
+
+    let (instance, process, way) = linked(LEASE).await;
+    way.shut(true);
+    drop(instance);
+    wait_until("the sandbox is destroyed", || process.destroyed() > 0).await;
+    let opened = way.opened();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(way.opened() <= opened + 1, "nobody looks for it any more");
+}
+
+/// An agent that ended is not one whose way is cut: there is nothing to wait for.
+#[tokio::test]
+async fn the_end_of_the_agent_is_told_at_once() {
+    let (instance, process, _way) = linked(LEASE).await;
+    let begin = Instant::now();
+    instance.stop(Duration::ZERO).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    wait_until("the agent has ended", || process.ended().is_some()).await;
+}

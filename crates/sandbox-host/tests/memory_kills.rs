@@ -1,0 +1,186 @@
+//! What the kernel killed or refused belongs to the executions that ran when it happened: as the host counts, and kills for memory as the
+//! agent does where the host cannot.
+
+mod fake;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use fake::{FakeAgent, PIPE, exec, hostile, report};
+use sandbox_agent::protocol::{ExitKind, ExitReport, Kind};
+use sandbox_core::{ExecEnd, Outcome, Refusal, Result};
+use sandbox_host::{AgentInstance, Counters, Isolator};
+
+/// What a kernel has counted.
+#[derive(Default)]
+struct Kernel {
+    kills: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Kernel {
+    fn kill(&self) {
+        self.kills.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A place whose kernel counts, and where the host sees how many were killed, or does not.
+struct Place {
+    kernel: Arc<Kernel>,
+    sees_kills: bool,
+}
+
+#[async_trait]
+impl Isolator for Place {
+    fn tier(&self) -> &str {
+        "counted"
+    }
+    async fn destroy(&self) -> Result<()> {
+        Ok(())
+    }
+    fn destroy_soon(&self) {}
+    async fn oom_kills(&self) -> Option<u64> {
+        self.sees_kills
+            .then(|| self.kernel.kills.load(Ordering::Relaxed))
+    }
+    async fn counters(&self) -> Counters {
+        Counters::new(Some(self.kernel.refused.load(Ordering::Relaxed)), None)
+    }
+    async fn post_mortem(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A sandbox with this view of its kernel, and its agent.
+async fn sandbox(sees_kills: bool) -> (AgentInstance, FakeAgent, Arc<Kernel>) {
+    let (host, guest) = tokio::io::duplex(PIPE);
+    let mut agent = FakeAgent::new(guest);
+    let kernel = Arc::new(Kernel::default());
+    let place = Place {
+        kernel: Arc::clone(&kernel),
+        sees_kills,
+    };
+    let welcome = async {
+        agent.wait_for(Kind::Hello).await.unwrap();
+        agent.welcome().await;
+    };
+    let connected = AgentInstance::connect(host, hostile(), Box::new(place));
+    let (instance, ()) = tokio::join!(connected, welcome);
+    (instance.unwrap(), agent, kernel)
+}
+
+/// Runs an execution that the agent reports so, and during which this happens.
+async fn run(
+    instance: &AgentInstance,
+    agent: &mut FakeAgent,
+    said: ExitReport,
+    meanwhile: impl FnOnce(),
+) -> ExecEnd {
+    let answer = async {
+        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        meanwhile();
+        agent.frame(stream, Kind::Exited, &said.encode()).await;
+    };
+    tokio::join!(exec(instance), answer).0
+}
+
+fn told(end: &ExecEnd, refusal: Refusal) -> u64 {
+    let refused = end.refused.iter().filter(|(found, _)| *found == refusal);
+    refused.map(|(_, times)| times).sum()
+}
+
+const WELL: Outcome = Outcome::Exited { code: 0 };
+const SIGNALED: Outcome = Outcome::Signaled { signal: 9 };
+
+#[tokio::test]
+async fn a_kill_is_of_the_execution_that_ran() {
+    let (instance, mut agent, kernel) = sandbox(true).await;
+    let (well, signaled) = (report(ExitKind::Exited(0)), report(ExitKind::Signaled(9)));
+    // Not an execution's.
+    kernel.kill();
+    for _ in 0..2 {
+        let own = run(&instance, &mut agent, signaled, || ()).await;
+        assert_eq!(
+            (own.outcome.clone(), told(&own, Refusal::Memory)),
+            (SIGNALED, 0)
+        );
+        let swallowed = run(&instance, &mut agent, well, || kernel.kill()).await;
+        assert_eq!(swallowed.outcome, WELL);
+        assert_eq!(told(&swallowed, Refusal::Memory), 1);
+        let own = run(&instance, &mut agent, signaled, || ()).await;
+        assert_eq!(
+            (own.outcome.clone(), told(&own, Refusal::Memory)),
+            (SIGNALED, 0)
+        );
+        let killed = run(&instance, &mut agent, signaled, || kernel.kill()).await;
+        assert_eq!(killed.outcome, Outcome::OutOfMemory);
+        assert_eq!(told(&killed, Refusal::Memory), 1);
+    }
+    // The host has looked itself.
+    let lie = ExitReport {
+        memory_kills: Some(7),
+        ..signaled
+    };
+    let own = run(&instance, &mut agent, lie, || ()).await;
+    assert_eq!(
+        (own.outcome.clone(), told(&own, Refusal::Memory)),
+        (SIGNALED, 0)
+    );
+}
+
+#[tokio::test]
+async fn of_executions_at_the_same_time_each_is_told_of_what_happened_while_it_ran() {
+    let (instance, mut agent, kernel) = sandbox(true).await;
+    let well = report(ExitKind::Exited(0));
+    let others = async {
+        let long = agent.wait_for(Kind::Exec).await.unwrap();
+        kernel.kill();
+        kernel.refuse();
+        // It began after that.
+        let end = run(&instance, &mut agent, well, || ()).await;
+        assert_eq!(end.refused, []);
+        let end = run(&instance, &mut agent, well, || {
+            kernel.kill();
+            kernel.refuse();
+        })
+        .await;
+        assert_eq!(told(&end, Refusal::Memory), 1);
+        assert_eq!(told(&end, Refusal::ProcessLimit), 1);
+        let end = run(&instance, &mut agent, well, || ()).await;
+        assert_eq!(end.refused, []);
+        agent.frame(long, Kind::Exited, &well.encode()).await;
+    };
+    let (long, ()) = tokio::join!(exec(&instance), others);
+    assert_eq!(told(&long, Refusal::Memory), 2);
+    assert_eq!(told(&long, Refusal::ProcessLimit), 2);
+    let end = run(&instance, &mut agent, well, || ()).await;
+    assert_eq!(end.refused, []);
+}
+
+#[tokio::test]
+async fn where_the_host_does_not_see_the_agent_says() {
+    let (instance, mut agent, _kernel) = sandbox(false).await;
+    let said = |kind, memory_kills| ExitReport {
+        memory_kills,
+        ..report(kind)
+    };
+    let (well, signaled) = (ExitKind::Exited(0), ExitKind::Signaled(9));
+    for (report, outcome, times) in [
+        (said(well, Some(2)), WELL, 2),
+        (said(signaled, Some(0)), SIGNALED, 0),
+        (said(signaled, None), SIGNALED, 0),
+        (said(signaled, Some(1)), Outcome::OutOfMemory, 1),
+        (said(ExitKind::Lost, Some(1)), Outcome::OutOfMemory, 1),
+    ] {
+        let end = run(&instance, &mut agent, report, || ()).await;
+        assert_eq!(
+            (end.outcome.clone(), told(&end, Refusal::Memory)),
+            (outcome, times)
+        );
+    }
+}

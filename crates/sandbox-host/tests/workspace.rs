@@ -1,0 +1,133 @@
+//! A workspace that comes back from an agent that lies about it.
+
+mod fake;
+
+use std::path::Path;
+
+use fake::{FakeAgent, exited, sandbox};
+use sandbox_agent::protocol::{Builtin, ExecRequest, ExitKind, Kind, Program, Writer};
+use sandbox_core::spi::Instance;
+use sandbox_core::{ByteSize, HostChange, SkipReason, Workspace};
+
+/// Names that a workspace cannot have.
+const OUTSIDE: [&str; 8] = [
+    "/workspace/../evil",
+    "/workspace/a/../../evil",
+    "/etc/evil",
+    "/workspacex/evil",
+    "/workspace//evil",
+    "/workspace/./evil",
+    "evil",
+    "",
+];
+
+/// An agent that lists what nobody made, and sends the same content for each.
+async fn liar(mut agent: FakeAgent) {
+    while let Some((stream, kind, payload)) = agent.next().await {
+        if kind == Kind::Ping {
+            agent.frame(0, Kind::Pong, &payload).await;
+        }
+        if kind != Kind::Exec {
+            continue;
+        }
+        let request = ExecRequest::decode(&payload).expect("a request");
+        let said = match request.program {
+            Program::Builtin(Builtin::List { depth: 0, .. }) => list(&[(b'd', "/workspace")]),
+            Program::Builtin(Builtin::List { .. }) => {
+                let mut entries = vec![(b'd', "/workspace"), (b'f', "/workspace/good")];
+                entries.push((b'f', "/workspace/there"));
+                entries.push((b'f', "/workspace/link/x"));
+                entries.push((b'd', "/workspace/folder"));
+                // The same name as a file and as a folder.
+                entries.push((b'f', "/workspace/folder"));
+                entries.extend(OUTSIDE.map(|name| (b'f', name)));
+                entries.extend(OUTSIDE.map(|name| (b'd', name)));
+                list(&entries)
+            }
+            Program::Builtin(Builtin::Get { .. }) => b"evil".to_vec(),
+            _ => Vec::new(),
+        };
+        agent.frame(stream, Kind::Stdout, &said).await;
+        let end = exited(ExitKind::Exited(0));
+        agent.frame(stream, Kind::Exited, &end).await;
+    }
+}
+
+fn list(entries: &[(u8, &str)]) -> Vec<u8> {
+    let mut records = Writer::new();
+    for (kind, name) in entries {
+        let record = records.u8(*kind).u32(0o777).u64(4);
+        record.u64(4).u64(7).bytes(name.as_bytes());
+    }
+    records.finish()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn nothing_is_written_outside_of_the_folder_or_over_what_is_there() {
+    let outer = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("work");
+    std::fs::create_dir(&folder).unwrap();
+    let (mut instance, _destroyed) = sandbox(liar).await;
+    let workspace = Workspace::read_write(&folder);
+    let size = ByteSize::mib(1);
+    instance.bring_workspace(&workspace, size).await.unwrap();
+    std::fs::write(folder.join("there"), "host").unwrap();
+    std::os::unix::fs::symlink(outside.path(), folder.join("link")).unwrap();
+
+    let synced = instance.sync().await.unwrap().unwrap();
+    assert_eq!(names(outer.path()), ["work"]);
+    assert_eq!(names(&folder), ["folder", "good", "link", "there"]);
+    assert_eq!(names(outside.path()), [""; 0]);
+    assert_eq!(std::fs::read(folder.join("good")).unwrap(), b"evil");
+    assert_eq!(std::fs::read(folder.join("there")).unwrap(), b"host");
+    assert!(folder.join("folder").is_dir() && names(&folder.join("folder")).is_empty());
+    let [conflict] = &synced.conflicts[..] else {
+        panic!("{synced:?}");
+    };
+    assert_eq!(
+        (&*conflict.path, conflict.host),
+        ("there", HostChange::Appeared)
+    );
+    let of = |reason: &SkipReason| {
+        let skipped = synced.copied.skipped.iter();
+        skipped.filter(|skipped| skipped.reason == *reason).count()
+    };
+    assert_eq!(of(&SkipReason::BadName), 2 * OUTSIDE.len());
+    assert_eq!(of(&SkipReason::NameTaken), 2);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_ends_first_brings_nothing_back_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut instance, destroyed) = sandbox(|mut agent| async move {
+        // The two steps of bringing an empty folder, and the list of it.
+        for _ in 0..3 {
+            let stream = agent.wait_for(Kind::Exec).await.unwrap();
+            agent
+                .frame(stream, Kind::Stdout, &list(&[(b'd', "/workspace")]))
+                .await;
+            let end = exited(ExitKind::Exited(0));
+            agent.frame(stream, Kind::Exited, &end).await;
+        }
+    })
+    .await;
+    let workspace = Workspace::read_write(folder.path());
+    let size = ByteSize::mib(1);
+    instance.bring_workspace(&workspace, size).await.unwrap();
+    instance.sync().await.expect_err("nobody answers");
+    let error = instance.stop(std::time::Duration::ZERO).await;
+    error.expect_err("nothing was brought back");
+    assert!(destroyed.count() > 0);
+    // Once it is known that it ended, to end it again is no failure.
+    instance.stop(std::time::Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,79 @@
+//! Pods that somebody else has made: entered, and left as they were.
+//!
+//! A cluster has no way to put a file into a container but to execute a program of its image. So the container needs a shell, `mkdir`,
+//! `chmod`, `head` and `rm`: they put the agent's program into a folder of its own, from where it is executed. Once it answers it is taken
+//! away again, and runs on without its file.
+
+mod found;
+mod planted;
+mod quantity;
+mod report;
+mod script;
+mod served;
+
+use sandbox_core::{EnforcementReport, Plan, Result};
+use sandbox_host::adopted::{AdoptedIsolator, CutStream};
+use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::{AgentInstance, LastWords, Sandbox};
+
+use crate::cluster::Cluster;
+use crate::stream;
+pub(crate) use found::Found;
+use planted::Planted;
+use served::Served;
+
+/// A container of a pod to enter.
+#[derive(Debug)]
+pub(crate) struct Adoption<'a> {
+    pub cluster: &'a Cluster,
+    pub plan: &'a Plan,
+    pub found: Found,
+    pub kernel: Kernel,
+}
+
+impl Adoption<'_> {
+    /// What is enforced in the container.
+    pub(crate) fn report(&self) -> EnforcementReport {
+        report::report(self.plan, &self.found, &self.kernel)
+    }
+
+    /// Enters it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a container into which nothing can be put; what the cluster or the agent refuses. Nothing is left there then.
+    pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
+        let planted = Planted::put(self.cluster, &self.found, program).await?;
+        let entered = self.start(&planted).await;
+        let removed = planted.remove().await;
+        let instance = entered?;
+        removed?;
+        Ok(instance)
+    }
+
+    async fn start(&self, planted: &Planted) -> Result<AgentInstance> {
+        let sandbox = self.sandbox(planted)?;
+        let (pods, found) = (self.cluster.pods(), &self.found);
+        let program = planted.program();
+        let command = [&*program, "serve", "--stdio"];
+        let last_words = LastWords::default();
+        let stream = stream::execute(&pods, found.place(), command, &last_words).await?;
+        let served = Served::new(self.cluster, found, planted, last_words);
+        let (stream, cut) = CutStream::new(stream);
+        let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
+        AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
+    }
+
+    fn sandbox(&self, planted: &Planted) -> Result<Sandbox> {
+        let paths = Paths::of(self.plan, Isolation::Container);
+        let profile = Profile::new(Isolation::Container, paths);
+        let confinement = confinement::confinement(self.plan, &self.kernel, Mode::Shared, &profile);
+        let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
+        // Nothing is made in a container that is not ours.
+        sandbox.settings.make_dirs = Vec::new();
+        if self.plan.workdir.is_none() {
+            sandbox.settings.workdir = planted.workdir().as_bytes().to_vec();
+        }
+        Ok(sandbox)
+    }
+}

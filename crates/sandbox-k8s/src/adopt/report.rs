@@ -1,0 +1,232 @@
+//! What holds in a container of a foreign pod: what the pod's own specification says, and what the agent does for each execution.
+
+use k8s_openapi::api::core::v1::Volume;
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_host::adopted;
+use sandbox_host::confinement::Kernel;
+use sandbox_lang::packages;
+
+use super::Found;
+use super::quantity::thousandths;
+
+const PRIVILEGED: &str = "the container is privileged";
+
+/// What is enforced of each demand of a plan.
+pub(super) fn report(plan: &Plan, found: &Found, kernel: &Kernel) -> EnforcementReport {
+    let mut report = EnforcementReport::new();
+    for demand in &plan.demands {
+        report.set(
+            demand.capability,
+            entry(demand.capability, plan, found, kernel),
+        );
+    }
+    report
+}
+
+fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) -> Enforcement {
+    match capability {
+        Capability::FilesystemReadRoots => files(found, false),
+        Capability::FilesystemWriteRoots => files(found, true),
+        Capability::NetworkAccess | Capability::Egress => network(plan, found),
+        Capability::Processes => processes(found),
+        Capability::Privileges if is_privileged(found) => Enforcement::unenforced(PRIVILEGED),
+        Capability::Memory => memory(plan, found),
+        Capability::Cpus => cpus(plan, found),
+        Capability::Pids => Enforcement::unenforced(
+            "a pod's limit of processes is its kubelet's, which does not tell it",
+        ),
+        Capability::PackageInstallation if plan.packages.is_empty() => {
+            match network(plan, found) {
+                // A network that stays although it should not is a way to packages.
+                open @ Enforcement::Unenforced { .. } => open,
+                _ => packages::denied(plan),
+            }
+        }
+        _ => adopted::entry(capability, kernel),
+    }
+}
+
+fn is_privileged(found: &Found) -> bool {
+    let context = found.container.security_context.as_ref();
+    context.and_then(|context| context.privileged) == Some(true)
+}
+
+/// Whether the container shows anything of its node, or of the cluster.
+fn files(found: &Found, writing: bool) -> Enforcement {
+    if is_privileged(found) {
+        return Enforcement::unenforced(PRIVILEGED);
+    }
+    let mounts = found.container.volume_mounts.iter().flatten();
+    let counted = mounts.filter(|mount| !writing || mount.read_only != Some(true));
+    let volumes = counted.filter_map(|mount| {
+        let mut all = found.spec.volumes.iter().flatten();
+        all.find(|volume| volume.name == mount.name)
+    });
+    let (mut of_node, mut of_cluster) = (Vec::new(), Vec::new());
+    for volume in volumes {
+        if let Some(path) = &volume.host_path {
+            of_node.push(path.path.clone());
+        } else if volume.empty_dir.is_none() && !(writing && is_read_only(volume)) {
+            of_cluster.push(volume.name.clone());
+        }
+    }
+    if !of_node.is_empty() {
+        let what = if writing { "can write to" } else { "shows" };
+        let folders = of_node.join(", ");
+        return Enforcement::unenforced(format!("the container {what} {folders} of its node"));
+    }
+    let mechanism = "the container's mount namespace";
+    if of_cluster.is_empty() {
+        return Enforcement::enforced(mechanism);
+    }
+    let names = of_cluster.join(", ");
+    let gap = format!(
+        "volumes of the cluster are in view, its account's token where it has one: {names}"
+    );
+    Enforcement::partial(mechanism, gap)
+}
+
+/// Whether a volume is never written to, whoever mounts it.
+fn is_read_only(volume: &Volume) -> bool {
+    volume.secret.is_some()
+        || volume.config_map.is_some()
+        || volume.projected.is_some()
+        || volume.downward_api.is_some()
+}
+
+fn network(plan: &Plan, found: &Found) -> Enforcement {
+    match plan.network {
+        _ if found.spec.host_network == Some(true) => {
+            Enforcement::unenforced("the pod is in its node's network")
+        }
+        NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
+        _ => Enforcement::unenforced(
+            "the pod has a network, and that a NetworkPolicy bounds it was not proven",
+        ),
+    }
+}
+
+fn processes(found: &Found) -> Enforcement {
+    let is = |flag: Option<bool>| flag == Some(true);
+    if is(found.spec.host_pid) || is(found.spec.host_ipc) {
+        return Enforcement::unenforced("the pod shares processes or their memory with its node");
+    }
+    let gap = match is(found.spec.share_process_namespace) {
+        true => {
+            "the processes of all of the pod's containers are seen, and signalled by the same user"
+        }
+        false => "the container's own processes are seen, and signalled by the same user",
+    };
+    Enforcement::partial(
+        "the container's pid namespace, ended with the owner's stream",
+        gap,
+    )
+}
+
+/// A limit of the container's, in thousandths.
+fn limit(found: &Found, resource: &str) -> Option<u128> {
+    let limits = found.container.resources.as_ref()?.limits.as_ref()?;
+    thousandths(&limits.get(resource)?.0).filter(|limit| *limit > 0)
+}
+
+fn memory(plan: &Plan, found: &Found) -> Enforcement {
+    match limit(found, "memory") {
+        None => Enforcement::unenforced("the container has no memory limit"),
+        Some(limit) if limit > u128::from(plan.memory.as_u64()) * 1000 => {
+            let bytes = limit / 1000;
+            Enforcement::unenforced(format!("the container's memory limit is {bytes} bytes"))
+        }
+        Some(_) => Enforcement::enforced("the container's limit: cgroup memory"),
+    }
+}
+
+fn cpus(plan: &Plan, found: &Found) -> Enforcement {
+    match limit(found, "cpu") {
+        None => Enforcement::unenforced("the container has no processor limit"),
+        Some(limit) if limit > u128::from(plan.cpus.as_milli()) => Enforcement::unenforced(
+            format!("the container may use {limit} thousandths of a processor"),
+        ),
+        Some(_) => Enforcement::enforced("the container's limit: cgroup quota"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adopt::found::tests::found;
+    use crate::lower::tests::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+    use sandbox_host::seccomp::Arch;
+    use serde_json::json;
+
+    fn report_of(spec: serde_json::Value) -> EnforcementReport {
+        let plan = plan(&SandboxSpec::new("sb"), &CapabilityPolicy::new());
+        let kernel = Kernel {
+            arch: Arch::X86_64,
+            landlock_abi: 0,
+            seccomp: true,
+            seccomp_notify: false,
+        };
+        report(&plan, &found(spec), &kernel)
+    }
+
+    fn status(spec: serde_json::Value, capability: Capability) -> &'static str {
+        let report = report_of(spec);
+        report.get(capability).expect("an entry").status()
+    }
+
+    #[test]
+    fn a_pod_as_people_make_them_enforces_little() {
+        insta::assert_json_snapshot!(report_of(json!({})));
+    }
+
+    #[test]
+    fn limits_hold_where_they_are_as_low_as_the_plans() {
+        for (memory, cpu, expected) in [("64Mi", "500m", "enforced"), ("1Ti", "64", "unenforced")] {
+            let limits = json!({"containers": [{
+                "name": "main", "resources": {"limits": {"memory": memory, "cpu": cpu}},
+            }]});
+            for capability in [Capability::Memory, Capability::Cpus] {
+                assert_eq!(status(limits.clone(), capability), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_shows_of_the_node_and_the_cluster_is_said() {
+        let with = |volume: serde_json::Value, read_only: bool| {
+            let mut volume = volume;
+            volume["name"] = "v".into();
+            json!({"volumes": [volume], "containers": [{
+                "name": "main",
+                "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": read_only}],
+            }]})
+        };
+        let (read, write) = (
+            Capability::FilesystemReadRoots,
+            Capability::FilesystemWriteRoots,
+        );
+        let node = json!({"hostPath": {"path": "/etc"}});
+        assert_eq!(status(with(node.clone(), true), read), "unenforced");
+        assert_eq!(status(with(node.clone(), true), write), "enforced");
+        assert_eq!(status(with(node, false), write), "unenforced");
+        let token = json!({"projected": {"sources": []}});
+        assert_eq!(status(with(token.clone(), false), read), "partial");
+        assert_eq!(status(with(token, false), write), "enforced");
+        let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
+        assert_eq!(status(with(claim, false), write), "partial");
+        let empty = json!({"emptyDir": {}});
+        assert_eq!(status(with(empty, false), read), "enforced");
+        let privileged = json!({"containers": [{
+            "name": "main", "securityContext": {"privileged": true},
+        }]});
+        for capability in [read, write, Capability::Privileges] {
+            assert_eq!(status(privileged.clone(), capability), "unenforced");
+        }
+        for shared in ["hostPID", "hostIPC"] {
+            let spec = json!({(shared): true});
+            assert_eq!(status(spec, Capability::Processes), "unenforced");
+        }
+    }
+}

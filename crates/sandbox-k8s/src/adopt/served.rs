@@ -1,0 +1,110 @@
+//! The agent in a foreign container, as the container's own shell finds it.
+
+use async_trait::async_trait;
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::LastWords;
+use sandbox_host::adopted::ForeignAgent;
+
+use super::{Found, Planted, script};
+use crate::TIER;
+use crate::cluster::Cluster;
+
+/// Says whether a process runs whose command line has the name `$2$1`. It comes in two halves, the wrong way round, so that this one's own
+/// has not.
+const LOOK: &str = r#"
+for process in /proc/[0-9]*/cmdline; do
+    case "$(head -c 4096 "$process" 2>/dev/null)" in *"$2$1"*) echo runs; exit 0;; esac
+done 2>/dev/null
+echo ended
+"#;
+
+/// The agent in a foreign container.
+#[derive(Debug)]
+pub(super) struct Served {
+    cluster: Cluster,
+    found: Found,
+    /// What is in the command line of its processes, and of nobody else's.
+    name: String,
+    last_words: LastWords,
+}
+
+impl Served {
+    pub(super) fn new(
+        cluster: &Cluster,
+        found: &Found,
+        planted: &Planted,
+        last_words: LastWords,
+    ) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            found: found.clone(),
+            name: planted.name().to_owned(),
+            last_words,
+        }
+    }
+}
+
+#[async_trait]
+impl ForeignAgent for Served {
+    fn tier(&self) -> &str {
+        TIER
+    }
+
+    fn place(&self) -> String {
+        self.found.to_string()
+    }
+
+    async fn runs(&self) -> Result<bool> {
+        if !self.found.still_runs(&self.cluster).await? {
+            // The container is gone, and everything in it.
+            return Ok(false);
+        }
+        let (one, two) = self.name.split_at(self.name.len() / 2);
+        let (answer, words) =
+            script::run(&self.cluster, &self.found, LOOK, &[two, one], b"").await?;
+        match answer.trim_ascii() {
+            "runs" => Ok(true),
+            "ended" => Ok(false),
+            _ => {
+                let words = words.unwrap_or_default();
+                let context = format!(
+                    "{}: nobody says whether the agent has ended: {words}",
+                    self.found
+                );
+                Err(Error::new(ErrorKind::Io, "leave container", context).on(TIER))
+            }
+        }
+    }
+
+    fn last_words(&self) -> Option<String> {
+        self.last_words.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn only_the_process_itself_is_found() {
+        let look = |name: &str| {
+            let (one, two) = name.split_at(name.len() / 2);
+            let output = Command::new("sh")
+                .args(["-c", LOOK, "sh", two, one])
+                .output();
+            String::from_utf8(output.expect("a shell").stdout).expect("text")
+        };
+        let name = sandbox_core::unique_name("looked-for");
+        assert_eq!(look(&name), "ended\n");
+        let mut held = Command::new("sh")
+            .args(["-c", "read x; :", &name])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        assert_eq!(look(&name), "runs\n");
+        held.kill().expect("killed");
+        held.wait().expect("its end");
+        assert_eq!(look(&name), "ended\n");
+    }
+}

@@ -1,0 +1,120 @@
+//! Making an object of the cluster.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::Status;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::requests::spread;
+
+/// How often a quota may be another one by the time a server writes down what an object takes of it.
+const ATTEMPTS: u32 = 8;
+
+/// The pause after the first attempt; each later one is longer by as much.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Makes an object. Where many are made at once under a quota, a server may give up on counting one of them, and says so: nothing was made
+/// then, and the same is asked for again.
+///
+/// # Errors
+///
+/// What the cluster refuses.
+pub(crate) async fn create<K>(objects: &Api<K>, object: &K) -> kube::Result<K>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize,
+{
+    for attempt in 1..ATTEMPTS {
+        match objects.create(&PostParams::default(), object).await {
+            Err(kube::Error::Api(status)) if is_miscounted(&status) => {
+                tokio::time::sleep(spread(PAUSE * attempt)).await;
+            }
+            done => return done,
+        }
+    }
+    objects.create(&PostParams::default(), object).await
+}
+
+/// Whether there is an object of this name already.
+pub(crate) fn is_taken(status: &Status) -> bool {
+    status.code == 409 && status.reason == "AlreadyExists"
+}
+
+/// Whether it was the quota that had changed meanwhile.
+fn is_miscounted(status: &Status) -> bool {
+    status.code == 409 && status.reason == "Conflict" && status.message.contains("quotas")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn refusal(reason: &str, message: &str) -> String {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "code": 409, "reason": reason, "message": message,
+        })
+        .to_string()
+    }
+
+    /// What comes of these answers, one for each connection, and how many were asked for.
+    async fn answered(answers: Vec<(&'static str, String)>) -> (kube::Result<Pod>, usize) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = async {
+            let mut asked = 0;
+            for (status, body) in &answers {
+                let (mut socket, _) = listener.accept().await.expect("a client");
+                asked += 1;
+                let mut request = [0; 4096];
+                let read = socket.read(&mut request).await.expect("a request");
+                assert!(request[..read].starts_with(b"POST "));
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                let sent = socket.write_all(answer.as_bytes()).await;
+                sent.expect("an answer");
+            }
+            asked
+        };
+        let uri = format!("http://{address}").parse().expect("an address");
+        let mut config = kube::Config::new(uri);
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).expect("a client");
+        let pods = Api::namespaced(client, "space");
+        let pod = Pod::default();
+        let both = async { tokio::join!(create(&pods, &pod), server) };
+        let bounded = tokio::time::timeout(Duration::from_secs(30), both);
+        bounded.await.expect("as many requests as answers")
+    }
+
+    #[tokio::test]
+    async fn what_a_quota_was_not_counted_for_is_asked_for_again() {
+        let changed = "Operation cannot be fulfilled on resourcequotas \"few\": the object has been modified; please apply your changes to the latest version and try again";
+        let changed = ("409 Conflict", refusal("Conflict", changed));
+        let made = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "made"}});
+        let made = ("201 Created", made.to_string());
+        let (done, asked) = answered(vec![changed.clone(), changed, made]).await;
+        let name = done.expect("made").metadata.name;
+        assert_eq!((name.as_deref(), asked), (Some("made"), 3));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_taken_is_told_at_once() {
+        let taken = refusal("AlreadyExists", "pods \"x\" already exists");
+        let (done, asked) = answered(vec![("409 Conflict", taken)]).await;
+        match done {
+            Err(kube::Error::Api(status)) => assert!(is_taken(&status), "{status:?}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(asked, 1);
+    }
+}

@@ -1,0 +1,52 @@
+//! What the environment sets of the tier that is opened by its name.
+
+use std::ffi::OsString;
+
+use sandbox_core::{Error, ErrorKind, Result};
+
+use crate::TIER;
+use crate::config::PodProfile;
+
+/// The variable that names the profile of pods, for those who open the backend by its name. An empty one counts as one that is not set.
+pub const POD_PROFILE_VARIABLE: &str = "SANDBOX_K8S_PROFILE";
+
+/// The profile that [`POD_PROFILE_VARIABLE`] names.
+///
+/// # Errors
+///
+/// `InvalidSpec` for a value that nobody knows.
+pub(crate) fn profile() -> Result<PodProfile> {
+    named(std::env::var_os(POD_PROFILE_VARIABLE))
+}
+
+fn named(value: Option<OsString>) -> Result<PodProfile> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(PodProfile::default());
+    };
+    let known = PodProfile::ALL.iter().find(|known| value == known.as_str());
+    known.copied().ok_or_else(|| {
+        let names = PodProfile::ALL.map(PodProfile::as_str).join(" or ");
+        let context = format!("{POD_PROFILE_VARIABLE} is {value:?}, which is no profile of pods");
+        Error::new(ErrorKind::InvalidSpec, "open backend", context)
+            .on(TIER)
+            .with_fix(format!("set it to {names}, or leave it out"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_chosen_by_its_name() {
+        for known in PodProfile::ALL {
+            assert_eq!(named(Some(known.as_str().into())).expect("known"), known);
+        }
+        for unset in [None, Some(OsString::new())] {
+            assert_eq!(named(unset).expect("unset"), PodProfile::default());
+        }
+        let error = named(Some("baseline".into())).expect_err("unknown");
+        let fix = error.fix().expect("a fix");
+        assert!(fix.contains("hardened-init or restricted"), "{fix}");
+    }
+}

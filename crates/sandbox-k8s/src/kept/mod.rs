@@ -1,0 +1,284 @@
+//! Sandboxes that outlive the process that made them: found again by their pod's name, and entered with the key that a Secret of the
+//! same namespace keeps. Whoever may read that may use them.
+//!
+//! The pod ends at its time to live, by the kubelet's clock, whoever is left of its clients. The Secret belongs to it, so that the
+//! cluster's garbage collector takes it away with the pod. Until its creator has come back as a later client the agent ends with its
+//! first stream; so a creator that is killed at any moment leaves either nothing that runs or a whole sandbox.
+
+mod hand_over;
+mod reconnect;
+mod secret;
+
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use sandbox_core::spi::Found;
+use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::AttachedSandbox;
+use sandbox_host::state::{ended, name_is_taken, not_found};
+use tokio::time::{Instant, sleep};
+
+pub(crate) use hand_over::HandOver;
+
+use crate::cluster::Cluster;
+use crate::error::{Operation, cluster_error};
+use crate::failure::{self, Progress};
+use crate::identity::detached_pod;
+use crate::isolator::PodIsolator;
+use crate::pod::{self, Target};
+use crate::{TIER, labels};
+use secret::Place;
+
+/// How long a pod that was removed may take to end; a kubelet gives each two seconds and looks every second or so, and one on a node that is
+/// busy was seen to take more than 15 s.
+const GOING: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(200);
+
+/// The detached sandboxes of a namespace.
+#[derive(Debug)]
+pub(crate) struct Registry<'a> {
+    pub(crate) cluster: &'a Cluster,
+}
+
+/// What has become of a detached sandbox's pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Its creator is not done with it.
+    Coming,
+    Running,
+    /// Why, where that is known.
+    Ended(Option<String>),
+}
+
+impl State {
+    fn of(pod: &Pod) -> Self {
+        if is_going(pod) {
+            return Self::Ended(Some("its pod is being removed".to_owned()));
+        }
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        if let Some("Succeeded" | "Failed") = phase {
+            return Self::Ended(pod.status.as_ref().and_then(failure::end));
+        }
+        match failure::progress(pod) {
+            Progress::Running => Self::Running,
+            // A node that does not answer may come back, and with it the sandbox.
+            _ if phase == Some("Unknown") => Self::Running,
+            _ => Self::Coming,
+        }
+    }
+}
+
+/// Whether a pod was removed, and its kubelet is ending it.
+fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+impl Registry<'_> {
+    /// One that runs.
+    pub(crate) async fn get(&self, name: &str) -> Result<Found> {
+        let pod = self.running(name).await?;
+        let place = Place::of(&pod)?;
+        let secret = self.cluster.secrets().get_opt(&place.secret()).await;
+        let secret = secret.map_err(|error| cluster_error(Operation::GetSecret, error))?;
+        let secret = secret.ok_or_else(|| unfinished(name))?;
+        let (record, key) = secret::decode(&secret, &place)?;
+        let isolator = PodIsolator::of_others(self.cluster.clone(), pod::target(&pod)?);
+        let plan = record.plan.clone();
+        let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
+        match reconnect::attach(self.cluster, &key, sandbox, &isolator).await {
+            Ok(instance) => Ok(Found {
+                plan,
+                instance: Box::new(instance),
+            }),
+            // Its pod may have ended since it was found.
+            Err(error) => Err(match self.running(name).await {
+                Ok(_) => error,
+                Err(known) => known,
+            }),
+        }
+    }
+
+    /// All of the namespace.
+    pub(crate) async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        let parameters = ListParams::default().labels(&labels::detached_selector());
+        let pods = self.cluster.pods().list(&parameters).await;
+        let pods = pods.map_err(|error| cluster_error(Operation::ListPods, error))?;
+        let mut list = pods.items.iter().filter_map(info).collect::<Vec<_>>();
+        list.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(list)
+    }
+
+    /// Ends one, whatever state it is in, and removes what is left of it.
+    pub(crate) async fn remove(&self, name: &str) -> Result<()> {
+        let pod = self.pod(name).await?;
+        let pod = pod.filter(|pod| !is_going(pod));
+        let pod = pod.ok_or_else(|| not_found(TIER, name))?;
+        let target = pod::target(&pod)?;
+        pod::remove(&self.cluster.pods(), &target).await?;
+        // Its code runs until the kubelet has ended it.
+        match self.is_gone(name, &target).await? {
+            true => Ok(()),
+            false => {
+                let context = format!("{name:?}: {}", still_there());
+                Err(Error::new(ErrorKind::Io, "remove sandbox", context)
+                    .on(TIER)
+                    .with_fix("see whether its node answers (`kubectl get nodes`)"))
+            }
+        }
+    }
+
+    /// Whether a name that a creation was refused for is free now: what had it has ended, and is removed. So a sandbox whose time is over
+    /// is in nobody's way.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` for one that runs.
+    pub(crate) async fn free(&self, name: &str) -> Result<()> {
+        let Some(pod) = self.pod(name).await? else {
+            return Ok(());
+        };
+        if is_going(&pod) {
+            return match self.is_gone(name, &pod::target(&pod)?).await? {
+                true => Ok(()),
+                false => Err(name_is_taken(TIER, name, false).with_source(still_there())),
+            };
+        }
+        match State::of(&pod) {
+            State::Ended(_) => pod::remove(&self.cluster.pods(), &pod::target(&pod)?).await,
+            State::Coming | State::Running => Err(name_is_taken(TIER, name, false)),
+        }
+    }
+
+    /// Waits until a pod that was removed has ended; gives whether it has, in time.
+    async fn is_gone(&self, name: &str, target: &Target) -> Result<bool> {
+        let deadline = Instant::now() + GOING;
+        while Instant::now() < deadline {
+            match self.pod(name).await? {
+                Some(pod) if Target::of(&pod).as_ref() == Some(target) => sleep(POLL).await,
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The pod of a sandbox that runs.
+    async fn running(&self, name: &str) -> Result<Pod> {
+        let pod = self.pod(name).await?;
+        let pod = pod.ok_or_else(|| not_found(TIER, name))?;
+        match State::of(&pod) {
+            State::Running => Ok(pod),
+            State::Coming => Err(unfinished(name)),
+            State::Ended(why) => {
+                let error = ended(TIER, name);
+                Err(match why {
+                    Some(why) => error.with_source(sandbox_core::escape(&why).to_string()),
+                    None => error,
+                })
+            }
+        }
+    }
+
+    async fn pod(&self, name: &str) -> Result<Option<Pod>> {
+        let found = self.cluster.pods().get_opt(&detached_pod(name)).await;
+        let found = found.map_err(|error| cluster_error(Operation::GetPod, error))?;
+        Ok(found.filter(|pod| labels::is_detached_sandbox(pod, name)))
+    }
+}
+
+fn still_there() -> String {
+    format!("its pod was removed and has not ended in {GOING:?}")
+}
+
+fn unfinished(name: &str) -> Error {
+    let context = format!("the sandbox {name:?} is still being made, or its Secret was removed");
+    Error::new(ErrorKind::SandboxNotFound, "find sandbox", context)
+        .on(TIER)
+        .with_fix(format!(
+            "wait until it is created, or end it with `sandbox rm {name}`"
+        ))
+}
+
+/// What a list shows of a pod, unless it is still being made.
+fn info(pod: &Pod) -> Option<SandboxInfo> {
+    if is_going(pod) {
+        return None;
+    }
+    let state = match State::of(pod) {
+        State::Coming => return None,
+        State::Running => SandboxState::Running,
+        State::Ended(_) => SandboxState::Ended,
+    };
+    let name = labels::sandbox_name(pod)?;
+    let created = SystemTime::from(pod.metadata.creation_timestamp.as_ref()?.0);
+    let mut info = SandboxInfo::new(name, TIER, state, created);
+    let begun = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.start_time.as_ref());
+    let begun = begun.map_or(created, |begun| SystemTime::from(begun.0));
+    let seconds = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.active_deadline_seconds);
+    info.expires = seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
+    info.labels = labels::of_specification(pod);
+    Some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::CONTAINER;
+    use serde_json::json;
+
+    fn pod(metadata: serde_json::Value, status: serde_json::Value) -> Pod {
+        let pod = json!({"metadata": metadata, "status": status});
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn runs() -> serde_json::Value {
+        json!({"phase": "Running", "startTime": "2026-01-01T00:00:05Z", "containerStatuses": [{
+            "name": CONTAINER, "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {}},
+        }]})
+    }
+
+    #[test]
+    fn a_pods_state_is_the_sandboxes() {
+        let state = |status| State::of(&pod(json!({}), status));
+        assert_eq!(state(runs()), State::Running);
+        assert_eq!(state(json!({"phase": "Pending"})), State::Coming);
+        assert_eq!(state(json!({"phase": "Unknown"})), State::Running);
+        assert_eq!(state(json!({"phase": "Succeeded"})), State::Ended(None));
+        let over = json!({"phase": "Failed", "reason": "DeadlineExceeded", "message": "too long"});
+        let why = "DeadlineExceeded: too long".to_owned();
+        assert_eq!(state(over), State::Ended(Some(why)));
+        let leaving = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(matches!(State::of(&pod(leaving, runs())), State::Ended(_)));
+    }
+
+    #[test]
+    fn a_list_shows_what_the_specification_said() {
+        let metadata = json!({
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"sandbox.name": "kept"},
+            "labels": {"sandbox.tier": "k8s", "sandbox.detached": "true", "team": "x"},
+        });
+        let mut found = pod(metadata.clone(), runs());
+        found.spec.get_or_insert_default().active_deadline_seconds = Some(60);
+        let shown = info(&found).expect("shown");
+        assert_eq!((&*shown.name, shown.state), ("kept", SandboxState::Running));
+        assert_eq!(shown.labels, [("team".to_owned(), "x".to_owned())].into());
+        let lives = shown.expires.expect("set").duration_since(shown.created);
+        assert_eq!(lives.expect("later"), Duration::from_secs(65));
+        assert!(labels::is_detached_sandbox(&found, "kept"));
+        assert!(!labels::is_detached_sandbox(&found, "other"));
+        assert!(info(&pod(metadata, json!({"phase": "Pending"}))).is_none());
+    }
+}

@@ -1,0 +1,178 @@
+//! What the cluster keeps of a detached sandbox: its key and its plan, in a Secret that belongs to its pod and goes with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::{Key, state};
+use serde::{Deserialize, Serialize};
+
+use crate::{TIER, labels};
+
+/// The keys of a Secret's data.
+const RECORD: &str = "sandbox.json";
+const KEY: &str = "key";
+
+/// The content of `sandbox.json`.
+pub(super) type Record = state::Record<Place>;
+
+/// Where a detached sandbox is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    /// The pod's name.
+    pub(super) pod: String,
+    /// What tells it from others that have had its name.
+    pub(super) uid: String,
+}
+
+impl Place {
+    /// Where this pod is.
+    ///
+    /// # Errors
+    ///
+    /// For one that the API server did not make.
+    pub(super) fn of(pod: &Pod) -> Result<Self> {
+        let (name, uid) = (&pod.metadata.name, &pod.metadata.uid);
+        let place = name.clone().zip(uid.clone());
+        let (pod, uid) = place.ok_or_else(|| {
+            let context = "the API server gave the pod no identity";
+            Error::new(ErrorKind::Protocol, "keep sandbox", context).on(TIER)
+        })?;
+        Ok(Self { pod, uid })
+    }
+
+    /// The Secret's name. The pod's own comes again, with the name of its sandbox.
+    pub(super) fn secret(&self) -> String {
+        format!("sandbox-{}", self.uid)
+    }
+}
+
+/// The Secret of a sandbox.
+///
+/// # Errors
+///
+/// For a plan that would not read back as it is.
+pub(super) fn encode(record: &Record, key: &Key) -> Result<Secret> {
+    let place = &record.parts;
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: place.pod.clone(),
+        uid: place.uid.clone(),
+        ..OwnerReference::default()
+    };
+    let data = BTreeMap::from([
+        (RECORD.to_owned(), ByteString(record.encode()?)),
+        (KEY.to_owned(), ByteString(key.as_bytes().to_vec())),
+    ]);
+    Ok(Secret {
+        metadata: ObjectMeta {
+            name: Some(place.secret()),
+            labels: Some(labels::ours().into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        immutable: Some(true),
+        data: Some(data),
+        ..Secret::default()
+    })
+}
+
+/// What a Secret says of the sandbox in this pod.
+///
+/// # Errors
+///
+/// Where it says it of another one, or not at all.
+pub(super) fn decode(secret: &Secret, place: &Place) -> Result<(Record, Key)> {
+    let shown = format!("Secret {}", place.secret());
+    let refused = |why: &str| {
+        let context = format!("{shown}: {why}");
+        Error::new(ErrorKind::Io, "read sandbox record", context)
+            .on(TIER)
+            .with_fix("end the sandbox with `sandbox rm`")
+    };
+    let value = |name: &str| {
+        let found = secret.data.as_ref().and_then(|data| data.get(name));
+        found.map(|bytes| &*bytes.0)
+    };
+    let text = value(RECORD).ok_or_else(|| refused("it has no record"))?;
+    let record = Record::decode(TIER, Path::new(&shown), text)?;
+    if record.parts != *place || record.tier != TIER {
+        return Err(refused("it belongs to another sandbox"));
+    }
+    let key = value(KEY).and_then(|key| <[u8; Key::LEN]>::try_from(key).ok());
+    let key = key.ok_or_else(|| refused("it has no key"))?;
+    Ok((record, Key::new(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sandbox_core::{CapabilityPolicy, EnforcementReport, SandboxSpec};
+
+    use super::*;
+    use crate::lower::tests::plan;
+
+    fn place() -> Place {
+        Place {
+            pod: "sandbox-kept-0".into(),
+            uid: "1-2-3".into(),
+        }
+    }
+
+    fn secret() -> (Record, Secret) {
+        let spec = SandboxSpec::new("kept").detached(true).env("TOKEN", "t");
+        let plan = plan(&spec, &CapabilityPolicy::new());
+        let record = Record::new(
+            TIER,
+            &plan,
+            BTreeMap::new(),
+            EnforcementReport::nothing("a test"),
+            Duration::from_secs(9),
+            place(),
+        );
+        let secret = encode(&record, &Key::new([7; 32])).expect("a Secret");
+        (record, secret)
+    }
+
+    #[test]
+    fn it_reads_back_and_belongs_to_its_pod() {
+        let (record, mut secret) = secret();
+        let (read, key) = decode(&secret, &place()).expect("read");
+        assert_eq!((read, key), (record, Key::new([7; 32])));
+        // The record has the time in it, and labels the version.
+        secret.data = None;
+        let labels = secret.metadata.labels.get_or_insert_default();
+        assert!(labels.remove("sandbox.version").is_some());
+        insta::assert_json_snapshot!(secret);
+    }
+
+    #[test]
+    fn what_belongs_to_another_pod_or_is_not_whole_is_refused() {
+        let (_, good) = secret();
+        let other = Place {
+            uid: "1-2-4".into(),
+            ..place()
+        };
+        assert!(decode(&good, &other).is_err());
+        for missing in [KEY, RECORD] {
+            let mut bad = good.clone();
+            bad.data.get_or_insert_default().remove(missing);
+            let error = decode(&bad, &place()).expect_err(missing);
+            assert!(
+                error.to_string().contains("Secret sandbox-1-2-3"),
+                "{error}"
+            );
+        }
+        let mut short = good.clone();
+        let data = short.data.get_or_insert_default();
+        data.insert(KEY.into(), ByteString(vec![7; 31]));
+        assert!(decode(&short, &place()).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! Entering a pod before its kubelet says that it runs.
+//!
+//! A kubelet looks at its containers once a second and says then which have started; but it lets somebody into one from the moment in
+//! which it has. So a client that waits for a few pods knocks: it tries to enter, and what the status says counts all the same. One that
+//! waits for many does not, since there each request counts, and a busy node takes longer than its kubelet.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use sandbox_core::Result;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use crate::reach::{PodReach, has_no_container};
+use crate::wait::{self, Patience};
+use crate::watch::Ticket;
+
+/// How many pods are few.
+const FEW: usize = 4;
+/// How often is knocked at one pod, at most.
+const KNOCKS: usize = 10;
+/// How long a container takes to start, as long as nothing is known: less than most do.
+const FIRST: Duration = Duration::from_millis(300);
+/// The pause between two attempts, as a part of the time that the pod has taken so far: so the delay is in proportion.
+const PART: u32 = 8;
+/// And at least this: as long as an attempt takes.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+/// How long it took of late from the moment in which a node had a pod to that in which it could be entered.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// In microseconds; 0 where nothing is known.
+    last: AtomicU64,
+}
+
+impl Pace {
+    /// After which time it is worth the first attempt: somewhat less than it took last.
+    fn first(&self) -> Duration {
+        match self.last.load(Ordering::Relaxed) {
+            0 => FIRST,
+            last => Duration::from_micros(last) * 3 / 4,
+        }
+    }
+
+    fn took(&self, time: Duration) {
+        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.last.store(time, Ordering::Relaxed);
+    }
+}
+
+/// Waits until a pod is entered, or runs and can be. Gives the pod as it is then, where the status was faster.
+///
+/// # Errors
+///
+/// As [`wait::until_running`]: why nobody may enter is said by whoever does it next.
+pub(crate) async fn until_entered(
+    pods: &Api<Pod>,
+    ticket: &mut Ticket,
+    patience: Patience,
+    reach: &PodReach,
+    pace: &Pace,
+) -> Result<Option<Pod>> {
+    let few = ticket.waiting() <= FEW;
+    let (placed, is_placed) = oneshot::channel();
+    let running = wait::until_running(pods, ticket, patience, Some(placed));
+    if !few {
+        return running.await.map(Some);
+    }
+    knock(running, is_placed, pace, || reach.enter()).await
+}
+
+async fn knock<T, F>(
+    running: impl Future<Output = Result<T>>,
+    is_placed: oneshot::Receiver<()>,
+    pace: &Pace,
+    enter: impl Fn() -> F,
+) -> Result<Option<T>>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut running = pin!(running);
+    if let Either::Left((ran, _)) = select(&mut running, is_placed).await {
+        return ran.map(Some);
+    }
+    let begin = Instant::now();
+    let mut next = begin + pace.first();
+    for number in 0..KNOCKS {
+        if let Either::Left((ran, _)) = select(&mut running, pin!(sleep_until(next))).await {
+            if number == 0 && ran.is_ok() {
+                pace.took(begin.elapsed() / 2);
+            }
+            return ran.map(Some);
+        }
+        let (entered, ran) = match select(&mut running, pin!(enter())).await {
+            Either::Right((entered, _)) => (entered, None),
+            // What is under way may be in already, and then is the agent's first client.
+            Either::Left((ran, attempt)) => {
+                let ran = ran?;
+                (attempt.await, Some(ran))
+            }
+        };
+        match (entered, ran) {
+            (Ok(()), ran) => {
+                // At once: so it may have been possible for long.
+                let part = if number == 0 { 2 } else { 1 };
+                pace.took(begin.elapsed() / part);
+                return Ok(ran);
+            }
+            (Err(_), Some(ran)) => return Ok(Some(ran)),
+            (Err(error), None) if has_no_container(&error) => {}
+            (Err(_), None) => break,
+        }
+        next = Instant::now() + (begin.elapsed() / PART).max(SHORTEST);
+    }
+    running.await.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{pending, ready};
+
+    use sandbox_core::{Error, ErrorKind};
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "enter pod", "no")
+    }
+
+    fn placed() -> oneshot::Receiver<()> {
+        let (placed, is_placed) = oneshot::channel();
+        placed.send(()).expect("somebody listens");
+        is_placed
+    }
+
+    /// Knocks at a pod of which `answers` come, one after the other and the last one for ever, while its status says nothing or `ran`;
+    /// gives what came of it and how often it was tried.
+    async fn knocked(
+        ran: impl Future<Output = Result<u8>>,
+        pace: &Pace,
+        answers: &[Result<(), ErrorKind>],
+    ) -> (Option<Result<Option<u8>>>, usize) {
+        let tried = Cell::new(0);
+        let enter = || async {
+            let number = tried.replace(tried.get() + 1).min(answers.len() - 1);
+            answers[number].map_err(error)
+        };
+        let came = knock(ran, placed(), pace, enter);
+        let came = timeout(Duration::from_secs(5), came).await.ok();
+        (came, tried.get())
+    }
+
+    #[tokio::test]
+    async fn it_is_tried_until_somebody_lets_in_and_sooner_the_next_time() {
+        let pace = Pace::default();
+        let early = Err(ErrorKind::Io);
+        let (came, tried) = knocked(pending(), &pace, &[early, early, Ok(())]).await;
+        assert!(matches!(came, Some(Ok(None))), "{came:?}");
+        assert_eq!(tried, 3);
+        // From now on it waits for about as long as that took.
+        assert!(pace.first() > FIRST * 3 / 4, "{:?}", pace.first());
+        pace.took(Duration::from_millis(80));
+        assert_eq!(pace.first(), Duration::from_millis(60));
+        // What was slow once does not make all that follow slow.
+        pace.took(LONG);
+        let soon = async {
+            sleep(Duration::from_millis(50)).await;
+            Ok(7)
+        };
+        let (came, tried) = knocked(soon, &pace, &[Ok(())]).await;
+        assert!(matches!(came, Some(Ok(Some(7)))), "{came:?}");
+        assert_eq!(tried, 0);
+        assert!(pace.first() < LONG / 4, "{:?}", pace.first());
+    }
+
+    #[tokio::test]
+    async fn it_is_not_tried_for_ever() {
+        let pace = Pace::default();
+        pace.took(Duration::from_millis(20));
+        let (came, tried) = knocked(pending(), &pace, &[Err(ErrorKind::SandboxEnded)]).await;
+        assert!(came.is_none(), "{came:?}");
+        assert_eq!(tried, KNOCKS);
+        for useless in [ErrorKind::SetupFailed, ErrorKind::SandboxUnavailable] {
+            let (came, tried) = knocked(pending(), &pace, &[Err(useless)]).await;
+            assert!(came.is_none(), "{came:?}");
+            assert_eq!(tried, 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_status_says_counts() {
+        let pace = Pace::default();
+        let (came, tried) = knocked(ready(Ok(7)), &pace, &[Ok(())]).await;
+        assert!(matches!(came, Some(Ok(Some(7)))), "{came:?}");
+        assert_eq!(tried, 0);
+        let failed = ready(Err(error(ErrorKind::ImageNotFound)));
+        let (came, _) = knocked(failed, &pace, &[Ok(())]).await;
+        assert!(matches!(came, Some(Err(error)) if error.kind() == ErrorKind::ImageNotFound));
+        // Nobody knocks at a pod that no node has.
+        let (_placed, is_placed) = oneshot::channel();
+        let waiting = knock(pending::<Result<u8>>(), is_placed, &pace, || async {
+            panic!("it has no node")
+        });
+        assert!(timeout(2 * FIRST, waiting).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_attempt_under_way_is_not_given_up_for_a_status() {
+        let pace = Pace::default();
+        for (came_in, expected) in [(true, Ok(())), (false, Err(ErrorKind::Io))] {
+            let ended = Cell::new(false);
+            let (runs, told) = oneshot::channel::<()>();
+            let runs = Cell::new(Some(runs));
+            let enter = || async {
+                // The status says so while this is under way.
+                drop(runs.take());
+                sleep(Duration::from_millis(50)).await;
+                ended.set(true);
+                expected.map_err(error)
+            };
+            let running = async {
+                let _ = told.await;
+                Ok(7)
+            };
+            let came = timeout(LONG, knock(running, placed(), &pace, enter)).await;
+            assert!(matches!(came, Ok(Ok(Some(7)))), "{came_in}: {came:?}");
+            assert!(ended.get());
+        }
+    }
+}

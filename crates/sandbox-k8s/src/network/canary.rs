@@ -1,0 +1,178 @@
+//! The three pods that find out whether a policy is enforced.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::future::{try_join, try_join3};
+use k8s_openapi::api::core::v1::Pod;
+use sandbox_core::{Error, ErrorKind, Result};
+
+use super::policy;
+use super::verdict::{self, Parties, Verdict};
+use crate::agent::AgentMap;
+use crate::cluster::Cluster;
+use crate::identity::Identity;
+use crate::lower::{self, AGENT, Parts};
+use crate::pod::{self, Guard, Target};
+use crate::wait::{self, Patience};
+use crate::{TIER, labels, stream};
+
+/// The port that all of them listen on.
+const PORT: u16 = 7070;
+/// Where a node's kubelet listens, unless it was told otherwise.
+const KUBELET: u16 = 10250;
+/// How long a policy may take to be in force, milliseconds.
+const IN_FORCE: &str = "3000";
+/// How long attempts go on, milliseconds: what comes and goes is found, too.
+const ATTEMPTS: &str = "2000";
+/// After this long an attempt will not be told any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What it takes to find out.
+#[derive(Clone, Copy)]
+pub(crate) struct Canary<'a> {
+    pub cluster: &'a Cluster,
+    pub agent: &'a AgentMap,
+    /// As for the sandbox: the pods are to come to the same nodes.
+    pub parts: &'a Parts<'a>,
+    /// More addresses that have to be denied, and that answer.
+    pub targets: &'a [SocketAddr],
+    pub patience: Patience,
+}
+
+/// A pod of the three.
+struct Singer {
+    name: String,
+    target: Target,
+    address: SocketAddr,
+    node: Option<SocketAddr>,
+    guard: Guard,
+}
+
+impl Canary<'_> {
+    /// Where it goes: what is found out there holds for nowhere else.
+    pub(super) fn place(&self) -> String {
+        let Self {
+            cluster,
+            parts,
+            targets,
+            ..
+        } = self;
+        format!(
+            "{} {} {targets:?} {:?}",
+            cluster.place(),
+            cluster.namespace,
+            parts.template
+        )
+    }
+
+    /// Finds out. The pods are gone when it has.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster refuses, and why a pod does not run.
+    pub(super) async fn sing(&self) -> Result<Verdict> {
+        policy::provide(self.cluster).await?;
+        self.agent.provide(self.cluster).await?;
+        let (listener, outside, inside) = try_join3(
+            self.start("listener", false),
+            self.start("outside", false),
+            self.start("inside", true),
+        )
+        .await?;
+        let verdict = self.listen(&listener, &outside, &inside).await;
+        for singer in [listener, outside, inside] {
+            pod::remove(&self.cluster.pods(), &singer.target).await?;
+            singer.guard.release();
+        }
+        verdict
+    }
+
+    async fn start(&self, role: &str, denied: bool) -> Result<Singer> {
+        let identity = Identity::canary(role)?;
+        let mut asked = lower::canary(self.parts, &identity, PORT, denied)?;
+        labels::add_client(&mut asked, &self.cluster.owner);
+        let mut ticket = self.cluster.watch.expect(&identity.pod, &identity.creation);
+        let (made, guard) = pod::create(self.cluster, asked).await?;
+        ticket.is_made();
+        let pods = self.cluster.pods();
+        let running = wait::until_running(&pods, &mut ticket, self.patience, None).await?;
+        let target = pod::target(&made)?;
+        let (address, node) = addresses(&running);
+        let address = address.ok_or_else(|| {
+            let context = format!("the pod {} runs and has no address", identity.pod);
+            Error::new(ErrorKind::SetupFailed, "try the network", context).on(TIER)
+        })?;
+        Ok(Singer {
+            name: identity.pod,
+            target,
+            address: SocketAddr::new(address, PORT),
+            node: node.map(|node| SocketAddr::new(node, KUBELET)),
+            guard,
+        })
+    }
+
+    async fn listen(
+        &self,
+        listener: &Singer,
+        outside: &Singer,
+        inside: &Singer,
+    ) -> Result<Verdict> {
+        let mut targets = vec![
+            "api".to_owned(),
+            "dns".to_owned(),
+            listener.address.to_string(),
+        ];
+        targets.extend(
+            [listener, outside, inside]
+                .iter()
+                .filter_map(|singer| singer.node)
+                .map(|node| node.to_string()),
+        );
+        targets.extend(self.targets.iter().map(SocketAddr::to_string));
+        targets.sort();
+        targets.dedup();
+        // A policy that needs a moment is one: each sandbox waits for it as well.
+        self.dial(inside, "await-denial", IN_FORCE, &targets)
+            .await?;
+        let mut inwards = targets.clone();
+        inwards.push(inside.address.to_string());
+        let (without, under) = try_join(
+            self.dial(outside, "dial", ATTEMPTS, &inwards),
+            self.dial(inside, "dial", ATTEMPTS, &targets),
+        )
+        .await?;
+        let parties = Parties {
+            listener: listener.address,
+            denied: inside.address,
+            named: self.targets,
+        };
+        let attempts = (verdict::attempts(&without), verdict::attempts(&under));
+        Ok(match attempts {
+            (Ok(without), Ok(under)) => verdict::verdict(&without, &under, &parties),
+            (Err(why), _) | (_, Err(why)) => Verdict::Inconclusive(why),
+        })
+    }
+
+    async fn dial(
+        &self,
+        from: &Singer,
+        how: &str,
+        time: &str,
+        targets: &[String],
+    ) -> Result<String> {
+        let mut command = vec![AGENT, how, time];
+        command.extend(targets.iter().map(String::as_str));
+        stream::output(&self.cluster.pods(), &from.name, &command, PATIENCE).await
+    }
+}
+
+/// A pod's address and its node's.
+fn addresses(pod: &Pod) -> (Option<IpAddr>, Option<IpAddr>) {
+    let status = pod.status.as_ref();
+    let parse = |text: Option<&String>| text.and_then(|text| text.parse().ok());
+    (
+        parse(status.and_then(|status| status.pod_ip.as_ref())),
+        parse(status.and_then(|status| status.host_ip.as_ref())),
+    )
+}

@@ -1,0 +1,279 @@
+//! What the canary has seen, and what follows: pure, so that tests can show every outcome.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// What follows from what was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// What another pod reaches, one under the policy does not, and nobody reaches it.
+    Proven {
+        /// What was reached without the policy, and is no pod.
+        witnesses: Vec<SocketAddr>,
+    },
+    /// A pod under the policy reaches this, or is reached.
+    Open(String),
+    /// Nothing follows, for this reason.
+    Inconclusive(String),
+}
+
+/// One address that was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// What it was called: `api`, `dns`, or the address itself.
+    pub target: String,
+    pub address: SocketAddr,
+    /// Why it was not reached; `None` where it was.
+    pub obstacle: Option<String>,
+}
+
+/// Who is who among the addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parties<'a> {
+    /// A pod that is under no policy of ours.
+    pub listener: SocketAddr,
+    /// The pod under the policy.
+    pub denied: SocketAddr,
+    /// Addresses that the configuration names: each has to answer where nothing is denied.
+    pub named: &'a [SocketAddr],
+}
+
+/// The attempts out of the agent's lines: target, address, and `open` or an obstacle.
+pub(super) fn attempts(text: &str) -> Result<Vec<Attempt>, String> {
+    let attempt = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        let (target, address, outcome) = (words.next()?, words.next()?, words.next()?);
+        Some(Attempt {
+            target: target.to_owned(),
+            address: address.parse().ok()?,
+            obstacle: (outcome != "open").then(|| outcome.to_owned()),
+        })
+    };
+    text.lines()
+        .map(|line| {
+            let escaped = || {
+                format!(
+                    "the canary says {:?}",
+                    sandbox_core::escape(line).to_string()
+                )
+            };
+            attempt(line).ok_or_else(escaped)
+        })
+        .collect()
+}
+
+/// What follows from what the pod under the policy (`inside`) and another one (`outside`) have tried. Only the other one has tried the
+/// pod under the policy.
+pub(super) fn verdict(outside: &[Attempt], inside: &[Attempt], parties: &Parties<'_>) -> Verdict {
+    let open = inside.iter().find(|attempt| attempt.obstacle.is_none());
+    if let Some(open) = open {
+        return Verdict::Open(format!("a pod under it reaches {}", named(open, parties)));
+    }
+    let reached: BTreeSet<SocketAddr> = outside
+        .iter()
+        .filter(|attempt| attempt.obstacle.is_none())
+        .map(|attempt| attempt.address)
+        .collect();
+    if reached.contains(&parties.denied) {
+        return Verdict::Open("a pod under it is reached by another one".to_owned());
+    }
+    let tried =
+        |attempts: &[Attempt], address| attempts.iter().any(|attempt| attempt.address == address);
+    if !tried(outside, parties.denied) {
+        return Verdict::Inconclusive(
+            "nobody has tried to reach the pod under the policy".to_owned(),
+        );
+    }
+    for required in std::iter::once(&parties.listener).chain(parties.named) {
+        if !reached.contains(required) {
+            // The address of the canary's own pod says nothing once it is gone, and would make each report another one.
+            let words = match *required == parties.listener {
+                true => "another pod (".to_owned(),
+                false => format!("an address of the configuration ({required}: "),
+            };
+            let attempt = outside.iter().find(|attempt| attempt.address == *required);
+            let obstacle = attempt
+                .and_then(|attempt| attempt.obstacle.as_deref())
+                .unwrap_or("not tried");
+            return Verdict::Inconclusive(format!(
+                "without it, too, nothing reaches {words}{obstacle})"
+            ));
+        }
+    }
+    if let Some(address) = reached.iter().find(|address| !tried(inside, **address)) {
+        return Verdict::Inconclusive(format!("the pod under it has not tried {address}"));
+    }
+    let witnesses: Vec<_> = reached
+        .into_iter()
+        .filter(|address| *address != parties.listener)
+        .collect();
+    if witnesses.is_empty() {
+        return Verdict::Inconclusive(
+            "without it, too, nothing outside of the pods answers: neither the API server's address nor the node's nor a name server; name one that does (`canary_target`)".to_owned(),
+        );
+    }
+    Verdict::Proven { witnesses }
+}
+
+fn named(attempt: &Attempt, parties: &Parties<'_>) -> String {
+    let Attempt {
+        target, address, ..
+    } = attempt;
+    match target.as_str() {
+        "api" => format!("the API server ({address})"),
+        "dns" => format!("the name server ({address})"),
+        _ if *address == parties.listener => "another pod".to_owned(),
+        _ => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const API: &str = "10.96.0.1:443";
+    const LISTENER: &str = "10.244.0.5:7070";
+    const DENIED: &str = "10.244.0.6:7070";
+    const NAMED: &str = "203.0.113.9:443";
+
+    fn parse(address: &str) -> SocketAddr {
+        address.parse().expect("an address")
+    }
+
+    fn seen(lines: &[(&str, &str, &str)]) -> Vec<Attempt> {
+        let text: String = lines
+            .iter()
+            .map(|(target, address, outcome)| format!("{target} {address} {outcome}\n"))
+            .collect();
+        attempts(&text).expect("attempts")
+    }
+
+    fn judged(
+        outside: &[(&str, &str, &str)],
+        inside: &[(&str, &str, &str)],
+        also: &[SocketAddr],
+    ) -> Verdict {
+        let parties = Parties {
+            listener: parse(LISTENER),
+            denied: parse(DENIED),
+            named: also,
+        };
+        verdict(&seen(outside), &seen(inside), &parties)
+    }
+
+    fn inconclusive(verdict: Verdict, words: &str) {
+        match verdict {
+            Verdict::Inconclusive(why) => assert!(why.contains(words), "{why}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
+    fn open(verdict: Verdict, words: &str) {
+        match verdict {
+            Verdict::Open(why) => assert!(why.contains(words), "{why}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
+    const OUTSIDE: [(&str, &str, &str); 4] = [
+        ("api", API, "open"),
+        ("dns", "10.96.0.10:53", "ECONNREFUSED"),
+        (LISTENER, LISTENER, "open"),
+        (DENIED, DENIED, "ETIMEDOUT"),
+    ];
+    const INSIDE: [(&str, &str, &str); 3] = [
+        ("api", API, "ETIMEDOUT"),
+        ("dns", "10.96.0.10:53", "ETIMEDOUT"),
+        (LISTENER, LISTENER, "ECONNREFUSED"),
+    ];
+
+    #[test]
+    fn what_is_reached_without_and_not_under_it_is_a_proof() {
+        let proven = Verdict::Proven {
+            witnesses: vec![parse(API)],
+        };
+        assert_eq!(judged(&OUTSIDE, &INSIDE, &[]), proven);
+    }
+
+    #[test]
+    fn whatever_a_pod_under_it_reaches_is_a_leak() {
+        for (index, words) in [
+            (0, "the API server (10.96.0.1:443)"),
+            (1, "the name server"),
+            (2, "another pod"),
+        ] {
+            let mut inside = INSIDE;
+            inside[index].2 = "open";
+            open(judged(&OUTSIDE, &inside, &[]), words);
+            // Also where the other one had no luck.
+            open(judged(&[], &inside, &[]), words);
+        }
+        let mut outside = OUTSIDE;
+        outside[3].2 = "open";
+        open(judged(&outside, &INSIDE, &[]), "is reached by another one");
+    }
+
+    #[test]
+    fn what_nobody_reaches_proves_nothing() {
+        let mut outside = OUTSIDE;
+        outside[2].2 = "ETIMEDOUT";
+        inconclusive(judged(&outside, &INSIDE, &[]), "another pod (ETIMEDOUT)");
+        let mut outside = OUTSIDE;
+        outside[0].2 = "ENETUNREACH";
+        inconclusive(
+            judged(&outside, &INSIDE, &[]),
+            "nothing outside of the pods answers",
+        );
+        inconclusive(judged(&[], &[], &[]), "nobody has tried");
+        inconclusive(judged(&OUTSIDE[..3], &INSIDE, &[]), "nobody has tried");
+        inconclusive(judged(&OUTSIDE[2..], &INSIDE[2..], &[]), "nothing outside");
+    }
+
+    #[test]
+    fn what_was_not_tried_under_it_proves_nothing() {
+        inconclusive(
+            judged(&OUTSIDE, &INSIDE[1..], &[]),
+            "has not tried 10.96.0.1:443",
+        );
+        inconclusive(
+            judged(&OUTSIDE, &INSIDE[..2], &[]),
+            "has not tried 10.244.0.5:7070",
+        );
+    }
+
+    #[test]
+    fn an_address_of_the_configuration_has_to_answer() {
+        let named = [parse(NAMED)];
+        inconclusive(
+            judged(&OUTSIDE, &INSIDE, &named),
+            "an address of the configuration (203.0.113.9:443: not tried)",
+        );
+        let mut outside = OUTSIDE.to_vec();
+        outside.push((NAMED, NAMED, "open"));
+        inconclusive(
+            judged(&outside, &INSIDE, &named),
+            "has not tried 203.0.113.9:443",
+        );
+        let mut inside = INSIDE.to_vec();
+        inside.push((NAMED, NAMED, "EHOSTUNREACH"));
+        let proven = Verdict::Proven {
+            witnesses: vec![parse(API), parse(NAMED)],
+        };
+        assert_eq!(judged(&outside, &inside, &named), proven);
+        inside[3].2 = "open";
+        open(judged(&outside, &inside, &named), NAMED);
+    }
+
+    #[test]
+    fn what_is_no_attempt_is_none() {
+        for text in [
+            "api",
+            "api 10.96.0.1:443",
+            "api x open",
+            "OCI runtime exec failed",
+        ] {
+            assert!(attempts(text).is_err(), "{text}");
+        }
+        assert_eq!(attempts(""), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,316 @@
+//! What the API server is asked for: how much at once, how often again, and how often in all.
+//!
+//! All requests of a backend go through here, those of every sandbox too. So that many sandboxes at once do not ask many things at
+//! once, and what each has cost is known.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{Method, Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::Semaphore;
+
+/// How many requests wait for an answer at once, unless the configuration says otherwise: fewer than a server lets one account have
+/// by default.
+pub const REQUESTS_AT_ONCE: usize = 24;
+
+/// How often a server may say that it has too much to do before that is the answer.
+const ATTEMPTS: u32 = 8;
+
+/// The pauses where a server does not say how long to wait, the first and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+
+/// The longest that a server may ask for.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What a backend has asked the API server for, so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Requests {
+    /// How often, by verb and resource ("create pods", "exec pods", "watch pods"). What was sent again counts again.
+    pub by_kind: BTreeMap<String, u64>,
+    /// How many of them the server has put off, for it had too much to do.
+    pub put_off: u64,
+    /// How many sandboxes they were for, pods that were started ahead included.
+    pub sandboxes: u64,
+    /// The most that were for a single sandbox, beside what is common to all.
+    pub most_for_one: u64,
+}
+
+impl Requests {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_kind.values().sum()
+    }
+
+    /// How many of one kind.
+    #[must_use]
+    pub fn of(&self, kind: &str) -> u64 {
+        self.by_kind.get(kind).copied().unwrap_or_default()
+    }
+
+    /// All of them, shared among the sandboxes; `None` before the first one.
+    #[must_use]
+    pub fn per_sandbox(&self) -> Option<f64> {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts stay far below what a float holds exactly"
+        )]
+        (self.sandboxes > 0).then(|| self.total() as f64 / self.sandboxes as f64)
+    }
+}
+
+/// Where requests are bounded and counted.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    room: Semaphore,
+    counts: Mutex<Requests>,
+}
+
+impl Gate {
+    /// Lets this many wait for an answer at once.
+    pub(crate) fn new(at_once: usize) -> Self {
+        Self {
+            room: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            counts: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn counted(&self) -> Requests {
+        self.lock().clone()
+    }
+
+    /// The same client, through this gate.
+    pub(crate) fn client(self: &Arc<Self>, client: Client) -> Client {
+        self.around(client, None)
+    }
+
+    /// As [`Gate::client`], counted for one more sandbox.
+    pub(crate) fn sandbox(self: &Arc<Self>, client: Client) -> Client {
+        self.lock().sandboxes += 1;
+        self.around(client, Some(Arc::default()))
+    }
+
+    fn around(self: &Arc<Self>, client: Client, own: Option<Arc<AtomicU64>>) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let service = Gated {
+            client,
+            gate: Arc::clone(self),
+            own,
+        };
+        Client::new(service, namespace)
+    }
+
+    fn count(&self, kind: &str, own: Option<&AtomicU64>) {
+        let mut counts = self.lock();
+        *counts.by_kind.entry(kind.to_owned()).or_default() += 1;
+        if let Some(own) = own {
+            let now = own.fetch_add(1, Ordering::Relaxed) + 1;
+            counts.most_for_one = counts.most_for_one.max(now);
+        }
+    }
+}
+
+/// A client behind a gate.
+struct Gated {
+    client: Client,
+    gate: Arc<Gate>,
+    own: Option<Arc<AtomicU64>>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+
+impl tower_service::Service<Request<Body>> for Gated {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.client.clone();
+        let gate = Arc::clone(&self.gate);
+        let own = self.own.clone();
+        Box::pin(async move { send(&client, &gate, own.as_deref(), request).await })
+    }
+}
+
+async fn send(
+    client: &Client,
+    gate: &Gate,
+    own: Option<&AtomicU64>,
+    request: Request<Body>,
+) -> Result<Response<Body>, kube::Error> {
+    let kind = kind(request.method(), request.uri());
+    let (parts, mut body) = request.into_parts();
+    let mut pause = PAUSES[0];
+    let mut attempts_left = ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        // A body that cannot be had twice is sent once.
+        let again = (attempts_left > 0).then(|| body.try_clone()).flatten();
+        // Held until the answer begins: a watch or an execution goes on without. It is never closed.
+        let room = gate.room.acquire().await;
+        gate.count(&kind, own);
+        let answer = client
+            .send(Request::from_parts(parts.clone(), body))
+            .await?;
+        drop(room);
+        if !is_put_off(&parts.method, answer.status()) {
+            return Ok(answer);
+        }
+        match again {
+            Some(again) => body = again,
+            None => return Ok(answer),
+        }
+        gate.lock().put_off += 1;
+        let asked = answer.headers().get(RETRY_AFTER);
+        let asked = asked.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let asked = asked.map(Duration::from_secs);
+        tokio::time::sleep(spread(asked.map_or(pause, |asked| asked.min(LONGEST)))).await;
+        pause = (2 * pause).min(PAUSES[1]);
+    }
+}
+
+/// Whether the same request may be sent again: the server has not begun with it, or what it asks for twice is the same as once.
+fn is_put_off(method: &Method, status: StatusCode) -> bool {
+    let harmless = [Method::GET, Method::DELETE].contains(method);
+    status == StatusCode::TOO_MANY_REQUESTS
+        || (harmless && status == StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// A pause that is up to half as long again, so that many who were put off do not all come back together.
+pub(crate) fn spread(pause: Duration) -> Duration {
+    let mut byte = [0];
+    // Without randomness they come back together.
+    let _ = rustix::rand::getrandom(&mut byte, rustix::rand::GetRandomFlags::empty());
+    pause + pause * u32::from(byte[0]) / 510
+}
+
+/// Verb and resource of a request, as a role names them; an execution is one of its own.
+fn kind(method: &Method, uri: &http::Uri) -> String {
+    let parts: Vec<&str> = uri
+        .path()
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    let watches = uri
+        .query()
+        .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("watch=")));
+    let place = parts.iter().position(|part| *part == "namespaces");
+    let (resource, name, below) = match place.map(|place| &parts[place + 2..]) {
+        Some([resource, rest @ ..]) => (*resource, rest.first(), rest.get(1)),
+        _ => (parts.last().copied().unwrap_or("/"), Some(&""), None),
+    };
+    let verb = match (method, below) {
+        (_, Some(&"exec")) => "exec",
+        (&Method::GET, _) if watches => "watch",
+        (&Method::GET, _) if name.is_none() => "list",
+        (&Method::GET, _) => "get",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (&Method::DELETE, _) => "delete",
+        (other, _) => other.as_str(),
+    };
+    format!("{verb} {resource}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_called_what_a_role_calls_them() {
+        let kind = |method, uri: &str| super::kind(&method, &uri.parse().expect("an address"));
+        let pods = "/api/v1/namespaces/ns/pods";
+        assert_eq!(kind(Method::POST, &format!("{pods}?")), "create pods");
+        assert_eq!(kind(Method::GET, pods), "list pods");
+        assert_eq!(
+            kind(Method::GET, &format!("{pods}?labelSelector=x&watch=true")),
+            "watch pods"
+        );
+        assert_eq!(kind(Method::GET, &format!("{pods}/exec")), "get pods");
+        assert_eq!(
+            kind(Method::GET, &format!("{pods}/a/exec?command=x")),
+            "exec pods"
+        );
+        assert_eq!(kind(Method::DELETE, &format!("{pods}/a")), "delete pods");
+        assert_eq!(kind(Method::GET, "/version"), "get version");
+        assert_eq!(
+            kind(Method::GET, "/api/v1/namespaces/ns/configmaps/m"),
+            "get configmaps"
+        );
+    }
+
+    #[test]
+    fn only_what_was_not_begun_or_is_harmless_is_sent_again() {
+        let too_many = StatusCode::TOO_MANY_REQUESTS;
+        assert!(is_put_off(&Method::POST, too_many) && is_put_off(&Method::GET, too_many));
+        let absent = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(!is_put_off(&Method::POST, absent) && is_put_off(&Method::DELETE, absent));
+        assert!(!is_put_off(&Method::GET, StatusCode::CONFLICT));
+    }
+
+    #[test]
+    fn a_pause_is_spread_by_half_of_it_at_most() {
+        let pause = Duration::from_secs(2);
+        for _ in 0..100 {
+            assert!((pause..=pause * 3 / 2).contains(&spread(pause)));
+        }
+    }
+
+    /// A server that puts the first requests off, on a real connection.
+    #[tokio::test]
+    async fn a_server_with_too_much_to_do_is_asked_again_when_it_says() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = tokio::spawn(async move {
+            let busy = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+            let version = r#"{"major":"1","minor":"20","gitVersion":"v1","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#;
+            let good = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{version}",
+                version.len()
+            );
+            for answer in [busy, busy, &good] {
+                let (mut socket, _) = listener.accept().await.expect("a client");
+                let mut request = [0; 4096];
+                let read = socket.read(&mut request).await.expect("a request");
+                assert!(request[..read].starts_with(b"GET /version"));
+                socket
+                    .write_all(answer.as_bytes())
+                    .await
+                    .expect("an answer");
+            }
+        });
+        let uri = format!("http://{address}").parse().expect("an address");
+        let mut config = kube::Config::new(uri);
+        config.default_retry = false;
+        let gate = Arc::new(Gate::new(1));
+        let client = gate.sandbox(Client::try_from(config).expect("a client"));
+        let version = client.apiserver_version().await.expect("an answer");
+        assert_eq!(version.git_version, "v1");
+        server.await.expect("a server");
+        let counted = gate.counted();
+        assert_eq!((counted.of("get version"), counted.put_off), (3, 2));
+        assert_eq!((counted.sandboxes, counted.most_for_one), (1, 3));
+        assert_eq!(counted.per_sandbox(), Some(3.0));
+    }
+}

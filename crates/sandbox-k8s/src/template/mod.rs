@@ -1,0 +1,122 @@
+//! The user's own manifest: what a cluster's operator wants of every pod, under our restrictions.
+
+mod merge;
+mod rules;
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use sandbox_core::{Error, ErrorKind, Result};
+use serde_json::Value;
+
+use crate::TIER;
+
+/// A manifest larger than this is none.
+const MOST: u64 = 1 << 20;
+
+/// What every pod of a backend has beside what a sandbox needs: where it may run, what it is called, and the environment of its agent.
+///
+/// It may set `metadata.labels` and `metadata.annotations`, and of `spec`: `nodeSelector`, `tolerations`, `affinity`,
+/// `topologySpreadConstraints`, `priorityClassName`, `preemptionPolicy`, `schedulerName`, `runtimeClassName`, `imagePullSecrets`,
+/// `serviceAccountName` (whose token stays out of the pod), and the environment of one container named `sandbox`. Everything else is
+/// refused, and the error names the field. A field that says what holds anyway (`hostNetwork: false`) is taken.
+///
+/// The container's environment is the agent's. Code has the variables that its specification names, and no others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodTemplate {
+    template: PodTemplateSpec,
+}
+
+impl PodTemplate {
+    /// Reads a file with a `Pod`, a `PodTemplate` or the bare `metadata` and `spec` of one, in YAML or JSON.
+    ///
+    /// # Errors
+    ///
+    /// `Io` where it cannot be read; else as [`PodTemplate::parse`].
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let unreadable = |why: String| {
+            let context = format!("{}: {why}", path.display());
+            Error::new(ErrorKind::Io, "read the pod template", context).on(TIER)
+        };
+        let size = std::fs::metadata(path)
+            .map_err(|error| unreadable(error.to_string()))?
+            .len();
+        if size > MOST {
+            return Err(unreadable(format!("{size} bytes are more than {MOST}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        Self::parse(&text)
+    }
+
+    /// The same from text.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidSpec`, naming the field that a template may not set.
+    pub fn parse(text: &str) -> Result<Self> {
+        let value = serde_saphyr::from_str::<Value>(text).map_err(|error| {
+            refused(format!("it is neither YAML nor JSON: {error}"))
+                .with_fix("write one document with `metadata` and `spec`")
+        })?;
+        Self::of(template_of(value)?)
+    }
+
+    fn of(value: Value) -> Result<Self> {
+        let value = rules::pruned(value);
+        rules::check(&value)?;
+        let template: PodTemplateSpec = serde_json::from_value(rules::with_name(value.clone()))
+            .map_err(|error| refused(error.to_string()))?;
+        // What the type does not know would be lost without a word.
+        let known = serde_json::to_value(&template).map_err(|error| refused(error.to_string()))?;
+        if let Some(field) = rules::lost(&value, &known, "") {
+            return Err(refused(format!("{field}: there is no such field")));
+        }
+        Ok(Self { template })
+    }
+}
+
+impl TryFrom<PodTemplateSpec> for PodTemplate {
+    type Error = Error;
+
+    fn try_from(template: PodTemplateSpec) -> Result<Self> {
+        let value = serde_json::to_value(template).map_err(|error| refused(error.to_string()))?;
+        Self::of(value)
+    }
+}
+
+/// The part of a document that is the template.
+fn template_of(value: Value) -> Result<Value> {
+    let Value::Object(mut document) = value else {
+        return Err(refused("it is no object with `metadata` and `spec`".into()));
+    };
+    let kind = document.remove("kind");
+    let version = document.remove("apiVersion");
+    let kind = kind.as_ref().map(|kind| kind.as_str().unwrap_or_default());
+    if version.is_some_and(|version| version != "v1") {
+        return Err(refused("apiVersion: a pod's is `v1`".into()));
+    }
+    match kind {
+        None | Some("Pod") => Ok(Value::Object(document)),
+        Some("PodTemplate") => {
+            // The object's own name says nothing of pods.
+            document.remove("metadata");
+            let template = document.remove("template").unwrap_or_default();
+            match document.keys().next() {
+                Some(field) => Err(refused(format!("{field}: a PodTemplate has a `template`"))),
+                None => Ok(template),
+            }
+        }
+        Some(kind) => Err(refused(format!(
+            "kind: {kind:?} is neither `Pod` nor `PodTemplate`"
+        ))),
+    }
+}
+
+fn refused(context: String) -> Error {
+    let context = sandbox_core::escape(&context).to_string();
+    Error::new(ErrorKind::InvalidSpec, "read the pod template", context).on(TIER)
+}
+
+#[cfg(test)]
+mod tests;

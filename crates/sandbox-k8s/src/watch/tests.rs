@@ -1,0 +1,194 @@
+use super::*;
+use crate::lower::CONTAINER;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::future::Ready;
+use std::task::{Context, Poll};
+
+/// An API server that answers as it was told, and notes what it was asked for.
+#[derive(Clone, Default)]
+struct Server {
+    answers: Arc<Mutex<VecDeque<(u16, String)>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl tower_service::Service<Request<Body>> for Server {
+    type Response = Response<Body>;
+    type Error = std::io::Error;
+    type Future = Ready<Result<Response<Body>, std::io::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let asked = request.uri().query().unwrap_or_default();
+        let watches = asked.split('&').any(|pair| pair == "watch=true");
+        let from = asked
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("resourceVersion="));
+        self.asked.lock().expect("a list").push(match watches {
+            true => format!("watch {}", from.unwrap_or_default()),
+            false => "list".to_owned(),
+        });
+        assert!(
+            asked.contains("labelSelector=sandbox.client%3Dme"),
+            "{asked}"
+        );
+        let next = self.answers.lock().expect("a list").pop_front();
+        std::future::ready(match next {
+            Some((0, why)) => Err(std::io::Error::other(why)),
+            Some((status, text)) => {
+                let answer = Response::builder().status(status);
+                Ok(answer.body(text.into_bytes().into()).expect("an answer"))
+            }
+            None => Err(std::io::Error::other("nothing more was expected")),
+        })
+    }
+}
+
+fn pod(name: &str, version: u32, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "resourceVersion": version.to_string(),
+            "annotations": {"sandbox.creation": format!("creation-{name}")},
+        },
+        "status": {"phase": phase},
+    })
+}
+
+fn list(version: u32, pods: &[Value]) -> (u16, String) {
+    let list = json!({
+        "apiVersion": "v1", "kind": "PodList",
+        "metadata": {"resourceVersion": version.to_string()}, "items": pods,
+    });
+    (200, list.to_string())
+}
+
+fn events(events: &[(&str, Value)]) -> (u16, String) {
+    let lines = events
+        .iter()
+        .map(|(kind, object)| json!({"type": kind, "object": object}).to_string() + "\n");
+    (200, lines.collect())
+}
+
+fn gone() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410})
+}
+
+fn watch(answers: impl IntoIterator<Item = (u16, String)>) -> (Arc<PodWatch>, Server) {
+    let server = Server::default();
+    server.answers.lock().expect("a list").extend(answers);
+    let client = Client::new(server.clone(), "ns");
+    let pods = Api::namespaced(client, "ns");
+    (Arc::new(PodWatch::new(pods, "me")), server)
+}
+
+/// The phase of a change, or what else it is.
+async fn next(ticket: &mut Ticket) -> String {
+    match timeout(Duration::from_secs(60), ticket.next()).await {
+        Ok(Change::Pod(pod)) => pod.status.and_then(|it| it.phase).unwrap_or_default(),
+        Ok(Change::Removed) => "removed".into(),
+        Ok(Change::Refused(asked, status)) => format!("{} refused {}", asked.right(), status.code),
+        Ok(Change::Silent(_)) => "silent".into(),
+        Err(_) => "nothing".into(),
+    }
+}
+
+#[tokio::test]
+async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
+    let (watch, server) = watch([
+        list(5, &[]),
+        events(&[
+            ("ADDED", pod("a", 6, "Pending")),
+            ("ADDED", pod("b", 7, "Pending")),
+            ("MODIFIED", pod("a", 8, "Running")),
+            ("MODIFIED", pod("c", 9, "Running")),
+        ]),
+        // It was closed, and goes on where it was; then too much has happened since.
+        events(&[("ERROR", gone())]),
+        list(20, &[pod("b", 19, "Running")]),
+        (0, "connection refused".into()),
+        list(30, &[pod("b", 29, "Failed")]),
+    ]);
+    let (mut a, mut b) = (
+        watch.expect("a", "creation-a"),
+        watch.expect("b", "creation-b"),
+    );
+    assert_eq!(next(&mut a).await, "Pending");
+    assert_eq!(next(&mut a).await, "Running");
+    a.is_made();
+    assert_eq!(next(&mut b).await, "Pending");
+    b.is_made();
+    assert_eq!(next(&mut b).await, "Running");
+    // The list is without it.
+    assert_eq!(next(&mut a).await, "removed");
+    assert_eq!(next(&mut b).await, "Failed");
+    let asked = server.asked.lock().expect("a list")[..6].to_vec();
+    assert_eq!(
+        asked,
+        ["list", "watch 5", "watch 9", "list", "watch 20", "list"]
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_to_all_and_ends_the_watch() {
+    let refused = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403});
+    let (watch, server) = watch([(403, refused.to_string())]);
+    let (mut a, mut b) = (
+        watch.expect("a", "creation-a"),
+        watch.expect("b", "creation-b"),
+    );
+    assert_eq!(next(&mut a).await, "list on pods refused 403");
+    assert_eq!(next(&mut b).await, "list on pods refused 403");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.asked.lock().expect("a list").len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_back_is_told() {
+    let (watch, server) = watch([]);
+    let mut ticket = watch.expect("a", "creation-a");
+    assert_eq!(next(&mut ticket).await, "silent");
+    // With pauses that grow.
+    let asked = server.asked.lock().expect("a list").len();
+    assert!((3..=20).contains(&asked), "{asked}");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_made_yet_is_not_gone() {
+    let (watch, _server) = watch([
+        list(5, &[]),
+        (0, "connection refused".into()),
+        list(6, &[]),
+        events(&[("ADDED", pod("a", 7, "Running"))]),
+    ]);
+    let mut ticket = watch.expect("a", "creation-a");
+    assert_eq!(next(&mut ticket).await, "Running");
+}
+
+#[tokio::test]
+async fn who_waits_no_more_knows_the_end_when_it_comes() {
+    let mut ended = pod("a", 7, "Running");
+    ended["status"]["containerStatuses"] = json!([{
+        "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": 1}},
+    }]);
+    let (watch, _server) = watch([
+        list(5, &[pod("a", 4, "Running")]),
+        events(&[("MODIFIED", ended)]),
+    ]);
+    let mut ticket = watch.expect("a", "creation-a");
+    ticket.is_made();
+    assert_eq!(next(&mut ticket).await, "Running");
+    ticket.is_running();
+    let begin = Instant::now();
+    while !ticket.has_ended() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody says so");
+        sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,29 @@
+//! An owner of sandboxes on a cluster.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::cluster::{config, run, sandboxes, spec};
+use super::life::{Owner, end, live};
+
+const CONFIGURATION: &str = "SANDBOX_FAULTS_KUBECONFIG";
+const NAMESPACE: &str = "SANDBOX_FAULTS_NAMESPACE";
+
+/// What an owner does.
+pub fn run_if_asked() -> Option<ExitCode> {
+    let kubeconfig = std::env::var(CONFIGURATION).ok()?;
+    let namespace = std::env::var(NAMESPACE).expect("set");
+    Some(end(run(async {
+        let client = sandboxes(config(Path::new(&kubeconfig), &namespace));
+        live(&client, &spec()).await
+    })))
+}
+
+/// Starts one that waits for nothing.
+pub fn start(kubeconfig: &Path, namespace: &str) -> Owner {
+    let kubeconfig = kubeconfig.to_str().expect("a plain path").to_owned();
+    Owner::spawn([
+        (CONFIGURATION, kubeconfig),
+        (NAMESPACE, namespace.to_owned()),
+    ])
+}

@@ -1,0 +1,291 @@
+//! Sandboxes that outlive their creators.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use sandbox_core::{
+    ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle, SandboxSpec, SandboxState, Stdin,
+};
+
+use crate::cluster::{self, PROGRAMS, client_with, config_in, output, run, small};
+use crate::family::SHORT_LIFE;
+use crate::own_namespace::{OwnNamespace, has_ended};
+use crate::{Done, Test, owner};
+
+pub const TESTS: &[Test] = &[
+    (
+        "detached::clients_in_turn_and_at_once_use_it",
+        used_by_others,
+    ),
+    ("detached::of_many_creations_one_wins", one_wins),
+    ("detached::it_survives_its_killed_creator", creator_killed),
+    ("detached::its_time_ends_it_without_any_client", time_over),
+    ("detached::its_key_is_in_its_secret_alone", key),
+    (
+        "detached::a_creation_that_is_given_up_leaves_nothing",
+        given_up,
+    ),
+    (
+        "detached::a_pod_that_was_removed_is_told",
+        removed_by_others,
+    ),
+    (
+        "detached::without_the_right_to_its_secret_that_is_named",
+        no_right,
+    ),
+];
+
+fn client_in(namespace: &OwnNamespace) -> SandboxClient {
+    cluster::client_in(&namespace.name)
+}
+
+fn spec(name: &str) -> SandboxSpec {
+    small(name)
+        .detached(true)
+        .lifetime(Duration::from_secs(120))
+}
+
+fn used_by_others() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let client = client_in(&place);
+        let spec = spec("kept_one.x").label("team", "x");
+        let first = client.create(&spec).await?;
+        output(&first, "echo one > /workspace/file; echo written").await;
+        let other = client_in(&place);
+        let second = other.get(&spec.name).await?;
+        assert_eq!(output(&second, "cat /workspace/file").await, "one\n");
+        let third = client_in(&place).get(&spec.name).await?;
+        let (one, two) = tokio::join!(
+            output(&second, "sleep 1; echo second"),
+            output(&third, "sleep 1; echo third")
+        );
+        assert_eq!((&*one, &*two), ("second\n", "third\n"));
+        drop(first);
+        assert_eq!(output(&second, "cat file").await, "one\n");
+        let listed = other.list().await?;
+        let [info] = &listed[..] else {
+            panic!("{listed:?}");
+        };
+        assert_eq!(
+            (&*info.name, info.state),
+            ("kept_one.x", SandboxState::Running)
+        );
+        assert_eq!(info.labels, [("team".to_owned(), "x".to_owned())].into());
+        assert!(info.expires.is_some_and(|end| end > info.created));
+        let taken = client.create(&spec).await.expect_err("taken");
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "{taken}");
+        let logs = second.logs(None).await?;
+        assert!(String::from_utf8_lossy(&logs).contains("written"));
+        drop((second, third));
+        assert!(client.prune().await?.is_empty(), "it runs");
+        other.get(&spec.name).await?.stop().await?;
+        place.wait("gone", <[Pod]>::is_empty).await;
+        for error in [
+            other.get(&spec.name).await.expect_err("ended"),
+            other.remove(&spec.name).await.expect_err("ended"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        }
+        assert!(other.list().await?.is_empty());
+        place.wait_forgotten().await;
+        Ok(())
+    })
+}
+
+fn one_wins() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let spec = spec("wanted");
+        let creations = (0..4).map(|_| {
+            let (client, spec) = (client_in(&place), spec.clone());
+            tokio::spawn(async move { client.create(&spec).await })
+        });
+        let creations = creations.collect::<Vec<_>>();
+        let mut won: Vec<SandboxHandle> = Vec::new();
+        for creation in creations {
+            match creation.await? {
+                Ok(sandbox) => won.push(sandbox),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+            }
+        }
+        let [sandbox] = &won[..] else {
+            panic!("{} have won", won.len());
+        };
+        assert_eq!(output(sandbox, "echo mine").await, "mine\n");
+        assert_eq!(place.list().await.len(), 1);
+        client_in(&place).remove("wanted").await?;
+        // The name is free at once, whatever is left of the Secret.
+        client_in(&place).create(&spec).await?.kill().await?;
+        Ok(())
+    })
+}
+
+fn creator_killed() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        owner::start(&place.name, "orphan", true).kill();
+        let client = client_in(&place);
+        let sandbox = client.get("orphan").await?;
+        assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
+        // What one client left running ends with it, and the sandbox does not.
+        let sleep = ExecRequest::new("sleep").arg("1234");
+        let running = sandbox.start(&sleep, Stdin::Null).await?;
+        drop((running, sandbox));
+        let sandbox = client.get("orphan").await?;
+        let script = format!(
+            "for i in 1 2 3 4 5 6 7 8 9 10; do {PROGRAMS} | grep -q '^sleep 1234' || break; sleep 1; done; {PROGRAMS} | grep '^sleep 1234' || echo none"
+        );
+        assert_eq!(output(&sandbox, &script).await, "none\n");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+fn time_over() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let client = client_in(&place);
+        let spec = spec("brief").lifetime(SHORT_LIFE);
+        let sandbox = client.create(&spec).await?;
+        let result = sandbox.exec(&ExecRequest::new("sleep").arg("60")).await?;
+        assert!(
+            matches!(&result.outcome, Outcome::Unknown { .. }),
+            "{result:?}"
+        );
+        drop(sandbox);
+        place.wait("over", |pods| pods.iter().all(has_ended)).await;
+        let error = client.get("brief").await.expect_err("over");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+        assert_eq!(client.list().await?[0].state, SandboxState::Ended);
+        assert_eq!(client.prune().await?, ["brief"]);
+        place.wait("removed", <[Pod]>::is_empty).await;
+        place.wait_forgotten().await;
+        // And without any client: nobody looks at it until its time is over.
+        drop(client.create(&spec).await?);
+        place.wait("over", |pods| pods.iter().all(has_ended)).await;
+        // What has ended is in nobody's way.
+        client.create(&spec).await?.kill().await?;
+        Ok(())
+    })
+}
+
+fn key() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let client = client_in(&place);
+        let sandbox = client.create(&spec("secret")).await?;
+        let kept = place.kept().await;
+        let [secret] = &kept[..] else {
+            panic!("{kept:?}");
+        };
+        let data = secret.data.as_ref().expect("data");
+        let key = data["key"].0.clone();
+        assert_eq!(key.len(), 32);
+        let pods = place.list().await;
+        let owners = secret.metadata.owner_references.as_ref().expect("an owner");
+        assert_eq!(Some(&owners[0].uid), pods[0].metadata.uid.as_ref());
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let list = format!("{key:?}");
+        let raw = String::from_utf8_lossy(&key).into_owned();
+        for (what, text) in place.everything().await {
+            let found = text.contains(&hex) || text.contains(&list) || text.contains(&raw);
+            assert_eq!(found, what.starts_with("key of Secret"), "{what}");
+        }
+        // Another key opens nothing, and disturbs nobody.
+        let mut wrong = secret.clone();
+        wrong.metadata.resource_version = None;
+        wrong.metadata.uid = None;
+        wrong
+            .data
+            .get_or_insert_default()
+            .get_mut("key")
+            .expect("a key")
+            .0 = vec![0; 32];
+        let name = secret.metadata.name.as_deref().expect("a name");
+        let secrets = place.secrets();
+        secrets.delete(name, &DeleteParams::default()).await?;
+        let error = client.get("secret").await.expect_err("no key");
+        assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        secrets.create(&PostParams::default(), &wrong).await?;
+        let error = client.get("secret").await.expect_err("wrong key");
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+fn given_up() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let client = client_in(&place);
+        let mut cut = 0;
+        for delay in [0, 10, 100, 300, 600, 900] {
+            let spec = spec(&format!("given-up-{delay}"));
+            let creation = client.create(&spec);
+            let made = tokio::time::timeout(Duration::from_millis(delay), creation).await;
+            match made {
+                Err(_) => cut += 1,
+                Ok(made) => made?.kill().await?,
+            }
+        }
+        assert!(cut >= 3, "only {cut} creations were cut off");
+        place.wait("gone", <[Pod]>::is_empty).await;
+        place.wait_forgotten().await;
+        Ok(())
+    })
+}
+
+fn removed_by_others() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let client = client_in(&place);
+        let sandbox = client.create(&spec("evicted")).await?;
+        let name = place.list().await[0].metadata.name.clone().expect("a name");
+        let now = DeleteParams::default().grace_period(0);
+        place.pods().delete(&name, &now).await?;
+        let result = sandbox.exec(&ExecRequest::new("sleep").arg("60")).await;
+        match result {
+            Ok(result) => assert!(
+                matches!(&result.outcome, Outcome::Unknown { .. }),
+                "{result:?}"
+            ),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}"),
+        }
+        let error = client.get("evicted").await.expect_err("gone");
+        assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        assert!(client.list().await?.is_empty());
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+fn no_right() -> Done {
+    run(async {
+        let place = OwnNamespace::new().await;
+        let rights = [
+            ("pods", &["get", "list", "watch", "create", "delete"][..]),
+            ("pods/exec", &["get", "create"]),
+            ("configmaps", &["get", "create"]),
+        ];
+        let account = place.account("nobody", &rights).await;
+        let client = client_with(config_in(&place.name).client(account));
+        let attached = client.create(&small("attached")).await?;
+        assert_eq!(output(&attached, "echo fine").await, "fine\n");
+        attached.kill().await?;
+        let error = client.create(&spec("kept")).await.expect_err("no right");
+        assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
+        let fix = error.fix().unwrap_or_default().to_owned();
+        assert!(fix.contains("create on secrets"), "{fix}");
+        place.wait("gone", <[Pod]>::is_empty).await;
+        // Whoever may make them may still not be one who may use them.
+        let sandbox = client_in(&place).create(&spec("kept")).await?;
+        let error = client.get("kept").await.expect_err("no right");
+        let fix = error.fix().unwrap_or_default().to_owned();
+        assert!(fix.contains("get on secrets"), "{error}");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}

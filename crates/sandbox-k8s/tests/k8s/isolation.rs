@@ -1,0 +1,31 @@
+//! What code cannot reach.
+
+use crate::cluster::{output, run, sandbox};
+use crate::{Done, Test};
+
+pub const TESTS: &[Test] = &[("isolation::code_is_nobody_and_stays_so", identity)];
+
+fn identity() -> Done {
+    run(async {
+        let sandbox = sandbox("identity").await;
+        let text = output(
+            &sandbox,
+            "id -u; grep -E 'Cap(Eff|Bnd)|NoNewPrivs|Seccomp:' /proc/self/status; ls -A /var/run/secrets; touch /x; touch /tmp/y && echo written",
+        )
+        .await;
+        let user: u32 = text.lines().next().unwrap_or_default().parse()?;
+        assert!(user > 100_000, "{text}");
+        for expected in [
+            "CapEff:\t0000000000000000",
+            "CapBnd:\t0000000000000000",
+            "NoNewPrivs:\t1",
+            "Seccomp:\t2",
+            "written",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(text.contains("Read-only file system"), "{text}");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,24 @@
+//! Limits.
+
+use sandbox_core::Capability;
+
+use crate::cluster::{run, sandbox};
+use crate::{Done, Test};
+
+pub const TESTS: &[Test] = &[("limits::limits_are_the_kernels", limits)];
+
+fn limits() -> Done {
+    run(async {
+        let sandbox = sandbox("limits").await;
+        for capability in [Capability::Memory, Capability::Cpus] {
+            let entry = sandbox.enforcement().get(capability).expect("an entry");
+            assert!(entry.is_enforced(), "{entry}");
+        }
+        let result = sandbox
+            .shell("x=$(dd if=/dev/zero bs=1M count=100 2>/dev/null | tr '\\0' x); echo ${#x}")
+            .await?;
+        assert!(!result.ok(), "{result:?}");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,325 @@
+//! Connections to the API server that are cut: a relay in front of it, of this test alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use kube::config::Kubeconfig;
+use sandbox_core::{
+    ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle,
+};
+use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::cluster::{run, small};
+use crate::{Done, Test};
+
+pub const TESTS: &[Test] = &[
+    ("resume::output_is_whole", output),
+    ("resume::an_end_meanwhile_is_told_afterwards", meanwhile),
+    ("resume::short_executions_end_as_they_did", short),
+    ("resume::files_are_whole", files),
+    ("resume::a_pod_that_is_gone_is_unknown", gone),
+    ("resume::a_kill_without_a_cluster_is_an_error", kill),
+];
+
+/// A way to the API server.
+struct Relay {
+    server: String,
+    /// Nobody gets through.
+    shut: AtomicBool,
+    cut: Notify,
+    /// Bytes from the server, of all connections.
+    carried: AtomicUsize,
+    /// After this many, everything is cut.
+    every: AtomicUsize,
+    cuts: AtomicUsize,
+}
+
+impl Relay {
+    fn cut(&self) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
+        self.cut.notify_waiters();
+    }
+
+    fn shut(&self, shut: bool) {
+        self.shut.store(shut, Ordering::Relaxed);
+        if shut {
+            self.cut();
+        }
+    }
+
+    fn count(&self, bytes: usize) {
+        let every = self.every.load(Ordering::Relaxed);
+        let before = self.carried.fetch_add(bytes, Ordering::Relaxed);
+        if every > 0 && before / every != (before + bytes) / every {
+            self.cut();
+        }
+    }
+
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
+        while let Ok((client, _)) = listener.accept().await {
+            if !self.shut.load(Ordering::Relaxed) {
+                // How a connection ends is what its two ends see.
+                tokio::spawn(Arc::clone(&self).carry(client));
+            }
+        }
+    }
+
+    async fn carry(self: Arc<Self>, client: TcpStream) -> std::io::Result<()> {
+        let server = TcpStream::connect(&self.server).await?;
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = server.into_split();
+        let outwards = async {
+            let mut bytes = vec![0; 16 * 1024];
+            loop {
+                match from_server.read(&mut bytes).await? {
+                    0 => return Ok::<_, std::io::Error>(0),
+                    count => {
+                        to_client.write_all(&bytes[..count]).await?;
+                        self.count(count);
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            ended = outwards => ended.map(drop),
+            ended = tokio::io::copy(&mut from_client, &mut to_server) => ended.map(drop),
+            () = self.cut.notified() => Ok(()),
+        }
+    }
+}
+
+/// A client behind a relay, which the server's certificate is still checked through.
+struct Setting {
+    relay: Arc<Relay>,
+    client: SandboxClient,
+    _kubeconfig: tempfile::NamedTempFile,
+}
+
+impl Setting {
+    async fn new() -> Result<Self, Box<dyn std::error::Error>> {
+        let mut config = Kubeconfig::read()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let used = config.current_context.clone().unwrap_or_default();
+        let context = config.contexts.iter().find(|one| one.name == used);
+        let context = context.and_then(|one| one.context.clone());
+        let cluster = context.ok_or("no context")?.cluster;
+        let named = config.clusters.iter_mut().find(|one| one.name == cluster);
+        let cluster = named
+            .and_then(|one| one.cluster.as_mut())
+            .ok_or("no cluster")?;
+        let url = cluster.server.clone().ok_or("no server")?;
+        let (scheme, rest) = url.split_once("://").ok_or("no scheme")?;
+        let server = rest.trim_end_matches('/').to_owned();
+        let host = server.rsplit_once(':').map_or(&*server, |(host, _)| host);
+        cluster
+            .tls_server_name
+            .get_or_insert_with(|| host.to_owned());
+        cluster.server = Some(format!("{scheme}://{address}"));
+        let file = tempfile::NamedTempFile::new()?;
+        serde_json::to_writer(&file, &config)?;
+        let relay = Arc::new(Relay {
+            server,
+            shut: AtomicBool::new(false),
+            cut: Notify::new(),
+            carried: AtomicUsize::new(0),
+            every: AtomicUsize::new(0),
+            cuts: AtomicUsize::new(0),
+        });
+        tokio::spawn(Arc::clone(&relay).listen(listener));
+        let backend = KubernetesBackend::new(KubernetesConfig::default().kubeconfig(file.path()));
+        let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+        Ok(Self {
+            relay,
+            client,
+            _kubeconfig: file,
+        })
+    }
+
+    async fn sandbox(&self, name: &str) -> sandbox_core::Result<SandboxHandle> {
+        let label = format!("{name}-{}", std::process::id());
+        self.client
+            .create(&small(name).label("resume", label))
+            .await
+    }
+}
+
+/// The pods of a sandbox, asked for directly.
+async fn pods(name: &str) -> Result<(Api<Pod>, ListParams), Box<dyn std::error::Error>> {
+    let config = kube::Config::infer().await?;
+    let pods = Api::default_namespaced(kube::Client::try_from(config)?);
+    let label = format!("resume={name}-{}", std::process::id());
+    Ok((pods, ListParams::default().labels(&label)))
+}
+
+fn output() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("output").await?;
+        let total = 24 << 20;
+        setting.relay.every.store(2_500_009, Ordering::Relaxed);
+        let script = format!("yes 1234567 | head -c {total}; echo err >&2; exit 9");
+        let result = sandbox.shell(script.as_str()).await?;
+        assert_eq!(result.exit_code(), Some(9), "{:?}", result.outcome);
+        assert_eq!(result.stdout.bytes.len(), total);
+        assert!(
+            result
+                .stdout
+                .bytes
+                .chunks(8)
+                .all(|line| line == b"1234567\n")
+        );
+        assert_eq!(result.stderr_text(), "err\n");
+        let cuts = setting.relay.cuts.load(Ordering::Relaxed);
+        assert!(cuts > 5, "{cuts}");
+        setting.relay.every.store(0, Ordering::Relaxed);
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+/// The API server is away while one program ends and another one is ended at its time limit.
+fn meanwhile() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("meanwhile").await?;
+        let over = ExecRequest::shell("echo begun; sleep 1; echo over; exit 6");
+        let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(2));
+        let away = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            setting.relay.shut(true);
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            setting.relay.shut(false);
+        };
+        let (over, limited, ()) = tokio::join!(sandbox.exec(&over), sandbox.exec(&limited), away);
+        let (over, limited) = (over?, limited?);
+        assert_eq!(over.exit_code(), Some(6), "{:?}", over.outcome);
+        assert_eq!(over.stdout_text(), "begun\nover\n");
+        assert_eq!(limited.outcome, Outcome::TimedOut);
+        assert_eq!(limited.stdout_text(), "begun\n");
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+/// Cuts at any moment of short executions.
+fn short() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("short").await?;
+        for number in 0..25u64 {
+            let cut = async {
+                tokio::time::sleep(Duration::from_micros(number * 400)).await;
+                setting.relay.cut();
+            };
+            let script = format!("echo out{number}; exit {number}");
+            let (result, ()) = tokio::join!(sandbox.shell(script.as_str()), cut);
+            let result = result?;
+            assert_eq!(
+                result.exit_code(),
+                Some(number as i32),
+                "{:?}",
+                result.outcome
+            );
+            assert_eq!(result.stdout_text(), format!("out{number}\n"));
+        }
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+fn files() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("resumed-files").await?;
+        let folder = tempfile::tempdir()?;
+        let bytes: Vec<u8> = (0..6_000_000u32)
+            .map(|number| (number % 251) as u8)
+            .collect();
+        std::fs::write(folder.path().join("in"), &bytes)?;
+        let cuts = async {
+            for _ in 0..12 {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                setting.relay.cut();
+            }
+            std::future::pending::<()>().await;
+        };
+        let both = async {
+            sandbox
+                .copy_in(&folder.path().join("in"), "/workspace/in")
+                .await?;
+            let limits = ArtifactLimits::default();
+            sandbox
+                .copy_out("/workspace/in", &folder.path().join("out"), limits)
+                .await
+        };
+        tokio::select! {
+            copied = both => drop(copied?),
+            () = cuts => {}
+        }
+        assert!(std::fs::read(folder.path().join("out"))? == bytes);
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+fn gone() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("gone").await?;
+        let begin = Instant::now();
+        let removed = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            setting.relay.shut(true);
+            let (pods, label) = pods("gone").await?;
+            pods.delete_collection(&DeleteParams::default().grace_period(0), &label)
+                .await?;
+            setting.relay.shut(false);
+            Ok::<(), Box<dyn std::error::Error>>(())
+        };
+        let (result, removed) = tokio::join!(sandbox.shell("echo begun; sleep 60"), removed);
+        removed?;
+        let result = result?;
+        assert!(
+            matches!(result.outcome, Outcome::Unknown { .. }),
+            "{:?}",
+            result.outcome
+        );
+        assert_eq!(
+            (result.exit_code(), result.stdout_text().as_ref()),
+            (None, "begun\n")
+        );
+        assert!(begin.elapsed() < Duration::from_secs(40));
+        let again = sandbox.shell("true").await.expect_err("gone");
+        assert_eq!(again.kind(), ErrorKind::SandboxEnded, "{again}");
+        Ok(())
+    })
+}
+
+fn kill() -> Done {
+    run(async {
+        let setting = Setting::new().await?;
+        let sandbox = setting.sandbox("kill").await?;
+        setting.relay.shut(true);
+        let begin = Instant::now();
+        let error = sandbox.kill().await.expect_err("no cluster");
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
+        setting.relay.shut(false);
+        // Its removal is tried again.
+        let (pods, label) = pods("kill").await?;
+        let begin = Instant::now();
+        while !pods.list(&label).await?.items.is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the pod is left");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,121 @@
+//! The user's own manifest, on a cluster.
+
+use k8s_openapi::api::core::v1::Pod;
+use sandbox_core::{CapabilityPolicy, ErrorKind};
+use sandbox_k8s::PodTemplate;
+
+use crate::cluster::{output, run, small};
+use crate::ground::{Ground, client};
+use crate::{Done, Test};
+
+pub const TESTS: &[Test] = &[
+    ("template::its_words_are_the_pods", words),
+    ("template::its_environment_is_not_the_codes", environment),
+    ("template::what_it_refers_to_has_to_be_there", missing),
+];
+
+fn words() -> Done {
+    run(async {
+        let ground = Ground::new().await;
+        let template = PodTemplate::parse(
+            r#"
+metadata:
+  labels: {team: graders}
+  annotations: {example.org/note: "kept"}
+spec:
+  tolerations: [{key: sandboxes, operator: Exists}]
+  nodeSelector: {kubernetes.io/os: linux}
+  imagePullSecrets: [{name: registry}]
+"#,
+        )?;
+        let config = ground.config().pod_template(template);
+        let sandbox = client(config, CapabilityPolicy::new())
+            .create(&small("words"))
+            .await?;
+        let names = ground.names().await;
+        let pod: Pod = ground.pods().get(&names[0]).await?;
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(pod.metadata.labels.unwrap_or_default()["team"], "graders");
+        let annotations = pod.metadata.annotations.unwrap_or_default();
+        assert_eq!(annotations["example.org/note"], "kept");
+        let spec = pod.spec.expect("a specification");
+        let tolerations = spec.tolerations.unwrap_or_default();
+        assert!(
+            tolerations
+                .iter()
+                .any(|one| one.key.as_deref() == Some("sandboxes"))
+        );
+        assert_eq!(
+            spec.image_pull_secrets.unwrap_or_default()[0].name,
+            "registry"
+        );
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+/// It is there, and code has no way to it: neither as its own nor through the agent's.
+fn environment() -> Done {
+    run(async {
+        let ground = Ground::new().await;
+        for profile in sandbox_k8s::PodProfile::ALL {
+            let template =
+                PodTemplate::parse("spec: {containers: [{env: [{name: CANARY, value: c4n4ry}]}]}")?;
+            let config = ground.config().pod_template(template).profile(profile);
+            let mut policy = CapabilityPolicy::new();
+            policy.allow_unenforced = vec![sandbox_core::Capability::NetworkAccess];
+            let client = client(config, policy);
+            let sandbox = client
+                .create(&small("environment").env("OWN", "mine"))
+                .await?;
+            let names = ground.names().await;
+            let mut told = false;
+            for name in &names {
+                let spec = ground.pods().get(name).await?.spec.unwrap_or_default();
+                told |= spec.containers[0]
+                    .env
+                    .as_ref()
+                    .is_some_and(|env| env[0].name == "CANARY");
+            }
+            assert!(told, "{names:?}");
+            let seen = output(
+                &sandbox,
+                "env; for p in /proc/[0-9]*; do echo $p; tr '\\0' '\\n' < $p/environ; done 2>&1",
+            )
+            .await;
+            assert!(
+                seen.contains("OWN=mine") && seen.contains("/proc/1"),
+                "{seen}"
+            );
+            assert!(!seen.contains("c4n4ry"), "{seen}");
+            sandbox.kill().await?;
+        }
+        Ok(())
+    })
+}
+
+fn missing() -> Done {
+    run(async {
+        let ground = Ground::new().await;
+        for (template, words) in [
+            (
+                "spec: {containers: [{env: [{name: X, valueFrom: {configMapKeyRef: {name: none, key: x}}}]}]}",
+                "CreateContainerConfigError: configmap \"none\" not found",
+            ),
+            ("spec: {nodeSelector: {pool: none}}", "Unschedulable: "),
+            ("spec: {serviceAccountName: none}", "service account"),
+            ("spec: {runtimeClassName: none}", "RuntimeClass"),
+            ("spec: {priorityClassName: none}", "PriorityClass"),
+        ] {
+            let config = ground.config().pod_template(PodTemplate::parse(template)?);
+            let client = client(config, CapabilityPolicy::new());
+            let error = client.create(&small("missing")).await.expect_err(words);
+            assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
+            let text = error.to_string().replace('\\', "");
+            assert!(text.contains(words), "{words}: {text}");
+            ground.empty().await;
+        }
+        Ok(())
+    })
+}

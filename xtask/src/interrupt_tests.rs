@@ -1,0 +1,121 @@
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdout, Stdio};
+
+use super::*;
+
+/// What makes the test below the program that is interrupted: a script for it, and how many seconds it is waited for.
+const SCRIPT: &str = "XTASK_INTERRUPT_SCRIPT";
+const PATIENCE: &str = "XTASK_INTERRUPT_PATIENCE";
+
+/// Cleans up for a moment when it is interrupted, and says so. Alone it ends after a minute, as the next one.
+const CLEANS: &str = "trap 'echo cleaning; sleep 0.3; echo clean; exit 130' INT TERM HUP; echo ready; \
+                      i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
+
+/// Takes longer to clean up than anybody waits.
+const NEVER_ENDS: &str = "trap 'echo cleaning' INT TERM HUP; echo ready; \
+                          i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
+
+/// No test by itself: a process of its own, which can be sent signals.
+#[test]
+fn a_program_that_is_interrupted() {
+    let Ok(script) = std::env::var(SCRIPT) else {
+        return;
+    };
+    let patience = std::env::var(PATIENCE)
+        .expect("seconds")
+        .parse()
+        .expect("seconds");
+    let mut command = Command::new("sh");
+    let code = wait(command.args(["-c", &script]), Duration::from_secs(patience));
+    std::process::exit(code.expect("it was waited for").into());
+}
+
+struct Interrupted {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Interrupted {
+    fn start(script: &str, patience: u64) -> Self {
+        let own = std::env::current_exe().expect("this program");
+        let mut child = Command::new(own)
+            .args([
+                "--exact",
+                "interrupt::tests::a_program_that_is_interrupted",
+                "--nocapture",
+            ])
+            .env(SCRIPT, script)
+            .env(PATIENCE, patience.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        Self { child, output }
+    }
+
+    /// Reads until it says so.
+    fn until(&mut self, word: &str) {
+        let mut line = String::new();
+        while line.trim_end() != word {
+            line.clear();
+            assert!(
+                self.output.read_line(&mut line).expect("output") > 0,
+                "no {word:?}"
+            );
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a number"));
+        kill_process(pid.expect("a number"), signal).expect("sent");
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.child.wait().expect("a child").code()
+    }
+}
+
+impl Drop for Interrupted {
+    fn drop(&mut self) {
+        // It may have ended, and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_first_interrupt_waits_for_what_is_cleaned_up() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut program = Interrupted::start(CLEANS, 60);
+        program.until("ready");
+        program.send(signal);
+        program.until("clean");
+        assert_eq!(program.end(), Some(130), "{signal:?}");
+    }
+}
+
+#[test]
+fn the_second_interrupt_ends_it_at_once() {
+    let mut program = Interrupted::start(NEVER_ENDS, 60);
+    program.until("ready");
+    program.send(Signal::INT);
+    program.until("cleaning");
+    program.send(Signal::INT);
+    assert_eq!(program.end(), Some(130));
+}
+
+#[test]
+fn what_never_ends_is_not_waited_for_for_ever() {
+    let mut program = Interrupted::start(NEVER_ENDS, 1);
+    program.until("ready");
+    program.send(Signal::TERM);
+    assert_eq!(program.end(), Some(130));
+}
+
+#[test]
+fn without_an_interrupt_its_own_code_counts() {
+    assert_eq!(Interrupted::start("exit 3", 60).end(), Some(3));
+    assert_eq!(Interrupted::start("kill -9 $$", 60).end(), Some(1));
+}
