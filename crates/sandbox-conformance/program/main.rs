@@ -12,6 +12,7 @@ mod compat;
 mod files;
 mod forking;
 mod kernel_surface;
+mod layers;
 mod mounts;
 mod network;
 mod processes;
@@ -187,6 +188,13 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "terminal-input" => kernel_surface::terminal_input(a.number(0)),
         "changed-user" => kernel_surface::changed_user(),
         "host-name" => kernel_surface::host_name(),
+        "writable-mount" => layers::writable_mount(a),
+        "may-gain-privileges" => layers::may_gain_privileges(),
+        "capability-sets" => layers::capability_sets(a),
+        "filters" => layers::filters(a.number(0)),
+        "resource-limit" => layers::resource_limit(a.number(0), a.number(1)),
+        "landlock-room" => layers::landlock_room(),
+        "parents-user" => layers::parents_user(),
         "compat-namespace" => compat::namespace(),
         "compat-fork" => compat::fork(),
         _ => return None,

@@ -88,7 +88,7 @@ pub fn signal_child() -> Said {
 }
 
 /// The process that started this one: where it cannot be seen, the first of the sandbox.
-fn parent() -> usize {
+pub fn parent() -> usize {
     match kernel!(GETPPID) {
         Ok(0) | Err(_) => 1,
         Ok(pid) => pid,

@@ -22,6 +22,7 @@ mod evidence;
 mod finding;
 pub mod grounds;
 pub mod host;
+mod host_groups;
 mod host_remains;
 pub mod known;
 pub mod listeners;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_core::matrix::Subject;
-use sandbox_core::{ErrorKind, ExecResult};
+use sandbox_core::{Enforcement, ErrorKind, ExecResult};
 
 use crate::canary::Canary;
 use crate::evidence::{Attempt, Evidence, Oracle, Step};
@@ -254,6 +254,22 @@ impl Stage {
     /// When there is no sandbox or it failed.
     pub async fn execute(&mut self, call: &Call) -> Result<ExecResult, Attempt> {
         self.execute_in(Role::Attacked, call).await
+    }
+
+    /// Whether what the backend declares of the probe's subject names this layer of a mechanism.
+    ///
+    /// # Errors
+    ///
+    /// When there is no sandbox.
+    pub async fn declares(&mut self, layer: &str) -> Result<bool, Attempt> {
+        self.with_sandbox(async |_| ()).await?;
+        let mechanism = match &self.evidence.declared {
+            Some(Enforcement::Enforced { mechanism } | Enforcement::Partial { mechanism, .. }) => {
+                mechanism.as_str()
+            }
+            Some(Enforcement::Unenforced { .. }) | None => "",
+        };
+        Ok(mechanism.contains(layer))
     }
 
     /// Creates a sandbox with the policy of the one that is attacked, changed by `change`, and ends it.

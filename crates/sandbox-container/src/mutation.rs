@@ -13,8 +13,16 @@ pub enum Mutation {
     Network,
     /// The filters of system calls: the engine's, and the agent's for each execution.
     Seccomp,
+    /// The engine's filter of system calls alone: the agent's are behind it.
+    EngineFilter,
+    /// That the root may only be read: what root owns in the image is closed to the code's user all the same.
+    Root,
+    /// A user of its own: code is the agent's.
+    User,
     /// The limit of memory and swap.
     Memory,
+    /// The limit of swap alone: hosts without swap hide that.
+    Swap,
     /// The limit of processes.
     Processes,
     /// Folders of the host that may only be read can be written.
@@ -36,11 +44,13 @@ impl Mutation {
             Self::Network => host.network_mode = Some("host".into()),
             Self::Seccomp => {
                 sandbox.settings.confinement.seccomp.clear();
-                let options = host.security_opt.get_or_insert_default();
-                options.retain(|option| !option.starts_with("seccomp="));
-                options.push("seccomp=unconfined".into());
+                unfiltered(host);
             }
+            Self::EngineFilter => unfiltered(host),
+            Self::Root => host.readonly_rootfs = Some(false),
+            Self::User => sandbox.settings.confinement.identity = Some((0, 0)),
             Self::Memory => (host.memory, host.memory_swap) = (None, None),
+            Self::Swap => host.memory_swap = None,
             Self::Processes => host.pids_limit = None,
             Self::ReadOnly => {
                 let folders = host.mounts.iter_mut().flatten();
@@ -67,4 +77,11 @@ impl Mutation {
 
 fn host(body: &mut ContainerCreateBody) -> &mut HostConfig {
     body.host_config.get_or_insert_default()
+}
+
+/// The engine's default filter goes as well.
+fn unfiltered(host: &mut HostConfig) {
+    let options = host.security_opt.get_or_insert_default();
+    options.retain(|option| !option.starts_with("seccomp="));
+    options.push("seccomp=unconfined".into());
 }

@@ -30,6 +30,9 @@ const ROUTES: &str = "/proc/1/net/route";
 /// The same by IPv6, without titles; the last word is the interface.
 const ROUTES_6: &str = "/proc/1/net/ipv6_route";
 
+/// What is mounted in the pod, for the first process as for any other.
+const MOUNTS: &str = "/proc/1/mountinfo";
+
 /// Lowers what the kernel does not say as it was asked for; `no_network` says that every interface but the loopback is to be down.
 pub(crate) async fn lower(
     report: &mut EnforcementReport,
@@ -41,6 +44,13 @@ pub(crate) async fn lower(
         let way = way_out(instance).await;
         check(report, Capability::NetworkAccess, way.is_none(), || {
             way.unwrap_or_default()
+        });
+    }
+    let mounts = read(instance, MOUNTS).await;
+    let read_only = mounts.as_deref().is_some_and(root_is_read_only);
+    for capability in [Capability::FilesystemWriteRoots, Capability::Disk] {
+        check(report, capability, read_only, || {
+            "the pod's root can be written".to_owned()
         });
     }
     let memory = first(instance, &MEMORY).await;
@@ -87,6 +97,16 @@ fn route<'a>(routes: &'a str, routes_6: &'a str) -> Option<&'a str> {
         .map(|line| line.split_whitespace().next());
     let last = routes_6.lines().map(|line| line.split_whitespace().last());
     first.chain(last).flatten().find(|name| *name != "lo")
+}
+
+/// Whether the root cannot be written: a later mount lies over an earlier one.
+fn root_is_read_only(table: &str) -> bool {
+    let mounts = table.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(4);
+        Some((fields.next()?, fields.next()?))
+    });
+    let root = mounts.filter(|(target, _)| *target == "/").last();
+    root.is_some_and(|(_, options)| options.split(',').any(|option| option == "ro"))
 }
 
 /// Adds a gap to what is claimed.
@@ -204,6 +224,16 @@ mod tests {
         assert_eq!(route(&four, lo), Some("eth0"));
         let six = format!("{lo}{}", lo.replace("lo", "net1"));
         assert_eq!(route(head, &six), Some("net1"));
+    }
+
+    #[test]
+    fn the_last_root_counts() {
+        let root = |options: &str| format!("600 599 0:77 / / {options} - overlay overlay rw\n");
+        let tmp = "601 600 0:78 / /tmp rw,nosuid - tmpfs tmpfs rw\n";
+        assert!(root_is_read_only(&(root("ro,relatime") + tmp)));
+        assert!(!root_is_read_only(&(root("rw") + tmp)));
+        assert!(!root_is_read_only(&(root("ro") + tmp + &root("rw"))));
+        assert!(!root_is_read_only(tmp));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum Mutation {
     Network,
     /// The filters of system calls: the runtime's, and the agent's for each execution.
     Seccomp,
+    /// The runtime's filter of system calls alone: the agent's are behind it.
+    Filter,
     /// The limit of memory.
     Memory,
     /// The limit of processors.
@@ -59,14 +61,9 @@ impl Mutation {
             }
             Self::Seccomp => {
                 confinement.seccomp.clear();
-                let open = SeccompProfile {
-                    type_: "Unconfined".to_owned(),
-                    localhost_profile: None,
-                };
-                for context in contexts(spec) {
-                    context.seccomp_profile = Some(open.clone());
-                }
+                unfiltered(spec);
             }
+            Self::Filter => unfiltered(spec),
             Self::Memory => unbounded(spec, "memory"),
             Self::Processors => unbounded(spec, "cpu"),
             Self::Processes => unlimited(&mut confinement.limits, PROCESSES),
@@ -102,6 +99,16 @@ fn containers(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
 
 fn contexts(spec: &mut PodSpec) -> impl Iterator<Item = &mut SecurityContext> {
     containers(spec).filter_map(|container| container.security_context.as_mut())
+}
+
+fn unfiltered(spec: &mut PodSpec) {
+    let open = SeccompProfile {
+        type_: "Unconfined".to_owned(),
+        localhost_profile: None,
+    };
+    for context in contexts(spec) {
+        context.seccomp_profile = Some(open.clone());
+    }
 }
 
 /// A limit that is left out; what is reserved stays.

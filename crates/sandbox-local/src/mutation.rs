@@ -19,6 +19,8 @@ pub enum Mutation {
     UtsNamespace,
     /// The filter of system calls.
     Seccomp,
+    /// The Landlock domain.
+    Landlock,
     /// The limits of the control groups; the groups themselves are made.
     ControlGroups,
     /// The limits by `setrlimit`.
@@ -52,6 +54,7 @@ impl Mutation {
                 plan.setup.hostname.clear();
             }
             Self::Seccomp => plan.confinement.seccomp.clear(),
+            Self::Landlock => plan.confinement.landlock = None,
             Self::ControlGroups => {
                 plan.groups = Limits {
                     track: true,

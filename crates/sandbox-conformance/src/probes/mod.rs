@@ -12,6 +12,7 @@ mod exec;
 mod files;
 mod filesystem;
 mod kernel;
+pub(crate) mod layers;
 mod memory;
 mod neighbors;
 mod network;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<&'static Probe> {
         files::PROBES,
         filesystem::PROBES,
         kernel::PROBES,
+        layers::PROBES,
         memory::PROBES,
         neighbors::PROBES,
         network::PROBES,

@@ -1,11 +1,18 @@
-//! What an engine was asked for, as the kernel would show it.
+//! What a container is to have, as the kernel would show it.
 
 use bollard::models::ContainerCreateBody;
+use sandbox_core::Plan;
 
-/// What an engine was asked for, as the kernel would show it.
+use crate::engine::EngineFacts;
+use crate::lower;
+
+/// What a container is to have, as the kernel would show it.
+///
+/// The plan says it, whose report claims it: an option that never reached the engine is missed like one that the engine dropped. What
+/// no plan says, where something is mounted and which capabilities the agent needs, is as the engine was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Bytes; `None` where nothing was asked.
+    /// Bytes.
     pub memory: Option<u64>,
     /// Bytes of memory and swap together.
     pub memory_and_swap: Option<u64>,
@@ -15,35 +22,35 @@ pub(super) struct Asked {
     pub pids: Option<u64>,
     /// Capabilities that may be in the bounding set, a bit for each.
     pub capabilities: u64,
-    /// Whether a seccomp profile was given.
+    /// Whether there is to be a seccomp profile.
     pub seccomp: bool,
-    /// Whether the root is read-only.
+    /// Whether the root is to be read-only.
     pub read_only_root: bool,
     /// Where something is mounted on our behalf.
     pub targets: Vec<String>,
 }
 
 impl Asked {
-    pub(super) fn of(body: &ContainerCreateBody) -> Self {
+    pub(super) fn of(plan: &Plan, facts: &EngineFacts, body: &ContainerCreateBody) -> Self {
         let host = body.host_config.clone().unwrap_or_default();
-        let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+        let number = |value: i64| u64::try_from(value).ok();
         let mounts = host.mounts.into_iter().flatten();
         let targets = mounts.filter_map(|mount| mount.target);
         let tmpfs = host.tmpfs.into_iter().flatten().map(|(folder, _)| folder);
-        let security = host.security_opt.unwrap_or_default();
+        let memory = Some(plan.memory.as_u64());
         Self {
-            memory: number(host.memory),
-            memory_and_swap: number(host.memory_swap),
-            cpus: number(host.nano_cpus).map(|nano| nano / 1_000_000),
-            pids: number(host.pids_limit),
+            memory,
+            memory_and_swap: memory,
+            cpus: number(lower::nano_cpus(plan, facts)).map(|nano| nano / 1_000_000),
+            pids: number(lower::processes(plan, facts)),
             capabilities: host
                 .cap_add
                 .iter()
                 .flatten()
                 .filter_map(|name| bit(name))
                 .fold(0, |all, bit| all | 1 << bit),
-            seccomp: security.iter().any(|option| option.starts_with("seccomp=")),
-            read_only_root: host.readonly_rootfs == Some(true),
+            seccomp: facts.seccomp,
+            read_only_root: !plan.writable_root,
             targets: targets.chain(tmpfs).collect(),
         }
     }
@@ -60,4 +67,30 @@ fn bit(name: &str) -> Option<u32> {
         "SETPCAP" => 8,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    use super::*;
+    use crate::lower::samples::plan;
+
+    #[test]
+    fn what_the_plan_says_is_asked_for_whether_or_not_it_reached_the_engine() {
+        let facts = EngineFacts::sample();
+        let of = |spec: SandboxSpec| {
+            let plan = plan(&spec, &CapabilityPolicy::new());
+            let asked = Asked::of(&plan, &facts, &ContainerCreateBody::default());
+            (plan, asked)
+        };
+        let (plan, asked) = of(SandboxSpec::new("sb"));
+        assert_eq!(asked.memory, Some(plan.memory.as_u64()));
+        assert_eq!(asked.memory_and_swap, asked.memory);
+        assert_eq!(asked.cpus, Some(plan.cpus.as_milli().into()));
+        assert!(asked.pids >= Some(plan.pids.into()));
+        assert!(asked.seccomp && asked.read_only_root);
+        let (_, writable) = of(SandboxSpec::new("sb").writable_root(true));
+        assert!(!writable.read_only_root);
+    }
 }

@@ -19,8 +19,7 @@ pub(super) fn limits(asked: &Asked, seen: &Limits) -> Found {
         if let Some(asked) = asked
             && let Some(there) = beyond(asked, seen, room)
         {
-            let reason =
-                format!("the engine was asked for {asked} {unit}, and the container has {there}");
+            let reason = format!("{asked} {unit} were asked for, and the container has {there}");
             found.push((capability, Enforcement::unenforced(reason)));
         }
     };
@@ -118,33 +117,20 @@ pub(super) fn process(asked: &Asked, seen: &Process) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use bollard::models::{ContainerCreateBody, HostConfig, Mount as Asking};
-
     use super::*;
     use crate::applied::mounts::mounts;
 
     fn asked() -> Asked {
-        Asked::of(&ContainerCreateBody {
-            host_config: Some(HostConfig {
-                memory: Some(64 << 20),
-                memory_swap: Some(64 << 20),
-                nano_cpus: Some(1_500_000_000),
-                pids_limit: Some(20),
-                cap_add: Some(
-                    ["KILL", "SETGID", "SETUID", "SETPCAP"]
-                        .map(str::to_owned)
-                        .to_vec(),
-                ),
-                readonly_rootfs: Some(true),
-                security_opt: Some(vec!["no-new-privileges".into(), "seccomp={}".into()]),
-                mounts: Some(vec![Asking {
-                    target: Some("/.sandbox-agent".into()),
-                    ..Asking::default()
-                }]),
-                ..HostConfig::default()
-            }),
-            ..ContainerCreateBody::default()
-        })
+        Asked {
+            memory: Some(64 << 20),
+            memory_and_swap: Some(64 << 20),
+            cpus: Some(1500),
+            pids: Some(20),
+            capabilities: 0x1e0,
+            seccomp: true,
+            read_only_root: true,
+            targets: vec!["/.sandbox-agent".into()],
+        }
     }
 
     fn whole() -> Limits {

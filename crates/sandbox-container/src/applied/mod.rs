@@ -1,8 +1,9 @@
 //! What a container really has of what the engine was asked for: read from the host's kernel while only the agent runs in it.
 //!
-//! An engine may take an option and not apply it (limits without the rights for them, a configuration of its own that adds folders or
-//! shares namespaces), and says so in no answer. So each container of an engine on this host is looked at before its agent gets its
-//! first word. What the host does not show (another user's processes, a virtual machine) is left as the engine has it.
+//! An option may be left out on the way to the engine, and an engine may take one and not apply it (limits without the rights for
+//! them, a configuration of its own that adds folders or shares namespaces), and says so in no answer. So each container of an engine
+//! on this host is looked at before its agent gets its first word. What the host does not show (another user's processes, a virtual
+//! machine) is left as the engine has it.
 
 mod asked;
 mod compare;
@@ -15,10 +16,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use bollard::models::ContainerCreateBody;
-use sandbox_core::{Enforcement, EnforcementReport};
+use sandbox_core::{Enforcement, EnforcementReport, Plan};
 use tokio::time::Instant;
 
 use crate::cgroup::Counts;
+use crate::engine::EngineFacts;
 pub(crate) use warnings::note;
 
 use asked::Asked;
@@ -32,22 +34,25 @@ const POLL: Duration = Duration::from_millis(1);
 
 /// Lowers the entries of a report to what the container has.
 ///
-/// `counts` says where the container's control groups and first process are; `confined` is what the engine was asked for. `process` is
-/// false where the container's processes are not the host's (another kernel): then only limits are compared.
+/// `counts` says where the container's control groups and first process are; `body` is what the engine was asked for. Where the
+/// container's processes are not the host's (another kernel) only limits are compared.
 pub(crate) async fn lower(
     report: &mut EnforcementReport,
     counts: &Counts,
+    plan: &Plan,
+    facts: &EngineFacts,
     body: &ContainerCreateBody,
-    process: bool,
 ) {
-    let asked = Asked::of(body);
+    let asked = Asked::of(plan, facts, body);
     let limits = limits::read(
         Some(counts.memory_folder()),
         counts.pids_folder(),
         counts.cpu_folder(),
     );
     let mut found = compare::limits(&asked, &limits);
-    if process && let Some(pid) = counts.first_process() {
+    if facts.shell.shares_kernel()
+        && let Some(pid) = counts.first_process()
+    {
         match started(pid).await {
             Some(process) => found.extend(compare::process(&asked, &process)),
             None => tracing::debug!(pid, "the container's first process cannot be looked at"),

@@ -319,9 +319,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             && draft.confined.is_some()
             && !self.lies()
         {
-            let process = engine.facts.shell.shares_kernel();
             let report = &mut sandbox.enforcement;
-            applied::lower(report, counts, &launch.body, process).await;
+            applied::lower(report, counts, plan, &engine.facts, &launch.body).await;
         }
         let Some(store) = &store else {
             return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;

@@ -376,7 +376,7 @@ pub(crate) fn has_network(plan: &Plan) -> bool {
 }
 
 /// How many processes and threads the host may count.
-fn processes(plan: &Plan, facts: &EngineFacts) -> i64 {
+pub(crate) fn processes(plan: &Plan, facts: &EngineFacts) -> i64 {
     let processes = i64::from(plan.pids) + OWN_PROCESSES;
     match facts.shell.shares_kernel() {
         true => processes,
@@ -400,7 +400,7 @@ fn memory(tier: Tier, plan: &Plan) -> Result<i64> {
 }
 
 /// The engine refuses more processors than its host has, and less than a hundredth of one.
-fn nano_cpus(plan: &Plan, facts: &EngineFacts) -> i64 {
+pub(crate) fn nano_cpus(plan: &Plan, facts: &EngineFacts) -> i64 {
     let milli = i64::from(plan.cpus.as_milli()).max(10);
     let milli = if facts.cpus == 0 {
         milli

@@ -23,17 +23,38 @@ pub(super) const SECCOMP: Mutant = alike(
         "network::",
         "subprocess::",
         "filesystem::unmount",
+        "layers::filter",
+        "layers::container_filter",
     ],
 );
 
 pub(super) const MEMORY: Mutant = alike(
     "no memory limit",
     &["memory::one_process"],
-    &["memory::", "denials::memory"],
+    &["memory::", "denials::memory", "layers::group_swap"],
 );
 
 pub(super) const PROCESSES: Mutant = alike(
     "no process limit",
     &["pids::fork_bomb"],
-    &["denials::process_limit"],
+    &[
+        "denials::process_limit",
+        "layers::group_pids",
+        "layers::limit_pids",
+    ],
+);
+
+pub(super) const CONTAINER_FILTER: Mutant = alike(
+    "no seccomp of the container's own",
+    &["layers::container_filter"],
+    &[],
+);
+
+/// What root owns in an image, code cannot write on a root that can be written either: only the layer itself is missed.
+pub(super) const ROOT: Mutant = alike("writable root", &["layers::read_only"], &["filesystem::"]);
+
+pub(super) const USER: Mutant = alike(
+    "code is the agent's user",
+    &["layers::own_user"],
+    &["neighbors::user", "processes::"],
 );

@@ -69,6 +69,7 @@ impl Mutant {
 
 const NAMESPACES: (&str, &str) = ("user_namespaces", "no");
 const CONTROL_GROUPS: (&str, &str) = ("cgroup", "none");
+const LANDLOCK: (&str, &str) = ("landlock", "0");
 const SECCOMP: (&str, &str) = ("seccomp", "no");
 
 /// A mutant without its changes.
@@ -134,7 +135,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..mechanism(
             "no seccomp",
             Mutation::Seccomp,
-            &["kernel::io_uring", "kernel::keyring", "network::vsock"],
+            &[
+                "kernel::io_uring",
+                "kernel::keyring",
+                "network::vsock",
+                "layers::filter",
+            ],
         )
         .may(&[
             "kernel::",
@@ -150,12 +156,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Mutation::ControlGroups,
             &["memory::many_processes", "cpus::spinners"],
         )
-        .may(&["memory::", "denials::memory"])
+        .may(&[
+            "memory::",
+            "denials::memory",
+            "layers::group_pids",
+            "layers::group_swap",
+        ])
     },
     mechanism(
         "no resource limits",
         Mutation::ResourceLimits,
-        &["open_files::many"],
+        &["open_files::many", "layers::limit_pids"],
     ),
     mechanism(
         "unbounded storage",
@@ -166,9 +177,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mechanism(
         "writable root",
         Mutation::ReadOnly,
-        &["filesystem::write_read_root"],
+        &["filesystem::write_read_root", "layers::read_only"],
     )
     .may(&["filesystem::"]),
+    Mutant {
+        needs: Some(LANDLOCK),
+        ..mechanism("no Landlock", Mutation::Landlock, &["layers::landlock"])
+            .may(&["filesystem::", "processes::"])
+    },
     mechanism(
         "host /proc",
         Mutation::Processes,

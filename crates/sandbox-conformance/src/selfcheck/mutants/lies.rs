@@ -25,7 +25,11 @@ pub(super) const LIES: &[Mutant] = &[
     )
     .may(&["network::", "neighbors::unix_abstract", "denials::network"]),
     of(Mutation::Seccomp, alike::SECCOMP),
+    of(Mutation::EngineFilter, alike::CONTAINER_FILTER),
+    of(Mutation::Root, alike::ROOT),
+    of(Mutation::User, alike::USER),
     of(Mutation::Memory, alike::MEMORY),
+    lie("no swap limit", Mutation::Swap, &["layers::group_swap"]).may(&["memory::"]),
     of(Mutation::Processes, alike::PROCESSES),
     lie(
         "writable read roots",

@@ -16,14 +16,9 @@ const fn of(mutation: Mutation, mutant: Mutant) -> Mutant {
     }
 }
 
-/// Whether a probe finds something else, and no failure: a limit that is declared as partial is not claimed in whole; what root
-/// owns in an image, code cannot write on a root that can be written either; and that two sandboxes are the same user of the host is
-/// nothing that the suite blames a tier for.
+/// Whether a probe finds something else, and no failure: a limit that is declared as partial is not claimed in whole.
 pub(super) fn is_quiet(mutation: Mutation) -> bool {
-    matches!(
-        mutation,
-        Mutation::Processes | Mutation::Storage | Mutation::ReadOnly | Mutation::User
-    )
+    matches!(mutation, Mutation::Processes | Mutation::Storage)
 }
 
 /// Every lie.
@@ -48,12 +43,8 @@ pub(super) const PODS: &[Mutant] = &[
         &["disk::many_files"],
     )
     .may(&["disk::"]),
-    pod(
-        "writable root",
-        Mutation::ReadOnly,
-        &["filesystem::write_system"],
-    )
-    .may(&["filesystem::"]),
+    of(Mutation::Filter, alike::CONTAINER_FILTER),
+    of(Mutation::ReadOnly, alike::ROOT),
     pod(
         "the node's processes",
         Mutation::HostProcesses,
@@ -65,7 +56,7 @@ pub(super) const PODS: &[Mutant] = &[
         Mutation::Token,
         &["filesystem::cluster_token"],
     ),
-    pod("code is root", Mutation::User, &["neighbors::user"]),
+    of(Mutation::User, alike::USER),
     pod(
         "addresses of services",
         Mutation::Environment,
