@@ -43,13 +43,19 @@ pub(super) async fn list(
             Ok(images) => return Ok(images),
             Err(error) => error,
         };
-        let vanished = error.to_string().contains("image not known");
-        if !vanished || attempts == ATTEMPTS {
+        if !is_upset(&error.to_string()) || attempts == ATTEMPTS {
             return Err(engine_error(tier, Operation::ListImages, error));
         }
         attempts += 1;
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Whether these words of Podman's are about an image that was removed while it looked through all of them.
+pub(super) fn is_upset(said: &str) -> bool {
+    ["image not known", "layer not known"]
+        .iter()
+        .any(|words| said.contains(words))
 }
 
 /// Removes an image, or this name of it.

@@ -10,6 +10,7 @@ mod ignore;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use bollard::errors::Error as EngineError;
 use bollard::models::{BuildInfo, ImageInspect};
@@ -22,10 +23,20 @@ use sandbox_core::{
 
 use super::classify::classify;
 use super::find::{Wanted, look};
+use super::stock::is_upset;
 use super::{Puller, info, pipe};
 use crate::error::{Operation, engine_error};
 use crate::labels;
 use context::Context;
+
+/// How often a build is begun whose search for steps done before met an image that was being removed.
+const ATTEMPTS: u32 = 20;
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How Podman's words on a failed search begin. Nothing that a step printed is among them.
+const CACHE: &str = "checking if cached image exists";
 
 /// How many lines of a failed step are told.
 const TOLD_LINES: usize = 20;
@@ -60,7 +71,15 @@ impl Build<'_> {
         })?;
         let text = self.with_ids(&path, &text, progress).await?;
         let before = puller.ids(&ListImagesOptions::default()).await?;
-        let id = self.build(&path, text, tag.as_ref(), progress).await?;
+        let mut attempts = 1;
+        let id = loop {
+            match self.build(&path, &text, tag.as_ref(), progress).await {
+                Ok(id) => break id,
+                Err(failure) if failure.is_passing && attempts < ATTEMPTS => attempts += 1,
+                Err(failure) => return Err(failure.error),
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
         let Some(image) = look(puller.tier, puller.engine, &id.parse()?).await? else {
             let context = format!("{id} was built, and the engine does not have it");
             return Err(self.error(ErrorKind::ImageBuildFailed, context));
@@ -170,10 +189,10 @@ impl Build<'_> {
     async fn build(
         &self,
         path: &Path,
-        text: String,
+        text: &str,
         tag: Option<&ImageReference>,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<String> {
+    ) -> Result<String, Failure> {
         let Puller { engine, config, .. } = self.puller;
         let request = self.request;
         let options = BuildImageOptions {
@@ -194,7 +213,7 @@ impl Build<'_> {
             target: request.target.clone().unwrap_or_default(),
             ..BuildImageOptions::default()
         };
-        let context = Context::open(&request.context, path, text);
+        let context = Context::open(&request.context, path, text.to_owned());
         let context = context.map_err(|why| self.invalid(why))?;
         let (writer, archive) = pipe::writer();
         let sending = tokio::task::spawn_blocking(move || context.send(writer));
@@ -213,34 +232,37 @@ impl Build<'_> {
         let built = tokio::time::timeout(limit, events).await;
         // The engine only says that its request broke; we know why.
         if let Ok(Some(why)) = sending.await {
-            return Err(self.invalid(why));
+            return Err(self.invalid(why).into());
         }
         match built {
             Ok(Ok(())) => output.id.ok_or_else(|| {
                 let context = format!("the builder gave no image{}", output.told);
-                self.error(ErrorKind::ImageBuildFailed, context)
+                self.error(ErrorKind::ImageBuildFailed, context).into()
             }),
             Ok(Err(error)) => Err(self.failed(error, &output)),
             Err(_) => {
                 let context = format!("the image was not built after {limit:?}{}", output.told);
-                Err(self
-                    .error(ErrorKind::ImageTimedOut, context)
-                    .with_fix("allow more time (image_timeout)"))
+                let error = self.error(ErrorKind::ImageTimedOut, context);
+                Err(error.with_fix("allow more time (image_timeout)").into())
             }
         }
     }
 
-    fn failed(&self, error: EngineError, output: &Output) -> Error {
+    fn failed(&self, error: EngineError, output: &Output) -> Failure {
         let said = match &error {
             EngineError::DockerStreamError { error } => error.trim(),
             EngineError::DockerResponseServerError { message, .. } => message.trim(),
-            _ => return engine_error(self.puller.tier, Operation::Build, error),
+            _ => return engine_error(self.puller.tier, Operation::Build, error).into(),
         };
+        let is_passing = said.starts_with(CACHE) && is_upset(said);
         let kind = match classify(said) {
             Some(ErrorKind::StorageFull) => ErrorKind::StorageFull,
             _ => ErrorKind::ImageBuildFailed,
         };
-        self.error(kind, format!("{}{}", escape(said), output.told))
+        Failure {
+            error: self.error(kind, format!("{}{}", escape(said), output.told)),
+            is_passing,
+        }
     }
 
     fn invalid(&self, context: impl Into<String>) -> Error {
@@ -264,6 +286,23 @@ fn read(context: &Path, path: &Path) -> Result<String, String> {
         return Err(failed(&"is no file of at most 1 MiB"));
     }
     std::fs::read_to_string(file).map_err(|why| failed(&why))
+}
+
+/// A build that failed.
+#[derive(Debug)]
+struct Failure {
+    error: Error,
+    /// The same build may succeed at once.
+    is_passing: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_passing: false,
+        }
+    }
 }
 
 /// What a build has said.
