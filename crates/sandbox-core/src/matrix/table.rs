@@ -120,7 +120,7 @@ impl CompatibilityMatrix {
 }
 
 const LEGEND: &str = "
-`enforced 9/9`: nine probes attacked, nine were stopped. `open`: probes that the measured host could not decide.
+`enforced 9/9`: nine probes attacked, nine were stopped. `open`: probes that the measured host could not decide, or about a layer that the tier does not name.
 Measured by `cargo xtask conformance` on:
 
 ";
