@@ -146,6 +146,8 @@ pub struct Evidence {
     pub gated: bool,
     /// Demands for which the backend declined to create the sandbox until they were waived; the probe ran with the waiver.
     pub waived: Vec<Unmet>,
+    /// Of these the ones that the backend had said it would meet, before it made the sandbox.
+    pub unkept: Vec<Unmet>,
     /// The backend declined to create the sandbox, whatever is waived.
     pub refused: Option<String>,
     /// The probe was not run, and why.

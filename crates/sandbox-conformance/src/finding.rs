@@ -122,6 +122,11 @@ impl Finding {
         if let Some(accepted) = self.accepted_in_silence() {
             return Standing::Failed(format!("declared {accepted}, and made all the same"));
         }
+        if let Some(unkept) = self.unkept() {
+            return Standing::Failed(format!(
+                "declared enforced before the sandbox was made, and then {unkept}"
+            ));
+        }
         if let Some(known) = &self.known {
             match self.verdict {
                 Verdict::Leaked => return Standing::Admitted(format!("known leak: {known}")),
@@ -164,6 +169,14 @@ impl Finding {
             .iter()
             .any(|unmet| unmet.demand.capability == capability);
         (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
+    }
+
+    /// What the backend had said that it would enforce, and then did not.
+    fn unkept(&self) -> Option<&Enforcement> {
+        let capability = self.subject.capability()?;
+        let mut unkept = self.evidence.unkept.iter();
+        let own = unkept.find(|unmet| unmet.demand.capability == capability)?;
+        Some(&own.enforcement)
     }
 
     /// The verdicts of every run, in their order; empty where it was not repeated.

@@ -53,6 +53,7 @@ pub struct Sandbox {
     handle: SandboxHandle,
     program: String,
     waived: Vec<Unmet>,
+    unkept: Vec<Unmet>,
     has_roots: bool,
     is_elsewhere: bool,
 }
@@ -204,7 +205,7 @@ impl Pool {
         setting: &Setting,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<Sandbox, Declined> {
-        let (handle, waived) = match self.create_waiving(setting, change).await {
+        let (handle, waived, unkept) = match self.create_waiving(setting, change).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return match setting.without_roots() {
                     Some(setting) => Box::pin(self.create(&setting, change)).await,
@@ -225,28 +226,43 @@ impl Pool {
             handle,
             program,
             waived,
+            unkept,
             has_roots: setting.policy.filesystem_read_roots.is_some(),
             is_elsewhere,
         })
     }
 
     /// A sandbox of this setting, and the demands that had to be waived for it: what is declared unenforced is measured all the
-    /// same.
+    /// same. Of these, also the ones that the backend had said it would meet before it made anything.
     async fn create_waiving(
         &self,
         setting: &Setting,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
-    ) -> Result<(SandboxHandle, Vec<Unmet>), Error> {
+    ) -> Result<(SandboxHandle, Vec<Unmet>, Vec<Unmet>), Error> {
         let attempt = |policy| self.attempt(policy, setting, change);
         match attempt(setting.policy.clone()).await {
             Err(error)
                 if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
             {
+                let foreseen = self.foreseen(setting, change).await?;
+                let unkept = |unmet: &&Unmet| !foreseen.contains(&unmet.demand.capability);
+                let unkept = error.unmet().iter().filter(unkept).cloned().collect();
                 let policy = waive(setting.policy.clone(), error.unmet());
-                Ok((attempt(policy).await?, error.unmet().to_vec()))
+                Ok((attempt(policy).await?, error.unmet().to_vec(), unkept))
             }
-            created => Ok((created?, Vec::new())),
+            created => Ok((created?, Vec::new(), Vec::new())),
         }
+    }
+
+    /// What the backend says that it would not meet, before it makes anything.
+    async fn foreseen(
+        &self,
+        setting: &Setting,
+        change: &(dyn Fn(&mut SandboxSpec) + Sync),
+    ) -> Result<Vec<Capability>, Error> {
+        let client = self.target.client(setting.policy.clone())?;
+        let (_, _, unmet) = client.check(&self.spec(setting, change)).await?;
+        Ok(unmet.iter().map(|unmet| unmet.demand.capability).collect())
     }
 
     /// Creates a detached sandbox with the policy of a place, which lives as long as this at most and which no pool ends. Its
@@ -305,6 +321,11 @@ impl Pool {
         setting: &Setting,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<SandboxHandle, Error> {
+        let spec = self.spec(setting, change);
+        self.target.client(policy)?.create(&spec).await
+    }
+
+    fn spec(&self, setting: &Setting, change: &(dyn Fn(&mut SandboxSpec) + Sync)) -> SandboxSpec {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setting.env.clone();
         spec.image = self.image.clone();
@@ -312,7 +333,7 @@ impl Pool {
             (spec.memory, spec.cpus) = room.sizes(setting);
         }
         change(&mut spec);
-        self.target.client(policy)?.create(&spec).await
+        spec
     }
 }
 
@@ -417,6 +438,12 @@ impl Sandbox {
     #[must_use]
     pub fn waived(&self) -> &[Unmet] {
         &self.waived
+    }
+
+    /// Of these the ones that the backend had said it would meet.
+    #[must_use]
+    pub fn unkept(&self) -> &[Unmet] {
+        &self.unkept
     }
 
     /// Whether folders of this host are granted in it.

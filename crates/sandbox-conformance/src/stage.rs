@@ -460,6 +460,7 @@ impl Stage {
                     self.is_elsewhere = sandbox.is_elsewhere();
                     self.evidence.gated = pool.target().applies_policy();
                     self.evidence.waived = sandbox.waived().to_vec();
+                    self.evidence.unkept = sandbox.unkept().to_vec();
                     self.evidence.declared =
                         self.subject.capability().and_then(|c| sandbox.declared(c));
                 }

@@ -82,6 +82,7 @@ fn all() -> Vec<Evidence> {
                                 declared: None,
                                 gated: true,
                                 waived: waived.clone(),
+                                unkept: Vec::new(),
                                 refused: said[bits & 1].clone(),
                                 not_run: said[bits >> 1 & 1].clone(),
                                 trouble: said[bits >> 2 & 1].clone(),

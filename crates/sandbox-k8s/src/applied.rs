@@ -101,11 +101,11 @@ fn route<'a>(routes: &'a str, routes_6: &'a str) -> Option<&'a str> {
 
 /// Whether the root cannot be written: a later mount lies over an earlier one.
 fn root_is_read_only(table: &str) -> bool {
-    let mounts = table.lines().filter_map(|line| {
+    let mut mounts = table.lines().rev().filter_map(|line| {
         let mut fields = line.split(' ').skip(4);
         Some((fields.next()?, fields.next()?))
     });
-    let root = mounts.filter(|(target, _)| *target == "/").last();
+    let root = mounts.find(|(target, _)| *target == "/");
     root.is_some_and(|(_, options)| options.split(',').any(|option| option == "ro"))
 }
 

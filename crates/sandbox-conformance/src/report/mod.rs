@@ -25,7 +25,7 @@ use crate::probe::Trouble;
 use crate::selfcheck::{MutantCheck, SelfCheck};
 
 /// The version of `report.json`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Everything of one run.
 #[derive(Debug, Clone, Default)]

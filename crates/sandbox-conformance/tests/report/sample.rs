@@ -48,6 +48,7 @@ fn evidence() -> Evidence {
             },
             enforcement: Enforcement::unenforced(HOSTILE),
         }],
+        unkept: Vec::new(),
         refused: Some(HOSTILE.into()),
         not_run: Some(HOSTILE.into()),
         trouble: Some(HOSTILE.into()),

@@ -67,6 +67,9 @@ fn seen(page: &mut String, evidence: &Evidence) {
     for unmet in &evidence.waived {
         entry(page, "waived", &unmet.to_string());
     }
+    for unmet in &evidence.unkept {
+        entry(page, "promised before", &unmet.to_string());
+    }
     for (name, text) in [
         ("refused", &evidence.refused),
         ("not run", &evidence.not_run),
