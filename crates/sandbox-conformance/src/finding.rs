@@ -294,3 +294,43 @@ impl Report {
         counts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{Capability, Demand, Level, Unmet};
+
+    use super::*;
+
+    fn refused(waived: &[Capability], unkept: &[Capability]) -> Standing {
+        let unmet = |capability: &Capability| Unmet {
+            demand: Demand {
+                capability: *capability,
+                level: Level::Required,
+                value: "64MiB".into(),
+            },
+            enforcement: Enforcement::unenforced("no cgroup"),
+        };
+        let evidence = Evidence {
+            gated: true,
+            waived: waived.iter().map(unmet).collect(),
+            unkept: unkept.iter().map(unmet).collect(),
+            ..Evidence::default()
+        };
+        let memory = |probe: &&&Probe| probe.id == "memory::one_process";
+        let probes = crate::probes::all();
+        let probe = probes.iter().find(memory).expect("the probe");
+        Finding::new(probe, Verdict::Refused, evidence, 1).standing()
+    }
+
+    #[test]
+    fn what_was_promised_and_not_kept_fails_the_probes_of_its_capability_alone() {
+        let both = [Capability::Memory, Capability::Cpus];
+        let admitted = |standing| matches!(standing, Standing::Admitted(_));
+        assert!(admitted(refused(&both, &[])));
+        assert!(admitted(refused(&both, &[Capability::Cpus])));
+        let Standing::Failed(why) = refused(&both, &[Capability::Memory]) else {
+            panic!("a broken promise is a failure");
+        };
+        assert!(why.contains("before the sandbox was made") && why.contains("no cgroup"));
+    }
+}
