@@ -154,7 +154,11 @@ impl Finding {
             },
             Verdict::Refused => Standing::Admitted(self.detail()),
             Verdict::Overblocked | Verdict::Unexplained => Standing::Failed(self.detail()),
-            Verdict::Flaky => Standing::Failed(format!("runs disagree: {}", self.verdicts())),
+            Verdict::Flaky => Standing::Failed(format!(
+                "runs disagree: {}{}",
+                self.verdicts(),
+                self.deviation()
+            )),
             Verdict::Inconclusive | Verdict::NotRun => Standing::Open(self.detail()),
         }
     }
@@ -169,6 +173,19 @@ impl Finding {
             .iter()
             .any(|unmet| unmet.demand.capability == capability);
         (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
+    }
+
+    /// What decided the first run of a repeated probe that was not enforced.
+    fn deviation(&self) -> String {
+        let mut runs = self.repetitions.iter();
+        let other = runs.find(|run| run.verdict != Verdict::Enforced);
+        let told = other.map(|run| Self {
+            verdict: run.verdict,
+            evidence: run.evidence.clone(),
+            repetitions: Vec::new(),
+            ..self.clone()
+        });
+        told.map_or_else(String::new, |finding| format!(" ({})", finding.detail()))
     }
 
     /// What the backend had said that it would enforce, and then did not.

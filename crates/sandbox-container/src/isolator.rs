@@ -16,9 +16,9 @@ use crate::cgroup::Counts;
 use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error};
 use crate::image::{self, Commit, Source};
-use crate::kept::Store;
+use crate::kept::{Entry, Store};
 use crate::removal::{self, Guard};
-use crate::remover::remove_soon;
+use crate::remover::{Along, remove_soon};
 
 /// The container around an agent.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl ContainerIsolator {
             let (endpoint, container) = (engine.endpoint.clone(), id.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(lifetime.saturating_add(OVERTIME)).await;
-                remove_soon(tier, &endpoint, &container, None, None);
+                remove_soon(tier, &endpoint, &container, Along::default());
             })
         });
         Self(Arc::new(Inner {
@@ -122,11 +122,19 @@ impl ContainerIsolator {
         *lock(&self.0.last_words) = words;
     }
 
+    /// What was written of the sandbox goes after its container.
+    pub(crate) fn hold(&self, record: Entry) {
+        // Without a guard the container has gone, and so does this.
+        if let Some(guard) = lock(&self.0.guard).as_mut() {
+            guard.hold(record);
+        }
+    }
+
     /// The container is not this process' any more: it outlives the isolator.
     pub(crate) fn keep(&self) {
         if let Some(guard) = lock(&self.0.guard).take() {
             // What it was made of goes with it, whoever ends it.
-            *lock(&self.0.image) = guard.release();
+            *lock(&self.0.image) = guard.hand_over();
         }
     }
 
@@ -196,7 +204,7 @@ impl Isolator for ContainerIsolator {
         // Dropping a guard removes the container in the background.
         if lock(&inner.guard).take().is_none() && !inner.gone.load(Ordering::Relaxed) {
             let endpoint = &inner.engine.endpoint;
-            remove_soon(inner.tier, endpoint, &inner.container, None, None);
+            remove_soon(inner.tier, endpoint, &inner.container, Along::default());
         }
     }
 

@@ -11,8 +11,9 @@ use crate::engine::Endpoint;
 use crate::error::{
     Operation, engine_error, has_status, is_no_container, is_passing, is_unreadable,
 };
+use crate::kept::Entry;
 use crate::owner::Claim;
-use crate::remover::remove_soon;
+use crate::remover::{Along, remove_soon};
 
 /// How long the engine may take to kill and remove a container. Alone it takes 50 to 100 ms.
 const BOUND: Duration = Duration::from_secs(20);
@@ -123,6 +124,8 @@ pub(crate) struct Guard {
     claim: Option<Claim>,
     /// What is removed after the container.
     image: Option<String>,
+    /// What was written of its sandbox, to be found by until it has gone.
+    record: Option<Entry>,
     /// What the engine said when it made the container.
     warnings: Vec<String>,
 }
@@ -135,6 +138,7 @@ impl Guard {
             container: Some(container),
             claim: Some(claim),
             image: None,
+            record: None,
             warnings: Vec::new(),
         }
     }
@@ -156,12 +160,25 @@ impl Guard {
         self
     }
 
+    /// Has what was written of the sandbox go after the container.
+    pub(crate) fn hold(&mut self, record: Entry) {
+        self.record = Some(record);
+    }
+
     /// The container's id.
     pub(crate) fn container(&self) -> &str {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is gone, or not this process' any more; gives the image that was to go as well.
+    /// The container is not this process' any more; gives the image that was to go as well.
+    pub(crate) fn hand_over(mut self) -> Option<String> {
+        if let Some(record) = self.record.take() {
+            record.keep();
+        }
+        self.release()
+    }
+
+    /// The container is gone; gives the image that was to go as well.
     pub(crate) fn release(mut self) -> Option<String> {
         self.container = None;
         self.image.take()
@@ -180,8 +197,12 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            let (image, claim) = (self.image.take(), self.claim.take());
-            remove_soon(self.tier, &self.endpoint, container, image, claim);
+            let along = Along {
+                image: self.image.take(),
+                claim: self.claim.take(),
+                record: self.record.take(),
+            };
+            remove_soon(self.tier, &self.endpoint, container, along);
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::Tier;
 use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error};
+use crate::kept::Entry;
 use crate::labels;
 use crate::owner::Claim;
 use crate::removal::{remove, try_remove_image};
@@ -42,27 +43,28 @@ struct Removal {
     endpoint: Endpoint,
     /// `None` where the engine never said which; its label has the claim's token.
     container: Option<String>,
-    /// The image that goes after the container.
-    image: Option<String>,
+    along: Along,
+}
+
+/// What goes with a container.
+#[derive(Debug, Default)]
+pub(crate) struct Along {
+    /// The image that goes after it.
+    pub image: Option<String>,
     /// Keeps the sweep of this process away from it.
-    claim: Option<Claim>,
+    pub claim: Option<Claim>,
+    /// What was written of its sandbox. Whoever ends this process before the container has gone leaves it to be found by that.
+    pub record: Option<Entry>,
 }
 
 /// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
 /// its runtime has ended.
-pub(crate) fn remove_soon(
-    tier: Tier,
-    endpoint: &Endpoint,
-    container: &str,
-    image: Option<String>,
-    claim: Option<Claim>,
-) {
+pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, along: Along) {
     send(Removal {
         tier,
         endpoint: endpoint.clone(),
         container: Some(container.to_owned()),
-        image,
-        claim,
+        along,
     });
 }
 
@@ -72,8 +74,10 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
         tier,
         endpoint: endpoint.clone(),
         container: None,
-        image: None,
-        claim: Some(claim),
+        along: Along {
+            claim: Some(claim),
+            ..Along::default()
+        },
     });
 }
 
@@ -101,6 +105,9 @@ async fn run(removal: Removal) {
             Err(error) => {
                 let container = removal.container.as_deref().unwrap_or_default();
                 tracing::error!(%tier, container, %error, "a container, or its image, may be left");
+                if let Some(record) = removal.along.record {
+                    record.keep();
+                }
                 return;
             }
         }
@@ -111,10 +118,10 @@ impl Removal {
     async fn attempt(&self) -> Result<()> {
         let client = engine::client(&self.endpoint)
             .map_err(|error| engine_error(self.tier, Operation::Remove, error))?;
-        match (&self.container, &self.claim) {
+        match (&self.container, &self.along.claim) {
             (Some(container), _) => {
                 remove(self.tier, &client, container).await?;
-                match &self.image {
+                match &self.along.image {
                     Some(image) => self.remove_image(&client, image).await,
                     None => Ok(()),
                 }

@@ -28,6 +28,9 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How long an output that somebody else holds open is read on after the program's end.
 const HELD: Duration = Duration::from_millis(200);
 
+/// What the kernel says of a program that somebody may still write.
+const BUSY: std::io::ErrorKind = std::io::ErrorKind::ExecutableFileBusy;
+
 pub struct ToyInstance {
     report: EnforcementReport,
     env: BTreeMap<String, String>,
@@ -41,7 +44,7 @@ impl ToyInstance {
         Self { report, env, ended }
     }
 
-    fn spawn(&self, request: &ExecRequest, mark: &str) -> Result<Child> {
+    async fn spawn(&self, request: &ExecRequest, mark: &str) -> Result<Child> {
         let mut command = Command::new(OsStr::from_bytes(&request.argv[0]));
         command
             .args(request.argv[1..].iter().map(|one| OsStr::from_bytes(one)))
@@ -56,9 +59,15 @@ impl ToyInstance {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        command
-            .spawn()
-            .map_err(|error| start_failed(request, &error))
+        let mut attempts = 1;
+        loop {
+            match command.spawn() {
+                // A program that was just put may still be open in another thread's child that has not executed its own yet.
+                Err(error) if error.kind() == BUSY && attempts < 100 => attempts += 1,
+                spawned => return spawned.map_err(|error| start_failed(request, &error)),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -150,7 +159,7 @@ impl Instance for ToyInstance {
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         let mark = sandbox_core::unique_name("toy");
-        let mut child = self.spawn(request, &mark)?;
+        let mut child = self.spawn(request, &mark).await?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = id.ok_or_else(|| unsupported("execute", "toy"))?;
         let tree = Tree { group: pid, mark };

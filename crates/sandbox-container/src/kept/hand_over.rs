@@ -78,7 +78,8 @@ impl HandOver<'_> {
             Self::lifetime(plan),
             place,
         );
-        let entry = self.store.write(&record, &key)?;
+        // From here on the agent may outlive this process: the record goes after the container, never before it.
+        self.isolator.hold(self.store.write(&record, &key)?);
         let reconnection = Reconnection {
             tier,
             engine,
@@ -88,7 +89,6 @@ impl HandOver<'_> {
         };
         let instance = reconnection.attach(later, &self.isolator).await?;
         // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
-        entry.keep();
         self.isolator.keep();
         drop(first);
         Ok(instance)

@@ -19,7 +19,7 @@ use sandbox_host::{AttachedSandbox, LastWords};
 
 pub(crate) use hand_over::HandOver;
 pub(crate) use hiding::{hidden, seen_at, shows_the_host};
-pub(crate) use store::Store;
+pub(crate) use store::{Entry, Store};
 
 use crate::Tier;
 use crate::engine::{Engine, Listed};
