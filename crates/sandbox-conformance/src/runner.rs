@@ -261,8 +261,8 @@ mod tests {
             .filter_map(|run| Some(run.evidence.attack.as_ref()?.action.as_str()))
             .collect();
         assert_eq!(seen, ["first", "second", "third"]);
-        let failed = Standing::Failed("runs disagree: leaked, enforced, enforced".into());
-        assert_eq!(finding.standing(), failed);
+        let said = "runs disagree: leaked, enforced, enforced (attack `first`: succeeded)";
+        assert_eq!(finding.standing(), Standing::Failed(said.into()));
     }
 
     #[test]
