@@ -15,6 +15,7 @@ use libtest_mimic::Failed;
 use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec, unique_name};
 
 use super::listing;
+use super::phantom::is_phantom;
 use super::processes::{Signal, naming, send};
 use crate::family::{self, Backend, Config};
 
@@ -191,11 +192,7 @@ impl Engine {
         self.daemon = Some(daemon);
         let start = Instant::now();
         while !self.answers().await {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "no answer: {}",
-                std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-            );
+            assert!(start.elapsed() < PATIENCE, "no answer: {}", self.said());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -292,7 +289,10 @@ impl Engine {
 
     /// The containers that it has, of any state: their names and states.
     pub fn containers(&self) -> Vec<(String, String)> {
-        listing::containers(&self.socket())
+        let listed = listing::list(&self.socket(), "/containers/json?all=true");
+        let listed = listed.as_array().expect("a list").iter();
+        let there = listed.filter(|one| !is_phantom(&self.socket(), self.folder(), one));
+        there.map(listing::described).collect()
     }
 
     /// The names of its volumes.
@@ -303,6 +303,14 @@ impl Engine {
     /// How many networks it has.
     pub fn networks(&self) -> usize {
         listing::networks(&self.socket())
+    }
+
+    /// The end of its daemon's log.
+    fn said(&self) -> String {
+        const LINES: usize = 40;
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
     /// Waits until it has no container that is not in `wanted`.
@@ -317,7 +325,11 @@ impl Engine {
             if left.is_empty() {
                 return;
             }
-            assert!(start.elapsed() < bound, "{what}: {left:?} after {bound:?}");
+            assert!(
+                start.elapsed() < bound,
+                "{what}: {left:?} after {bound:?}; the engine said:\n{}",
+                self.said()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -10,13 +10,6 @@ use serde_json::Value;
 /// How often a list is asked for that is answered with an error, before the last time.
 const ATTEMPTS: u32 = 5;
 
-/// The containers of any state: their names and states.
-pub fn containers(socket: &Path) -> Vec<(String, String)> {
-    let listed = list(socket, "/containers/json?all=true");
-    let listed = listed.as_array().expect("a list").iter();
-    listed.map(described).collect()
-}
-
 /// A container's names and state.
 pub fn described(container: &Value) -> (String, String) {
     let names = container["Names"].as_array().into_iter().flatten();

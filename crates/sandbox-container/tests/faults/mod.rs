@@ -13,6 +13,7 @@ mod life;
 mod listing;
 mod moments;
 mod owner;
+mod phantom;
 pub mod processes;
 mod proxy;
 mod prune;

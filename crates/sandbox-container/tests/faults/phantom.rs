@@ -1,0 +1,42 @@
+//! What dockerd lists and does not have.
+//!
+//! A dockerd that was killed removes at its start, twice at once, what was to go with its end: when it sees that the container's process has
+//! ended, and when it has read what it kept. The slower one writes the container, which is gone, into the table behind the list: it is
+//! listed as "dead", without a name, until dockerd starts again. No request finds or removes it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::listing::ask;
+use super::processes::naming;
+
+/// Whether a listed container is none: the engine does not know it, nothing below `folder`, the engine's own, nor a control group is
+/// named after it, and no process serves it.
+pub fn is_phantom(socket: &Path, folder: &Path, listed: &Value) -> bool {
+    let id = listed["Id"].as_str().expect("an id");
+    if listed["State"] != "dead" {
+        return false;
+    }
+    let seen = ask(socket, "GET", &format!("/containers/{id}/json"), "");
+    let unknown = seen.is_err_and(|why| why.starts_with("HTTP/1.0 404"));
+    let phantom = unknown
+        && naming(id).is_empty()
+        && !is_named(folder, id)
+        && !is_named(Path::new("/sys/fs/cgroup"), id);
+    if phantom {
+        eprintln!("{id} is listed as dead, and nothing of it is there");
+    }
+    phantom
+}
+
+/// Whether anything in a folder, however deep, has this in its name.
+fn is_named(folder: &Path, text: &str) -> bool {
+    // What cannot be read has gone, or is a file system that a container has left: none is named there.
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        entry.file_name().to_string_lossy().contains(text)
+            || is_folder && is_named(&entry.path(), text)
+    })
+}
