@@ -52,6 +52,10 @@ async fn back(engine: &mut Engine, what: &str) {
     engine
         .wait_for(what, Duration::from_secs(10), |_| false)
         .await;
+    // The first names what was detached, and ended with the engine.
+    engine.client().prune().await.expect("an answer");
+    let again = engine.client().prune().await.expect("an answer");
+    assert!(again.is_empty(), "nothing was there: {again:?}");
     assert_eq!(engine.volumes().len(), 1, "the agent's");
 }
 
