@@ -15,7 +15,7 @@ const PACKAGE: &str = "sandbox-conformance";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
 /// The requirements in [`REQUIRE_VARIABLE`] that name no tier of root's.
-const OTHERS: [&str; 2] = ["root", "podman-rootless"];
+const OTHERS: [&str; 3] = ["root", "podman-rootless", "browser"];
 
 /// Most time for an interrupted suite to remove what it has made; its own bound is shorter.
 const CLEAN_UP: Duration = Duration::from_secs(45);

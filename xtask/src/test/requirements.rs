@@ -36,6 +36,8 @@ pub enum Requirement {
     /// A Kubernetes cluster: that of `KUBECONFIG`, with the test images on its nodes, else the one of `cargo xtask engines up k8s`
     #[value(name = "k8s")]
     Kubernetes,
+    /// Chromium or Chrome, to look at the page of a report with
+    Browser,
     /// Being root, so that tests run as root and as an ordinary user
     Root,
 }
@@ -48,6 +50,7 @@ impl Requirement {
             Self::Podman => "podman",
             Self::PodmanRootless => "podman-rootless",
             Self::Kubernetes => "k8s",
+            Self::Browser => "browser",
             Self::Root => "root",
         }
     }
@@ -55,8 +58,8 @@ impl Requirement {
     /// Makes it usable where that changes nothing but the images of an engine that runs.
     fn provide(self) -> Result<()> {
         match self {
-            // Whether it can be measured, and what is committed, shows when it is measured.
-            Self::Local => Ok(()),
+            // Whether it can be measured, and what is committed, shows when it is measured; the test that starts a browser looks for one.
+            Self::Local | Self::Browser => Ok(()),
             Self::Docker => engine(engines::Name::Docker),
             Self::Podman => engine(engines::Name::Podman),
             Self::PodmanRootless => engine(engines::Name::PodmanRootless),

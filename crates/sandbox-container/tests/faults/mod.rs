@@ -46,7 +46,13 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let tests = [faults::TESTS, moments::TESTS, prune::TESTS, cycles::TESTS];
+    let tests = [
+        faults::TESTS,
+        phantom::TESTS,
+        moments::TESTS,
+        prune::TESTS,
+        cycles::TESTS,
+    ];
     let tests = tests.iter().copied().flatten();
     let mut trials = tests
         .map(|test| trial(test, missing.is_some()))

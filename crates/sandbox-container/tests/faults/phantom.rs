@@ -6,10 +6,15 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
 
+use super::Test;
+use super::engine::{Engine, run};
 use super::listing::ask;
 use super::processes::naming;
+
+pub const TESTS: &[Test] = &[("phantom::what_left_anything_is_there", anything)];
 
 /// Whether a listed container is none: the engine does not know it, nothing below `folder`, the engine's own, nor a control group is
 /// named after it, and no process serves it.
@@ -38,5 +43,30 @@ fn is_named(folder: &Path, text: &str) -> bool {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         entry.file_name().to_string_lossy().contains(text)
             || is_folder && is_named(&entry.path(), text)
+    })
+}
+
+/// The control: one trace is enough.
+fn anything() -> Result<(), Failed> {
+    run(async {
+        let engine = Engine::start().await;
+        let id = sandbox_core::unique_name("phantom");
+        let listed = json!({ "Id": id, "State": "dead" });
+        let is_phantom = || is_phantom(&engine.socket(), engine.folder(), &listed);
+        assert!(is_phantom());
+        let left = engine.folder().join(format!("{id}.json"));
+        std::fs::write(&left, "").expect("written");
+        assert!(!is_phantom(), "a file");
+        std::fs::remove_file(&left).expect("removed");
+        let mut process = std::process::Command::new("sh")
+            .args(["-c", "read line", &id])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        assert!(!is_phantom(), "a process");
+        drop(process.stdin.take());
+        process.wait().expect("an end");
+        assert!(is_phantom());
+        Ok(())
     })
 }

@@ -195,6 +195,12 @@ impl Outsider {
         });
         Self { address, _task }
     }
+
+    /// A script for inside a sandbox: says "open" where this takes a connection, and "tried" at its end.
+    pub fn dial(&self) -> String {
+        let (address, port) = (self.address.ip(), self.address.port());
+        format!("nc -w 3 {address} {port} </dev/null && echo open; echo tried")
+    }
 }
 
 impl Drop for Outsider {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::Client;
 use kube::api::ListParams;
-use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, SandboxClient};
+use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, SandboxClient, SandboxHandle};
 use sandbox_k8s::{KubernetesBackend, PodProfile, WarmPool};
 
 use crate::cluster::{output, run, small};
@@ -154,6 +154,14 @@ fn unenforced() -> Done {
     })
 }
 
+async fn cannot_reach(sandbox: &SandboxHandle, outsider: &Outsider) {
+    let tried = output(sandbox, &outsider.dial()).await;
+    assert!(
+        tried.contains("tried") && !tried.contains("open"),
+        "{tried}"
+    );
+}
+
 fn enforced() -> Done {
     run(async {
         let ground = Ground::new().await;
@@ -171,16 +179,7 @@ fn enforced() -> Done {
         let entry = entry.expect("an entry");
         assert!(entry.is_enforced(), "{entry}");
         assert!(entry.to_string().contains("canary"), "{entry}");
-        let (address, port) = (outsider.address.ip(), outsider.address.port());
-        let tried = output(
-            &sandbox,
-            &format!("nc -w 2 {address} {port} </dev/null && echo open; echo tried"),
-        )
-        .await;
-        assert!(
-            tried.contains("tried") && !tried.contains("open"),
-            "{tried}"
-        );
+        cannot_reach(&sandbox, &outsider).await;
         // The three of the canary are gone.
         assert_eq!(ground.names().await.len(), 1);
         sandbox.kill().await?;
@@ -220,13 +219,7 @@ fn pooled() -> Done {
             assert!(entry.is_enforced(), "{entry}");
             assert!(entry.to_string().contains(words), "{entry}");
         }
-        let (address, port) = (outsider.address.ip(), outsider.address.port());
-        let dial = format!("nc -w 2 {address} {port} </dev/null && echo open; echo tried");
-        let tried = output(&sandbox, &dial).await;
-        assert!(
-            tried.contains("tried") && !tried.contains("open"),
-            "{tried}"
-        );
+        cannot_reach(&sandbox, &outsider).await;
         sandbox.kill().await?;
         drop((client, backend));
         ground.empty().await;
