@@ -44,13 +44,8 @@ pub(crate) async fn export(
     folder: &Path,
     limits: ArtifactLimits,
 ) -> Result<Export> {
-    let output = OutputFolder::open(folder, instance.writable()).map_err(|error| {
-        Error::new(
-            ErrorKind::Io,
-            "open output folder",
-            format!("{}: {error}", folder.display()),
-        )
-    })?;
+    let output = instance.output_folder(folder);
+    let output = output.map_err(|error| error.into_error("open output folder", folder))?;
     let mut run = Run {
         instance,
         output,

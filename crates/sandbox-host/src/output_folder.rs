@@ -12,7 +12,8 @@ use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, renameat, statat, unlinkat,
 };
 
-use crate::output_path::open_or_make;
+use crate::output_path::open_output_folder;
+use crate::safe_path::PathError;
 
 /// The longest name of a file, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -28,11 +29,17 @@ pub(crate) struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Opens the folder, making it and its parents where they are missing. No link in the folders `writable`, which the code
-    /// can write to, is followed.
-    pub(crate) fn open(path: &Path, writable: &[PathBuf]) -> io::Result<Self> {
-        let (folder, path) = open_or_make(path, writable)?;
-        Ok(Self { path, folder })
+    /// Opens the folder, making it and its parents where they are missing: see [`open_output_folder`].
+    pub(crate) fn open(path: &Path, writable: &[PathBuf], follow: bool) -> Result<Self, PathError> {
+        let opened = open_output_folder(path, writable, follow)?;
+        let folder = opened.open_for_reading();
+        let folder = folder.map_err(|cause| PathError::System { at: None, cause })?;
+        Ok(Self::of(opened.path, folder))
+    }
+
+    /// A folder that is open for reading.
+    pub(crate) fn of(path: PathBuf, folder: OwnedFd) -> Self {
+        Self { path, folder }
     }
 
     /// Length of its path and a separator, in bytes.
@@ -307,7 +314,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("sub")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("target"), folder.path().join("file"))
             .unwrap();
-        let output = OutputFolder::open(folder.path(), &[]).unwrap();
+        let output = OutputFolder::open(folder.path(), &[], false).unwrap();
         assert!(output.create(b"sub/x").is_err());
         assert_eq!(
             output.create(b"file").unwrap().path(),
@@ -319,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_not_kept_goes() {
         let folder = tempfile::tempdir().unwrap();
-        let output = OutputFolder::open(folder.path(), &[]).unwrap();
+        let output = OutputFolder::open(folder.path(), &[], false).unwrap();
         drop(output.create(b"dropped").unwrap());
         output.create(b"discarded").unwrap().discard().unwrap();
         output.create(b"kept").unwrap().keep();
@@ -331,7 +338,7 @@ mod tests {
     #[test]
     fn nothing_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let output = OutputFolder::open(folder.path(), &[]).unwrap();
+        let output = OutputFolder::open(folder.path(), &[], false).unwrap();
         let names = (0..3)
             .map(|_| {
                 let new = output.create(b"a/b.tar.gz").unwrap();

@@ -1,124 +1,82 @@
-//! The way to an output folder, which may lie where the code of a sandbox has set a trap.
+//! The way to an output folder, which may lead through folders that code has written to in an earlier run.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, statat};
 
-/// As many links as the kernel follows.
-const MOST_LINKS: usize = 40;
+use crate::safe_path::{Identity, LinkReason, LinkRule, Opened, PathError, is_system_link};
 
-/// Opens a folder, making it and its parents where they are missing; gives its path without links as well.
+/// Opens an output folder, and makes it and its parents where they are missing.
 ///
-/// Links are followed as usual, but for those in the folders `writable`, which the code can write to: who follows one of these
-/// goes wherever the code wants. A folder that becomes a link meanwhile is not followed either.
+/// A program with unknown file names writes there, so links are followed even less than in the path of a root:
+///
+/// - No link in the folders `writable`, which the sandbox's own code can write to, nor below them.
+/// - No link in the working folder of this process, nor below it. Code of an earlier run may have had that folder.
+/// - The folder itself is no link.
+/// - Any other link that leaves its folder only with `follow`.
+///
+/// The [system's own links](is_system_link) are followed in the last two cases.
 ///
 /// # Errors
 ///
-/// What the way meets: such a link, something that is no folder, what the disk refuses.
-pub(crate) fn open_or_make(path: &Path, writable: &[PathBuf]) -> io::Result<(OwnedFd, PathBuf)> {
-    let path = without_links(path, writable)?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = open("/", flags | OFlags::PATH, Mode::empty())?;
-    for part in path.components() {
-        let Component::Normal(part) = part else {
-            continue;
-        };
-        folder = match openat(&folder, part, flags | OFlags::PATH, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                match mkdirat(&folder, part, Mode::from(0o777)) {
-                    // Somebody else was faster.
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-                openat(&folder, part, flags | OFlags::PATH, Mode::empty())
+/// Such a link, something that is no folder, what the disk refuses. Nothing is made behind a link that is refused.
+pub fn open_output_folder(
+    path: &Path,
+    writable: &[PathBuf],
+    follow: bool,
+) -> Result<Opened, PathError> {
+    let writable = Identity::of_paths(writable.iter().map(PathBuf::as_path));
+    // Everything is below the root folder: of that one the other rules are enough.
+    let working = std::env::current_dir().ok();
+    let working = working.filter(|folder| folder.parent().is_some());
+    let refused = Identity::of_paths(working.as_deref())
+        .into_iter()
+        .chain(writable.iter().copied());
+    let rule = LinkRule::new(follow).writable(refused);
+    let open = |path: &Path| {
+        rule.open_or_make(path)
+            .map_err(|error| explained(error, &writable))
+    };
+    let whole = std::path::absolute(path).map_err(|cause| PathError::System { at: None, cause })?;
+    let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return open(&whole);
+    };
+    let parent = open(parent)?;
+    if let Ok(found) = statat(&parent.object, name, AtFlags::SYMLINK_NOFOLLOW)
+        && FileType::from_raw_mode(found.st_mode) == FileType::Symlink
+        && !is_system_link(&parent.path, &parent.found, &found)
+    {
+        let at = parent.path.join(name);
+        return Err(PathError::Link {
+            target: std::fs::read_link(&at).unwrap_or_default(),
+            reason: match parent.way().iter().any(|one| writable.contains(one)) {
+                true => LinkReason::CodeCanWrite,
+                false => LinkReason::OutputFolder,
+            },
+            at,
+        });
+    }
+    open(&parent.path.join(name))
+}
+
+/// The rule takes the working folder for one that code can write to: the error does not.
+fn explained(error: PathError, writable: &[Identity]) -> PathError {
+    match error {
+        PathError::Link {
+            at,
+            target,
+            reason: LinkReason::CodeCanWrite,
+        } if !Identity::of_paths(at.ancestors().skip(1))
+            .iter()
+            .any(|folder| writable.contains(folder)) =>
+        {
+            PathError::Link {
+                at,
+                target,
+                reason: LinkReason::OutputFolder,
             }
-            found => found,
-        }?;
-    }
-    let opened = openat(&folder, ".", flags | OFlags::RDONLY, Mode::empty())?;
-    Ok((opened, path))
-}
-
-/// The path with its links replaced by what they say. What is missing stays as it is.
-fn without_links(path: &Path, writable: &[PathBuf]) -> io::Result<PathBuf> {
-    let trap = Trap::of(writable);
-    let mut rest = parts(&std::path::absolute(path)?);
-    let mut here = PathBuf::from("/");
-    let mut links = 0;
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
-            here.pop();
-            continue;
         }
-        let next = here.join(&part);
-        let found = match std::fs::symlink_metadata(&next) {
-            Ok(found) => found,
-            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
-                if rest.iter().any(|part| part == "..") {
-                    return Err(missing);
-                }
-                here = next;
-                here.extend(rest);
-                return Ok(here);
-            }
-            Err(cause) => return Err(cause),
-        };
-        if !found.is_symlink() {
-            here = next;
-            continue;
-        }
-        if trap.holds(&here) {
-            return Err(io::Error::other(format!(
-                "{} is a link in a folder that the code can write to",
-                next.display()
-            )));
-        }
-        links += 1;
-        if links > MOST_LINKS {
-            return Err(Errno::LOOP.into());
-        }
-        let target = std::fs::read_link(&next)?;
-        if target.is_absolute() {
-            here = PathBuf::from("/");
-        }
-        let mut target = parts(&target);
-        target.append(&mut rest);
-        rest = target;
-    }
-    Ok(here)
-}
-
-fn parts(path: &Path) -> VecDeque<OsString> {
-    let parts = path.components().filter_map(|part| match part {
-        Component::Normal(part) => Some(part.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    });
-    parts.collect()
-}
-
-/// Folders that the code can write to, by what they are: the same one may have several names.
-struct Trap(Vec<(u64, u64)>);
-
-impl Trap {
-    fn of(folders: &[PathBuf]) -> Self {
-        // One that is gone holds nothing.
-        let found = folders.iter().filter_map(|folder| folder.metadata().ok());
-        Self(found.map(|found| (found.dev(), found.ino())).collect())
-    }
-
-    /// Whether a path without links is in one of them, or is one.
-    fn holds(&self, path: &Path) -> bool {
-        let mut above = path
-            .ancestors()
-            .filter_map(|folder| folder.symlink_metadata().ok());
-        !self.0.is_empty() && above.any(|found| self.0.contains(&(found.dev(), found.ino())))
+        error => error,
     }
 }
 
@@ -128,38 +86,85 @@ mod tests {
 
     use super::*;
 
-    fn found(path: &Path, writable: &[PathBuf]) -> io::Result<PathBuf> {
-        open_or_make(path, writable).map(|(_, path)| path)
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let place = tempfile::tempdir().expect("a folder");
+        let base = place.path().canonicalize().expect("a path");
+        (place, base)
+    }
+
+    fn found(path: &Path, writable: &[PathBuf], follow: bool) -> Result<PathBuf, PathError> {
+        open_output_folder(path, writable, follow).map(|opened| opened.path)
     }
 
     #[test]
-    fn links_of_others_are_followed_and_missing_folders_made() {
-        let place = tempfile::tempdir().expect("a folder");
-        let base = place.path().canonicalize().expect("a path");
+    fn missing_folders_are_made_and_links_that_stay_in_their_folder_followed() {
+        let (_place, base) = place();
         std::fs::create_dir_all(base.join("a/b")).expect("made");
-        symlink("a/b", base.join("relative")).expect("a link");
-        symlink(base.join("relative/.."), base.join("absolute")).expect("a link");
-        symlink("loop", base.join("loop")).expect("a link");
+        symlink("a/b", base.join("inner")).expect("a link");
         for (path, real) in [
             ("a/b", "a/b"),
-            ("relative", "a/b"),
-            ("absolute/b/./new/folder", "a/b/new/folder"),
-            ("relative/../other", "a/other"),
+            ("a/b/./new/folder", "a/b/new/folder"),
+            ("inner/new", "a/b/new"),
+            ("a/b/../other", "a/other"),
         ] {
-            assert_eq!(found(&base.join(path), &[]).expect(path), base.join(real));
-            assert!(base.join(real).is_dir());
+            let path = found(&base.join(path), &[], false).expect(path);
+            assert_eq!(path, base.join(real));
+            assert!(path.is_dir());
         }
         std::fs::write(base.join("file"), "").expect("written");
-        for bad in ["loop", "file", "file/x", "missing/../x"] {
-            assert!(found(&base.join(bad), &[]).is_err(), "{bad}");
+        for bad in ["file", "file/x", "file/.."] {
+            assert!(found(&base.join(bad), &[], false).is_err(), "{bad}");
+        }
+        assert_eq!(
+            found(Path::new("/"), &[], false).expect("there"),
+            Path::new("/")
+        );
+    }
+
+    #[test]
+    fn an_output_folder_that_is_a_link_is_refused() {
+        let (_place, base) = place();
+        std::fs::create_dir_all(base.join("proj/inside")).expect("made");
+        std::fs::create_dir(base.join("autostart")).expect("made");
+        symlink("../autostart", base.join("proj/artifacts")).expect("a link");
+        symlink("inside", base.join("proj/stays")).expect("a link");
+        symlink("../missing", base.join("proj/dangling")).expect("a link");
+        for follow in [false, true] {
+            for bad in ["artifacts", "stays", "dangling", "artifacts/"] {
+                let error = found(&base.join("proj").join(bad), &[], follow).expect_err(bad);
+                assert!(error.to_string().contains("is a link"), "{error}");
+            }
         }
         assert!(!base.join("missing").exists());
+        let way = base.join("proj/artifacts/new");
+        assert!(found(&way, &[], false).is_err(), "it leaves its folder");
+        assert!(!base.join("autostart/new").exists());
+        assert_eq!(
+            found(&way, &[], true).expect("followed"),
+            base.join("autostart/new")
+        );
+    }
+
+    #[test]
+    fn a_link_below_the_working_folder_is_refused() {
+        // The working folder of a test is its crate's.
+        let place = tempfile::tempdir_in(".").expect("a folder");
+        let base = place.path().canonicalize().expect("a path");
+        std::fs::create_dir_all(base.join("inside/deep")).expect("made");
+        symlink("inside", base.join("link")).expect("a link");
+        for follow in [false, true] {
+            let error = found(&base.join("link/deep"), &[], follow).expect_err("a link");
+            assert!(
+                error.to_string().contains("on the way to an output folder"),
+                "{error}"
+            );
+        }
+        assert!(found(&base.join("inside/deep/new"), &[], false).is_ok());
     }
 
     #[test]
     fn a_link_where_code_can_write_is_refused_whatever_the_folder_is_called() {
-        let place = tempfile::tempdir().expect("a folder");
-        let base = place.path().canonicalize().expect("a path");
+        let (_place, base) = place();
         std::fs::create_dir_all(base.join("work/sub")).expect("made");
         std::fs::create_dir(base.join("victim")).expect("made");
         symlink(base.join("victim"), base.join("work/sub/out")).expect("a link");
@@ -172,17 +177,18 @@ mod tests {
             "work/inner/x",
             "alias/sub/out",
         ] {
-            let error = found(&base.join(bad), &writable).expect_err(bad);
-            assert!(error.to_string().contains("is a link"), "{error}");
+            let error = found(&base.join(bad), &writable, true).expect_err(bad);
+            assert!(
+                error
+                    .to_string()
+                    .contains("in a folder that the code can write to"),
+                "{error}"
+            );
         }
-        assert_eq!(
-            std::fs::read_dir(base.join("victim"))
-                .expect("there")
-                .count(),
-            0
-        );
+        let left = std::fs::read_dir(base.join("victim")).expect("there");
+        assert_eq!(left.count(), 0);
         // The caller's own link to it, and folders in it.
-        let fine = found(&base.join("alias/sub/fine"), &writable).expect("made");
+        let fine = found(&base.join("alias/sub/fine"), &writable, false).expect("made");
         assert_eq!(fine, base.join("work/sub/fine"));
     }
 }

@@ -1,5 +1,5 @@
-//! From the host into a sandbox. What is copied may lie where code of a sandbox can write: so everything is opened beneath the
-//! source, and no link is followed.
+//! From the host into a sandbox. What is copied may lie where code of a sandbox can write. So links on the way to the source are
+//! followed by the rule of [`LinkRule`] alone, and everything below is opened beneath the source, without following links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,13 +8,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
 use sandbox_agent::protocol::Builtin;
 use sandbox_core::{Copied, Result, SkipReason};
 
 use super::{FOLDER, LINK, MODE, SPECIAL, join, on_host, refused, skip, split_source};
 use crate::entries::{self, EntryType};
 use crate::instance::{AgentInstance, Nothing};
+use crate::safe_path::{LinkRule, PathError};
 
 const OPERATION: &str = "copy into sandbox";
 
@@ -38,13 +40,25 @@ pub(super) async fn copy_and_note(
     notes: Option<&mut Notes>,
 ) -> Result<Copied> {
     let (path, name) = split_source(source.as_os_str().as_bytes());
-    let top = Path::new(OsStr::from_bytes(path));
-    let (opened, facts) = open_top(top).map_err(|cause| match cause.raw_os_error() {
-        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
-            refused(OPERATION, path, LINK)
-        }
-        _ => on_host(OPERATION, path, &cause),
-    })?;
+    let (opened, facts) = open_top(&instance.link_rule(), path)?;
+    let source = Source { path, name };
+    copy_opened(instance, source, (opened, facts), target, notes).await
+}
+
+/// A source as it was written: see [`split_source`].
+pub(super) struct Source<'a> {
+    pub(super) path: &'a [u8],
+    pub(super) name: Option<&'a [u8]>,
+}
+
+/// As [`copy_and_note`], of a source that is open already.
+pub(super) async fn copy_opened(
+    instance: &AgentInstance,
+    Source { path, name }: Source<'_>,
+    (opened, facts): (OwnedFd, Stat),
+    target: &str,
+    notes: Option<&mut Notes>,
+) -> Result<Copied> {
     let into = target.ends_with('/') || is_folder(instance, target).await?;
     let target = match name {
         Some(name) if into => join(target.as_bytes(), name),
@@ -67,20 +81,31 @@ pub(super) async fn copy_and_note(
     Ok(copy.copied)
 }
 
-/// Opens the source itself: the folders above it are the caller's business, a link in its own place is not followed.
-fn open_top(path: &Path) -> io::Result<(OwnedFd, Stat)> {
+/// Opens the source itself for reading. A link in its own place is not followed.
+pub(super) fn open_top(rule: &LinkRule, source: &[u8]) -> Result<(OwnedFd, Stat)> {
+    let path = Path::new(OsStr::from_bytes(source));
+    let failed = |error: PathError| error.into_error(OPERATION, path);
+    let system = |cause: Errno| on_host(OPERATION, source, &cause.into());
+    let (folder, name) = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => (Path::new("."), name),
+        (Some(folder), Some(name)) => (folder, name),
+        // The root folder, or one that is left by `..`.
+        _ => (path, OsStr::new(".")),
+    };
+    let folder = rule.open(folder).map_err(failed)?;
     // First without opening it for real: a FIFO would wait, a device do something.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let facts = fstat(&open(path, flags, Mode::empty())?)?;
+    let object = openat(&folder.object, name, flags, Mode::empty()).map_err(system)?;
+    let facts = fstat(&object).map_err(system)?;
     match FileType::from_raw_mode(facts.st_mode) {
-        FileType::Symlink => Err(rustix::io::Errno::LOOP.into()),
+        FileType::Symlink => Err(refused(OPERATION, source, LINK)),
         FileType::RegularFile | FileType::Directory => {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-            let facts = fstat(&opened)?;
+            let opened = openat(&folder.object, name, flags, Mode::empty()).map_err(system)?;
+            let facts = fstat(&opened).map_err(system)?;
             Ok((opened, facts))
         }
-        _ => Ok((open(path, flags, Mode::empty())?, facts)),
+        _ => Err(refused(OPERATION, source, SPECIAL)),
     }
 }
 

@@ -2,7 +2,7 @@
 //! everything is bounded.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Builtin;
@@ -14,6 +14,7 @@ use super::{FOLDER, LINK, MODE, SPECIAL, on_host, refused, skip, split_source};
 use crate::entries::{self, Entry, EntryType};
 use crate::instance::AgentInstance;
 use crate::output_folder::OutputFolder;
+use crate::safe_path::PathError;
 
 /// Why a path cannot be copied that cannot be looked at.
 const UNREADABLE: &str = "it cannot be read";
@@ -42,7 +43,9 @@ pub(crate) async fn copy_out(
             return Err(refused(OPERATION, path.as_bytes(), UNREADABLE));
         }
     };
-    let place = Place::of(target, name, is_folder, instance.writable())?;
+    let place = Place::of(target, name, is_folder, &|path| {
+        instance.output_folder(path)
+    })?;
     let mut copy = Copy {
         instance,
         output: place.output,
@@ -84,15 +87,14 @@ impl Place {
         target: &Path,
         name: Option<&[u8]>,
         is_folder: bool,
-        writable: &[PathBuf],
+        open: &dyn Fn(&Path) -> Result<OutputFolder, PathError>,
     ) -> Result<Self> {
         let shown = target.as_os_str().as_bytes();
-        let failed = |cause: std::io::Error| on_host(OPERATION, shown, &cause);
-        // The target's own links are the caller's.
+        let failed = |error: PathError| error.into_error(OPERATION, target);
         let into = shown.ends_with(b"/") || target.is_dir();
         if into || (is_folder && name.is_none()) {
             return Ok(Self {
-                output: OutputFolder::open(target, writable).map_err(failed)?,
+                output: open(target).map_err(failed)?,
                 name: name.unwrap_or_default().to_vec(),
             });
         }
@@ -104,7 +106,7 @@ impl Place {
             _ => Path::new("."),
         };
         Ok(Self {
-            output: OutputFolder::open(parent, writable).map_err(failed)?,
+            output: open(parent).map_err(failed)?,
             name: name.as_bytes().to_vec(),
         })
     }
@@ -261,7 +263,8 @@ mod tests {
     fn a_target_is_a_folder_or_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let place = |target: &str, name: Option<&[u8]>, is_folder| {
-            let place = Place::of(&folder.path().join(target), name, is_folder, &[]).unwrap();
+            let open = |path: &Path| OutputFolder::open(path, &[], false);
+            let place = Place::of(&folder.path().join(target), name, is_folder, &open).unwrap();
             String::from_utf8(place.name).unwrap()
         };
         assert_eq!(place("", Some(b"x"), false), "x");

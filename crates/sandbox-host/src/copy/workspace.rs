@@ -5,6 +5,7 @@
 //! stays on the host: code that nobody trusts removes nothing there.
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +16,7 @@ use sandbox_core::{
     SkippedArtifact, Synced, Workspace, WorkspaceCopies,
 };
 
-use super::inward::{Notes, copy_and_note};
+use super::inward::{Notes, Source, copy_opened, open_top};
 use super::outward::{Copy, below};
 use super::{FOLDER, MODE, on_host};
 use crate::WORK_FOLDER;
@@ -34,7 +35,8 @@ const NO_WAY: [Option<Errno>; 3] = [Some(Errno::NOTDIR), Some(Errno::LOOP), Some
 /// A workspace that the sandbox has as a copy.
 #[derive(Debug)]
 pub(crate) struct WorkspaceCopy {
-    folder: PathBuf,
+    path: PathBuf,
+    folder: OwnedFd,
     read_only: bool,
     limits: ArtifactLimits,
     brought: Copied,
@@ -110,9 +112,22 @@ impl WorkspaceCopy {
         size: ByteSize,
     ) -> Result<Self> {
         let mut notes = Notes::new();
+        let path = workspace.path.as_os_str().as_encoded_bytes();
+        let (opened, facts) = open_top(&instance.link_rule(), path)?;
+        // What is changed later goes to this very folder, whatever is at its path by then.
+        let folder = opened
+            .try_clone()
+            .map_err(|cause| on_host(OPERATION, path, &cause))?;
         // What is in it, not itself.
-        let source = workspace.path.join(".");
-        let brought = copy_and_note(instance, &source, WORK_FOLDER, Some(&mut notes)).await;
+        let source = Source { path, name: None };
+        let brought = copy_opened(
+            instance,
+            source,
+            (opened, facts),
+            WORK_FOLDER,
+            Some(&mut notes),
+        );
+        let brought = brought.await;
         let brought = brought.map_err(explain)?;
         let mut state = State::default();
         if !workspace.read_only {
@@ -137,7 +152,8 @@ impl WorkspaceCopy {
             tracing::warn!(source = %sandbox_core::escape(&skipped.source), reason = ?skipped.reason, "not in the sandbox's copy of the workspace");
         }
         Ok(Self {
-            folder: workspace.path.clone(),
+            path: workspace.path.clone(),
+            folder,
             read_only: workspace.read_only,
             limits: ArtifactLimits {
                 count: MOST_FILES,
@@ -180,10 +196,11 @@ impl WorkspaceCopy {
             return Ok(synced);
         }
         let (entries, whole) = entries::list(instance, WORK_FOLDER, entries::DEPTH).await?;
-        let output = OutputFolder::open(&self.folder, &[]).map_err(|cause| {
-            let shown = self.folder.as_os_str().as_encoded_bytes();
+        let folder = self.folder.try_clone().map_err(|cause| {
+            let shown = self.path.as_os_str().as_encoded_bytes();
             on_host(OPERATION, shown, &cause)
         })?;
+        let output = OutputFolder::of(self.path.clone(), folder);
         let mut sync = Sync {
             copy: Copy {
                 instance,

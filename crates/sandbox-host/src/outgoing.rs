@@ -1,0 +1,80 @@
+//! Bytes that wait to be written to an agent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+
+/// Where frames wait.
+pub(crate) type Queue = mpsc::UnboundedSender<Outgoing>;
+
+/// Whole frames that wait to be written.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) bytes: Vec<u8>,
+    _waits: Option<Waits>,
+}
+
+impl From<Vec<u8>> for Outgoing {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            _waits: None,
+        }
+    }
+}
+
+/// Which signals of an execution wait to be written. Nothing else bounds them: they need no credit of the agent. As in the kernel, a
+/// signal that waits already is not queued a second time, so that at most 64 of them wait for an agent that reads nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Signals(Arc<AtomicU64>);
+
+impl Signals {
+    /// The frame of a signal, 1 to 64, unless one of the same number waits already.
+    pub(crate) fn frame(&self, number: u8, bytes: Vec<u8>) -> Option<Outgoing> {
+        let bit = 1 << (number % 64);
+        let before = self.0.fetch_or(bit, Ordering::AcqRel);
+        (before & bit == 0).then(|| Outgoing {
+            bytes,
+            _waits: Some(Waits {
+                signals: self.clone(),
+                bit,
+            }),
+        })
+    }
+}
+
+/// A signal that waits. Its frame is dropped once it is written.
+#[derive(Debug)]
+struct Waits {
+    signals: Signals,
+    bit: u64,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.signals.0.fetch_and(!self.bit, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_waits_is_not_queued_again() {
+        let (queue, mut waiting) = mpsc::unbounded_channel();
+        let signals = Signals::default();
+        for number in (1..=64).cycle().take(10_000) {
+            if let Some(frame) = signals.frame(number, vec![number]) {
+                queue.send(frame).unwrap();
+            }
+        }
+        assert_eq!(waiting.len(), 64);
+        let written = waiting.try_recv().unwrap();
+        assert_eq!(written.bytes, [1]);
+        assert!(signals.frame(1, vec![1]).is_none(), "it is being written");
+        drop(written);
+        assert!(signals.frame(1, vec![1]).is_some());
+    }
+}
