@@ -4,6 +4,7 @@
 //! extended attributes: a minimal root or an image is the first mechanism, this the second. In the host's namespaces it is the
 //! only one.
 
+pub use sandbox_agent::protocol::landlock::{handled_fs, handled_net};
 use sandbox_agent::protocol::{LandlockPath, LandlockRules};
 use sandbox_core::Plan;
 use sandbox_core::policy::NetworkPolicy;
@@ -16,17 +17,12 @@ const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
-/// Linking and renaming between folders: ABI 2.
-const REFER: u64 = 1 << 13;
 /// ABI 3.
 const TRUNCATE: u64 = 1 << 14;
 /// `ioctl` of device files: ABI 5.
 const IOCTL_DEV: u64 = 1 << 15;
-/// Every right of ABI 1.
-const FIRST_ABI: u64 = (1 << 13) - 1;
-
-const BIND_TCP: u64 = 1 << 0;
-const CONNECT_TCP: u64 = 1 << 1;
+/// Where scopes begin.
+pub(super) const SCOPES_ABI: u32 = 6;
 
 const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1 << 0;
 const SCOPE_SIGNAL: u64 = 1 << 1;
@@ -38,31 +34,19 @@ pub const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 const DEVICE: u64 = READ_FILE | WRITE_FILE | READ_DIR | TRUNCATE | IOCTL_DEV;
 
-/// The `LANDLOCK_ACCESS_FS_*` bits that an ABI knows, and that a domain therefore handles. ABI 0 knows none; what ABIs
-/// beyond 7 add is not used.
-#[must_use]
-pub fn handled_fs(abi: u32) -> u64 {
-    let since = |first: u32, rights: u64| if abi >= first { rights } else { 0 };
-    since(1, FIRST_ABI) | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV)
-}
-
-/// The `LANDLOCK_ACCESS_NET_*` bits that an ABI knows.
-#[must_use]
-pub fn handled_net(abi: u32) -> u64 {
-    if abi >= 4 { BIND_TCP | CONNECT_TCP } else { 0 }
-}
-
 /// The scopes of a domain.
 ///
 /// Signals stay inside wherever the ABI has it (6): an execution can signal neither its supervisor nor another execution of
-/// the same user. Abstract sockets stay inside only in the host's namespaces, since elsewhere a network namespace keeps the
-/// outside away, and one execution may talk to another's server.
+/// the same user. Abstract sockets stay inside where code is in the host's network namespace, as in the host's namespaces and
+/// with the whole network. Elsewhere a network namespace keeps the outside away, and one execution may talk to another's server.
 #[must_use]
-pub fn scoped(abi: u32, isolation: Isolation) -> u64 {
-    match (abi, isolation) {
-        (0..6, _) => 0,
-        (_, Isolation::Host) => SCOPE_SIGNAL | SCOPE_ABSTRACT_UNIX_SOCKET,
-        (_, Isolation::Namespaces | Isolation::Container) => SCOPE_SIGNAL,
+pub fn scoped(abi: u32, isolation: Isolation, network: &NetworkPolicy) -> u64 {
+    match (abi, isolation, network) {
+        (0..SCOPES_ABI, ..) => 0,
+        (_, Isolation::Host, _) | (_, _, NetworkPolicy::Full) => {
+            SCOPE_SIGNAL | SCOPE_ABSTRACT_UNIX_SOCKET
+        }
+        (_, Isolation::Namespaces | Isolation::Container, _) => SCOPE_SIGNAL,
     }
 }
 
@@ -81,9 +65,10 @@ pub fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<Landl
         _ => 0,
     };
     Some(LandlockRules {
+        adapts: false,
         handled_fs,
         handled_net,
-        scoped: scoped(abi, profile.isolation),
+        scoped: scoped(abi, profile.isolation, &plan.network),
         paths: rules(&profile.paths, handled_fs),
     })
 }
@@ -100,6 +85,7 @@ fn rules(paths: &Paths, handled: u64) -> Vec<LandlockPath> {
         let paths = paths.iter().map(|path: &std::path::PathBuf| LandlockPath {
             path: path.as_os_str().as_encoded_bytes().to_vec(),
             access: access & handled,
+            object: None,
         });
         paths.collect::<Vec<_>>()
     };

@@ -16,6 +16,10 @@ const RLIMIT_MSGQUEUE: u32 = 12;
 const RLIMIT_NICE: u32 = 13;
 const RLIMIT_RTPRIO: u32 = 14;
 
+/// One byte: less than any core file, so none is written. Where the kernel pipes core files to a program
+/// (`/proc/sys/kernel/core_pattern`), it starts that program whatever the limit is, as root and outside of the sandbox, and
+/// makes an exception for this one value. The filter keeps code from setting another one.
+pub const NO_CORE_FILE: u64 = 1;
 /// The kernel's own default before 5.16: enough for a cryptography library's keys.
 const LOCKED_MEMORY: u64 = 64 << 10;
 /// The kernel's own default (`MQ_BYTES_MAX`), so that a host that raised it does not pass that on.
@@ -23,7 +27,7 @@ const MESSAGE_QUEUES: u64 = 819_200;
 
 /// The limits of every process of an execution, by number.
 ///
-/// - Descriptors as the plan says; no core files; no raised priority, no real-time scheduling; little locked memory.
+/// - Descriptors as the plan says; no core files and no program that takes them; no raised priority, no real-time scheduling; little locked memory.
 /// - `RLIMIT_FSIZE`, `RLIMIT_NPROC` and `RLIMIT_DATA` only where the profile asks: they count each file, each user and each
 ///   process, so that they are second to a sized file system and to a control group. A file limit kills with `SIGXFSZ` where
 ///   a full disk is an error that programs know.
@@ -34,7 +38,7 @@ pub fn limits(plan: &Plan, profile: &Profile) -> Vec<Limit> {
     let limits = [
         asked(profile.disk_by_rlimit, RLIMIT_FSIZE, plan.disk.as_u64()),
         asked(profile.memory_by_rlimit, RLIMIT_DATA, plan.memory.as_u64()),
-        always(RLIMIT_CORE, 0),
+        always(RLIMIT_CORE, NO_CORE_FILE),
         asked(profile.pids_by_rlimit, RLIMIT_NPROC, u64::from(plan.pids)),
         always(RLIMIT_NOFILE, u64::from(plan.open_files)),
         always(RLIMIT_MEMLOCK, LOCKED_MEMORY),

@@ -19,7 +19,7 @@ pub use enforcement::{disturbance, privileges, subprocess_execution};
 pub use filter::{container_filter, filter};
 pub use kernel::{Kernel, Mode};
 pub use landlock::{FILE_RIGHTS, handled_fs, handled_net, landlock, scoped};
-pub use limits::limits;
+pub use limits::{NO_CORE_FILE, limits};
 pub use paths::{Paths, export_folders};
 pub use platform::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
 pub use profile::{Isolation, Profile};

@@ -11,7 +11,9 @@ pub const PLATFORM_READ_ROOTS: &[&str] = &[
 ///
 /// Left out on purpose: `passwd`, `group`, `hosts`, `hostname` and `resolv.conf`, which the sandbox has of its own;
 /// `machine-id` and everything else that tells one host from another; private keys and whatever often holds credentials
-/// (`ssl/private`, `gitconfig`, `npmrc`, `pip.conf`, `maven`, `netrc`, `environment`).
+/// (`ssl/private`, `gitconfig`, `npmrc`, `pip.conf`, `maven`, `netrc`, `environment`), or whatever administrators put into scripts
+/// that run at a start: the proxy with its password in `profile`, `profile.d` and `bash.bashrc`, a database's in `php`,
+/// `R/Renviron.site`, `R/Rprofile.site`, `julia/startup.jl`, CPAN's in `perl`. Programs start without these; a read root adds them.
 pub const PLATFORM_ETC: &[&str] = &[
     // The dynamic linker, alternatives, the system's name.
     "/etc/alternatives",
@@ -35,15 +37,11 @@ pub const PLATFORM_ETC: &[&str] = &[
     "/etc/rpc",
     "/etc/services",
     // Time, language, terminals, shells.
-    "/etc/bash.bashrc",
-    "/etc/bashrc",
     "/etc/default/locale",
     "/etc/inputrc",
     "/etc/locale.alias",
     "/etc/locale.conf",
     "/etc/localtime",
-    "/etc/profile",
-    "/etc/profile.d",
     "/etc/shells",
     "/etc/terminfo",
     "/etc/timezone",
@@ -62,7 +60,11 @@ pub const PLATFORM_ETC: &[&str] = &[
     "/etc/ImageMagick-6",
     "/etc/ImageMagick-7",
     "/etc/OpenCL",
-    "/etc/R",
+    "/etc/R/Makeconf",
+    "/etc/R/Renviron",
+    "/etc/R/javaconf",
+    "/etc/R/ldpaths",
+    "/etc/R/repositories",
     "/etc/dotnet",
     "/etc/fonts",
     "/etc/java",
@@ -71,11 +73,9 @@ pub const PLATFORM_ETC: &[&str] = &[
     "/etc/java-17-openjdk",
     "/etc/java-21-openjdk",
     "/etc/java-25-openjdk",
-    "/etc/julia",
     "/etc/matplotlibrc",
     "/etc/mono",
-    "/etc/perl",
-    "/etc/php",
+    "/etc/perl/XML",
     "/etc/python3",
     "/etc/python3.9",
     "/etc/python3.10",

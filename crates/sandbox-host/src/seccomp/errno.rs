@@ -9,6 +9,10 @@ pub struct Errno(pub u16);
 impl Errno {
     /// Operation not permitted.
     pub const EPERM: Self = Self(1);
+    /// The call does not know this argument.
+    pub const EINVAL: Self = Self(22);
+    /// The file does not know this request.
+    pub const ENOTTY: Self = Self(25);
     /// The kernel does not have this system call.
     pub const ENOSYS: Self = Self(38);
     /// The kernel does not have this protocol.
@@ -23,6 +27,8 @@ impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::EPERM => f.pad("EPERM"),
+            Self::ENOTTY => f.pad("ENOTTY"),
+            Self::EINVAL => f.pad("EINVAL"),
             Self::ENOSYS => f.pad("ENOSYS"),
             Self::EPROTONOSUPPORT => f.pad("EPROTONOSUPPORT"),
             Self::ESOCKTNOSUPPORT => f.pad("ESOCKTNOSUPPORT"),

@@ -1,6 +1,7 @@
 //! What is attempted under a filter. Each attempt fails without harm where nothing refuses it.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::null;
@@ -19,6 +20,10 @@ pub fn run(set: &str) {
         "surface" => surface(),
         "processes" => processes(),
         "agent" => agent(),
+        "peers" => {
+            peers();
+            report_result("/bin/true", true_program());
+        }
         "host" => host(),
         #[cfg(target_arch = "x86_64")]
         "int 0x80" => getpid_of_the_32_bit_interface(),
@@ -90,6 +95,11 @@ fn surface() {
         );
     }
     terminals();
+    memory();
+    core_files();
+    pipes();
+    requests();
+    attributes();
     schedulers();
     sockets();
     internet_sockets();
@@ -112,14 +122,8 @@ fn agent() {
     let own = c_long::from(std::process::id());
     // SAFETY: gettid takes nothing.
     let thread = unsafe { syscall(libc::SYS_gettid) };
-    let limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    let parameters = libc::sched_param { sched_priority: 0 };
-    let (parameters, nothing) = (&raw const parameters, null::<u8>());
-    let core = c_long::from(libc::RLIMIT_CORE);
-    // SAFETY: signals are number 0, which sends nothing; addresses are null or of the records above.
+    let nothing = null::<u8>();
+    // SAFETY: signals are number 0, which sends nothing; addresses are null.
     unsafe {
         report("kill of process 1", syscall(libc::SYS_kill, 1, 0));
         report("kill of everybody", syscall(libc::SYS_kill, -1, 0));
@@ -141,17 +145,72 @@ fn agent() {
             "pidfd_send_signal",
             syscall(libc::SYS_pidfd_send_signal, -1, 0, nothing, 0),
         );
+    }
+    peers();
+    report_result("/bin/true", true_program());
+}
+
+fn core_files() {
+    let limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let (core, nothing) = (c_long::from(libc::RLIMIT_CORE), null::<u8>());
+    // SAFETY: addresses are null or of the record above.
+    unsafe {
+        report(
+            "limit of core files by prlimit",
+            syscall(libc::SYS_prlimit64, 0, core, &raw const limit, nothing),
+        );
+        #[cfg(target_arch = "x86_64")]
+        report(
+            "limit of core files by setrlimit",
+            syscall(libc::SYS_setrlimit, core, &raw const limit),
+        );
+        report(
+            "limit of core files read",
+            syscall(libc::SYS_prlimit64, 0, core, nothing, nothing),
+        );
+    }
+}
+
+fn pipes() {
+    let (reading, writing) = io::pipe().expect("a pipe");
+    for (name, size) in [
+        ("pipe of a page", 4096),
+        ("pipe of the usual size", 0x1_0000),
+        ("pipe a byte larger", 0x1_0001),
+        ("pipe twice as large", 0x2_0000),
+    ] {
+        // SAFETY: no pointer is passed.
+        let set = unsafe { libc::fcntl(reading.as_raw_fd(), libc::F_SETPIPE_SZ, size) };
+        report(name, c_long::from(set.min(0)));
+    }
+    drop(writing);
+}
+
+fn peers() {
+    let own = c_long::from(std::process::id());
+    let limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    let (parameters, nothing) = (&raw const parameters, null::<u8>());
+    let nice = c_long::from(libc::RLIMIT_NICE);
+    // SAFETY: addresses are null or of the records above.
+    unsafe {
         report(
             "limits of another set",
-            syscall(libc::SYS_prlimit64, NOBODY, core, &raw const limit, nothing),
+            syscall(libc::SYS_prlimit64, NOBODY, nice, &raw const limit, nothing),
         );
         report(
             "own limits set",
-            syscall(libc::SYS_prlimit64, 0, core, &raw const limit, nothing),
+            syscall(libc::SYS_prlimit64, 0, nice, &raw const limit, nothing),
         );
         report(
             "own limits by number read",
-            syscall(libc::SYS_prlimit64, own, core, nothing, nothing),
+            syscall(libc::SYS_prlimit64, own, nice, nothing, nothing),
         );
         report(
             "affinity of another",
@@ -176,12 +235,62 @@ fn agent() {
         let name = "input and output priority of another";
         report(name, syscall(libc::SYS_ioprio_set, 1, NOBODY, 0));
     }
-    report_result("/bin/true", true_program());
 }
 
 fn host() {
     sockets();
     starts();
+}
+
+/// Each fails without a filter, or gives nothing, where the host has no huge pages to give.
+fn memory() {
+    let huge = |name, flags: i32| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+        // SAFETY: a new mapping that nobody can reach; nothing is written to it.
+        let mapped = unsafe { syscall(libc::SYS_mmap, 0, 2 << 20, 0, flags, -1, 0) };
+        report(name, mapped.min(0));
+    };
+    huge("mapping", 0);
+    huge("mapping of huge pages", libc::MAP_HUGETLB);
+    let file = |name, flags: u32| {
+        // SAFETY: the name is a string that lives on.
+        let made = unsafe { syscall(libc::SYS_memfd_create, c"attempt".as_ptr(), flags) };
+        report(name, made.min(0));
+    };
+    file("file in memory", 0);
+    file("file in huge pages", libc::MFD_HUGETLB);
+}
+
+/// Of no file, so that nothing happens and the kernel's own error is `EBADF`.
+fn requests() {
+    for (name, request) in [
+        ("btrfs: snapshot", 0x5000_9417),
+        ("btrfs: new subvolume", 0x5000_9418),
+        ("flags of a file set", 0x4008_6602),
+        ("flags of a file read", 0x8008_6601),
+        ("clone of a file", 0x4004_9409),
+        ("count of bytes to read", libc::FIONREAD as c_long),
+    ] {
+        // SAFETY: the kernel looks for the file first, and there is none.
+        let asked = unsafe { syscall(libc::SYS_ioctl, -1, request, null::<u8>()) };
+        report(name, asked);
+    }
+}
+
+fn attributes() {
+    const CORE_SCHEDULING: i32 = 62;
+    let mut cookie = 0_u64;
+    // SAFETY: the kernel writes one number; the name is a string that lives on.
+    unsafe {
+        let cookie = &raw mut cookie;
+        let asked = syscall(libc::SYS_prctl, CORE_SCHEDULING, 0, 0, 0, cookie);
+        report("core scheduling", asked);
+        let named = syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"attempt".as_ptr());
+        report("name of a thread", named);
+        let nothing = null::<u8>();
+        let moved = syscall(libc::SYS_move_pages, 0, 0, nothing, nothing, nothing, 0);
+        report("move pages", moved);
+    }
 }
 
 fn files(folder: &std::path::Path) {
@@ -199,6 +308,31 @@ fn files(folder: &std::path::Path) {
     for mode in [0o4755, 0o2755] {
         let changed = std::fs::set_permissions(&fifo, std::fs::Permissions::from_mode(mode));
         report_result(&format!("chmod {mode:o}"), changed);
+    }
+    let path = |name: &str| {
+        let path: PathBuf = folder.join(name);
+        std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path")
+    };
+    let (marked, plain, moved) = (path("marked"), path("plain"), path("moved"));
+    let make = libc::O_CREAT | libc::O_WRONLY;
+    // SAFETY: the paths are strings that live on; the record of openat2 has no bytes, which the kernel refuses.
+    unsafe {
+        let here = libc::AT_FDCWD;
+        let marked = syscall(libc::SYS_openat, here, marked.as_ptr(), make, 0o6755);
+        report("new file with set-user-id", marked.min(0));
+        let file = syscall(libc::SYS_openat, here, plain.as_ptr(), make, 0o755);
+        report("new file", file.min(0));
+        // The mode counts for new files only; whatever else stands there is nobody's business.
+        let opened = syscall(libc::SYS_openat, here, plain.as_ptr(), 0, 0o6755);
+        report("open with a mode", opened.min(0));
+        let opened = syscall(libc::SYS_openat2, here, plain.as_ptr(), null::<u8>(), 0);
+        report("openat2", opened);
+        let lease = syscall(libc::SYS_fcntl, file, libc::F_SETLEASE, libc::F_WRLCK);
+        report("lease", lease);
+        let (from, to) = (plain.as_ptr(), moved.as_ptr());
+        let whiteout = libc::RENAME_WHITEOUT;
+        let moved = syscall(libc::SYS_renameat2, here, from, here, to, whiteout);
+        report("rename that leaves a device", moved);
     }
 }
 

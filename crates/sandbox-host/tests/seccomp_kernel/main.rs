@@ -13,7 +13,8 @@ mod attempts;
 mod filtered;
 
 use filtered::{Expected, SPLIT, compare, program, start};
-use libc::{EAFNOSUPPORT, ENOSYS, ENOTTY, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+use libc::{EAFNOSUPPORT, EBADF, EINVAL, ENOSYS, ENOTTY, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+use sandbox_core::policy::NetworkPolicy;
 use sandbox_host::confinement::{
     Isolation, Kernel, Mode, handled_fs, handled_net, privileges, scoped,
 };
@@ -41,7 +42,34 @@ fn the_kernel_surface_is_closed_and_ordinary_programs_run() {
             ("mknod of a device", Refused(EPERM)),
             ("mknod of a fifo", Works),
             ("chmod 4755", Refused(EPERM)),
-            ("chmod 2755", Works),
+            ("chmod 2755", Refused(EPERM)),
+            ("new file with set-user-id", Refused(EPERM)),
+            ("new file", Works),
+            ("open with a mode", Works),
+            ("openat2", Refused(ENOSYS)),
+            ("lease", Refused(EPERM)),
+            ("rename that leaves a device", Refused(EPERM)),
+            ("mapping", Works),
+            ("mapping of huge pages", Refused(EPERM)),
+            ("file in memory", Works),
+            ("file in huge pages", Refused(EPERM)),
+            ("limit of core files by prlimit", Refused(EINVAL)),
+            #[cfg(target_arch = "x86_64")]
+            ("limit of core files by setrlimit", Refused(EINVAL)),
+            ("limit of core files read", Works),
+            ("pipe of a page", Works),
+            ("pipe of the usual size", Works),
+            ("pipe a byte larger", Refused(EPERM)),
+            ("pipe twice as large", Refused(EPERM)),
+            ("btrfs: snapshot", Refused(ENOTTY)),
+            ("btrfs: new subvolume", Refused(ENOTTY)),
+            ("flags of a file set", Refused(ENOTTY)),
+            ("flags of a file read", Same(EBADF)),
+            ("clone of a file", Same(EBADF)),
+            ("count of bytes to read", Same(EBADF)),
+            ("core scheduling", Refused(EPERM)),
+            ("name of a thread", Works),
+            ("move pages", Refused(EPERM)),
             ("terminal input", Refused(EPERM)),
             ("terminal input with high bits", Refused(EPERM)),
             ("terminal size", Same(ENOTTY)),
@@ -96,6 +124,26 @@ fn code_of_the_agents_user_cannot_aim_at_it() {
             ("pidfd_open of process 1", Refused(EPERM)),
             ("pidfd_open of itself", Works),
             ("pidfd_send_signal", Refused(ENOSYS)),
+            ("limits of another set", Refused(EPERM)),
+            ("own limits set", Works),
+            ("own limits by number read", Works),
+            ("affinity of another", Refused(EPERM)),
+            ("scheduling of another", Refused(EPERM)),
+            ("priority of another", Refused(EPERM)),
+            ("priority of a user", Refused(EPERM)),
+            ("own priority", Works),
+            ("input and output priority of another", Refused(EPERM)),
+            ("/bin/true", Works),
+        ],
+    );
+}
+
+#[test]
+fn no_execution_changes_limits_and_priorities_of_another() {
+    compare(
+        "peers",
+        &program(true, SPLIT, Isolation::Namespaces),
+        &[
             ("limits of another set", Refused(EPERM)),
             ("own limits set", Works),
             ("own limits by number read", Works),
@@ -197,7 +245,7 @@ fn landlock_handles_what_the_running_abi_knows() {
     let known = [
         handled_fs(abi),
         handled_net(abi),
-        scoped(abi, Isolation::Host),
+        scoped(abi, Isolation::Host, &NetworkPolicy::None),
     ];
     let set = create(Some(&Attributes(known)), 0);
     assert!(set >= 0, "ABI {abi}: {}", std::io::Error::last_os_error());

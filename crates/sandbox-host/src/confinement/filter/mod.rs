@@ -2,16 +2,23 @@
 //!
 //! A deny list over an allowing default: a sandbox runs any language's programs, and what remains allowed is what a kernel
 //! grants every unprivileged user. The filter takes away what such a user has no business with or what has been the way out
-//! of other sandboxes. Two errors are used by default:
+//! of other sandboxes. Requests to files (`ioctl`) and attributes of processes (`prctl`) are the other way round: what programs need
+//! is listed, and the rest refused. Two errors are used by default:
 //!
 //! - `EPERM`, which a hardened kernel gives for the same call, so that programs report a lack of permission.
 //! - `ENOSYS` where programs have a way to do without and take it when the kernel lacks the call: `clone3` (C libraries then
 //!   use `clone`, whose flags a filter can see), io_uring (runtimes then use epoll or threads; kernels before 5.1 and
-//!   configurations without it answer the same), `memfd_secret`, `pidfd_send_signal`, System V objects.
+//!   configurations without it answer the same), `openat2`, `memfd_secret`, `pidfd_send_signal`, System V objects.
 
 mod agent;
+mod attributes;
+mod files;
+mod memory;
+mod peers;
 mod placement;
 mod processes;
+mod requests;
+mod shared_objects;
 mod sockets;
 mod surface;
 mod sysv;
@@ -24,14 +31,15 @@ use crate::seccomp::{Arch, Filter, Rule};
 /// The filter of every execution of a plan.
 #[must_use]
 pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Filter {
-    // Earlier rules win. The lists name different calls, but for two: `clone` without threads is refused before its flags are
-    // looked at, and `pidfd_open` and its kin stand in one list only.
-    let mut rules: Vec<Rule> = surface::rules();
+    // Earlier rules win. Where two lists name one call, both only refuse.
+    let mut rules = everywhere();
     // Where the agent's gate is asked about other programs, it refuses other processes too: it can count them, and would not be
     // asked about what a filter refuses.
     let single = !plan.subprocess && !kernel.seccomp_notify;
     rules.extend(processes::rules(single));
-    rules.extend(sockets::rules(plan, profile.isolation));
+    rules.extend(peers::rules());
+    rules.extend(sockets::rules(plan, kernel, profile.isolation));
+    rules.extend(shared_objects::rules());
     if profile.isolation == Isolation::Host {
         rules.extend(sysv::rules());
     }
@@ -46,9 +54,21 @@ pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Fi
 /// to anybody, limits, filters with a listener).
 #[must_use]
 pub fn container_filter(arch: Arch) -> Filter {
-    let mut rules = surface::rules();
+    let mut rules = everywhere();
     rules.extend(processes::rules(false));
     rules.extend(sockets::namespaced(true));
-    rules.extend(placement::rules());
     Filter::new(arch, rules)
+}
+
+/// What no plan and no place needs.
+fn everywhere() -> Vec<Rule> {
+    let lists = [
+        surface::rules(),
+        attributes::rules(),
+        files::rules(),
+        memory::rules(),
+        placement::rules(),
+        requests::rules(),
+    ];
+    lists.into_iter().flatten().collect()
 }

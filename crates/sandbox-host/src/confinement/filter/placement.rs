@@ -1,5 +1,5 @@
-//! Where memory and processes lie on a machine with several nodes, and what is left of very old interfaces: container engines
-//! deny these by default, so that a profile of ours may not open them.
+//! Where memory and processes lie on a machine with several nodes, of other processes too, and what is left of very old
+//! interfaces. Container engines deny these by default, so programs know how to do without.
 
 use crate::seccomp::{Errno, Rule, Syscall};
 

@@ -4,7 +4,8 @@
 use sandbox_core::Plan;
 use sandbox_core::policy::NetworkPolicy;
 
-use super::Isolation;
+use super::{Isolation, Kernel};
+use crate::confinement::landlock::SCOPES_ABI;
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
 const AF_UNIX: u64 = 1;
@@ -29,11 +30,19 @@ const SOCK_SEQPACKET: u64 = 5;
 ///   connecting that fails, as programs expect.
 /// - The same with folders of the host in view, and without the whole network: no unix sockets but pairs of connected ones. A
 ///   socket of the host in such a folder would lead out of every network namespace, on a read-only mount too.
+/// - The same with the whole network, which is the host's network namespace: the names of abstract sockets belong to that, and
+///   behind them are the host's desktop, session buses and editors. Landlock keeps code away from these where it can; else there
+///   are connected pairs only. (A container with the whole network has a namespace of its own.)
 /// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; unix sockets as before.
-pub(super) fn rules(plan: &Plan, isolation: Isolation) -> Vec<Rule> {
+pub(super) fn rules(plan: &Plan, kernel: &Kernel, isolation: Isolation) -> Vec<Rule> {
     let family = Condition::int(Argument::First);
     let full = matches!(plan.network, NetworkPolicy::Full);
-    let unix = isolation != Isolation::Host && (full || !sees_host_folders(plan));
+    let unix = match (isolation, full) {
+        (Isolation::Host, _) => false,
+        (Isolation::Namespaces, true) => kernel.landlock_abi >= SCOPES_ABI,
+        (Isolation::Container, true) => true,
+        (Isolation::Namespaces | Isolation::Container, false) => !sees_host_folders(plan),
+    };
     let mut rules = match (isolation, full) {
         (Isolation::Namespaces | Isolation::Container, _) => return namespaced(unix),
         (Isolation::Host, true) => vec![

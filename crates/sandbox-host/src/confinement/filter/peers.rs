@@ -1,0 +1,33 @@
+//! What one execution may not do to another of the same sandbox, nor to the agent.
+//!
+//! All executions of a sandbox are one user, and limits, priorities and processors of a process ask for the same user only.
+//! So one execution could end another (`RLIMIT_CPU`), or take its files and processors away. A filter cannot know the caller's
+//! own process id: these calls are left with 0, which means the caller. Programs that name themselves or a thread of theirs by
+//! number (`pthread_setaffinity_np`, `pthread_setschedparam`) get `EPERM`.
+
+use crate::seccomp::{Argument, Bits, Condition, Errno, Rule, Syscall};
+
+fn int(argument: Argument) -> Bits {
+    Condition::int(argument)
+}
+
+pub(super) fn rules() -> Vec<Rule> {
+    // `which` of setpriority and ioprio_set: everything of a user, the agent too.
+    const PRIO_USER: u64 = 2;
+    const IOPRIO_WHO_USER: u64 = 3;
+    let refuse = |syscall| Rule::refuse(syscall, Errno::EPERM);
+    let another = |argument| int(argument).differs_from(0);
+    vec![
+        // Reading limits is harmless.
+        refuse(Syscall::PRLIMIT64)
+            .when(another(Argument::First))
+            .when(Condition::long(Argument::Third).differs_from(0)),
+        refuse(Syscall::SCHED_SETAFFINITY).when(another(Argument::First)),
+        refuse(Syscall::SCHED_SETPARAM).when(another(Argument::First)),
+        refuse(Syscall::SCHED_SETSCHEDULER).when(another(Argument::First)),
+        refuse(Syscall::SETPRIORITY).when(int(Argument::First).equals(PRIO_USER)),
+        refuse(Syscall::SETPRIORITY).when(another(Argument::Second)),
+        refuse(Syscall::IOPRIO_SET).when(int(Argument::First).equals(IOPRIO_WHO_USER)),
+        refuse(Syscall::IOPRIO_SET).when(another(Argument::Second)),
+    ]
+}
