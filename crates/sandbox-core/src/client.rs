@@ -9,8 +9,8 @@ use crate::admission;
 use crate::registry::{self, Settings};
 use crate::spi::{Backend, Finding, Found, Instance};
 use crate::{
-    BuildRequest, Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ExecRequest,
-    ExecResult, ImageInfo, ImageProgress, ImageReference, Plan, PullPolicy, Result, SandboxHandle,
+    BuildRequest, Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ImageInfo,
+    ImageProgress, ImageReference, ImageRetention, Plan, PullPolicy, Result, SandboxHandle,
     SandboxInfo, SandboxSpec, plan,
 };
 
@@ -37,43 +37,6 @@ impl std::fmt::Debug for SandboxClient {
         f.debug_struct("SandboxClient")
             .field("tier", &self.backend.name())
             .finish_non_exhaustive()
-    }
-}
-
-/// What a one-shot run may say about its sandbox; the name is made up.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct OneShot {
-    /// The sandbox to make; its name is replaced by a unique one.
-    pub spec: SandboxSpec,
-    /// Time limit, if shorter than the policy's.
-    pub timeout: Option<std::time::Duration>,
-}
-
-impl Default for OneShot {
-    fn default() -> Self {
-        Self {
-            spec: SandboxSpec::new("one-shot"),
-            timeout: None,
-        }
-    }
-}
-
-impl OneShot {
-    /// Runs in a sandbox like this one.
-    #[must_use]
-    pub fn new(spec: SandboxSpec) -> Self {
-        Self {
-            spec,
-            timeout: None,
-        }
-    }
-
-    /// Sets a time limit.
-    #[must_use]
-    pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
     }
 }
 
@@ -139,7 +102,8 @@ impl SandboxClient {
         self.backend.profile().await
     }
 
-    /// What would be enforced of this specification, and what is required and would not be.
+    /// What would be enforced of this specification, and what is required and would not be. Makes nothing: what a tier can only tell
+    /// after a trial is partial here, and says so.
     ///
     /// # Errors
     ///
@@ -194,7 +158,7 @@ impl SandboxClient {
     ) -> Result<SandboxHandle> {
         let plan = self.resolve(spec)?;
         if self.applies_policy {
-            let report = self.backend.assess(&plan).await?;
+            let report = self.backend.measure(&plan).await?;
             admission::admit(self.tier(), &plan, &self.policy, &report)?;
         } else {
             warn_once(self.tier());
@@ -271,7 +235,7 @@ impl SandboxClient {
     /// # Errors
     ///
     /// [`ErrorKind::ImageBuildFailed`] with the failed step's last lines, [`ErrorKind::PolicyExceeded`] for an image that is none
-    /// of the policy's, [`ErrorKind::AlreadyExists`] for a name that another image has, and those of
+    /// of the policy's and for links that it does not follow, [`ErrorKind::AlreadyExists`] for a name that another image has, and those of
     /// [`SandboxClient::pull_image`].
     pub async fn build_image(
         &self,
@@ -282,8 +246,16 @@ impl SandboxClient {
             self.allowed_image(tag)?;
         }
         let allowed = self.policy.image_patterns()?;
+        let follows = self.policy.follow_links;
+        if request.follow_links && follows == Some(false) {
+            let context = "follow_links: asked for true, the policy says false";
+            let error = Error::new(ErrorKind::PolicyExceeded, "build image", context);
+            return Err(error.on(self.tier()).with_fix("name the folder itself"));
+        }
+        let mut request = request.clone();
+        request.follow_links |= follows.unwrap_or(false);
         self.backend
-            .build_image(request, allowed.as_deref(), progress)
+            .build_image(&request, allowed.as_deref(), progress)
             .await
     }
 
@@ -365,46 +337,6 @@ impl SandboxClient {
         self.backend.settle().await;
     }
 
-    /// Runs Python code in a sandbox of its own: created, run with the sandbox's `python3` (or else `python`), always torn
-    /// down.
-    ///
-    /// # Errors
-    ///
-    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
-    pub async fn run_python(
-        &self,
-        code: impl Into<Vec<u8>>,
-        options: OneShot,
-    ) -> Result<ExecResult> {
-        let code = code.into();
-        let request = |program: &str| ExecRequest::new(program).arg("-c").arg(code.clone());
-        let sandbox = self.create(&one_shot(&options, "py")).await?;
-        let result = match sandbox.exec(&limited(request("python3"), &options)).await {
-            Err(error) if error.kind() == ErrorKind::ProgramNotFound => {
-                sandbox.exec(&limited(request("python"), &options)).await
-            }
-            result => result,
-        };
-        tear_down(&sandbox, result).await
-    }
-
-    /// Runs a shell script in a sandbox of its own: created, run, always torn down.
-    ///
-    /// # Errors
-    ///
-    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`].
-    pub async fn run_shell(
-        &self,
-        script: impl Into<Vec<u8>>,
-        options: OneShot,
-    ) -> Result<ExecResult> {
-        let sandbox = self.create(&one_shot(&options, "sh")).await?;
-        let result = sandbox
-            .exec(&limited(ExecRequest::shell(script), &options))
-            .await;
-        tear_down(&sandbox, result).await
-    }
-
     /// What this host has and lacks for the backend.
     pub async fn diagnose(&self) -> Vec<Finding> {
         self.backend.diagnose().await
@@ -448,6 +380,10 @@ fn check_adoptable(spec: &SandboxSpec) -> Result<()> {
     let asked = [
         ("image", spec.image.is_some()),
         ("pull", spec.pull.is_some()),
+        (
+            "image_retention",
+            spec.image_retention != ImageRetention::Keep,
+        ),
         ("writable_root", spec.writable_root),
         ("workspace", spec.workspace.is_some()),
         ("secrets", !spec.secrets.is_empty()),
@@ -463,26 +399,6 @@ fn check_adoptable(spec: &SandboxSpec) -> Result<()> {
             format!("{field}: a container that somebody else has made is taken as it is"),
         )
         .with_fix(format!("leave {field} out, or create a sandbox"))),
-    }
-}
-
-fn one_shot(options: &OneShot, prefix: &str) -> SandboxSpec {
-    let mut spec = options.spec.clone();
-    spec.name = unique_name(prefix);
-    spec
-}
-
-fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
-    request.timeout = options.timeout;
-    request
-}
-
-/// Ends a sandbox that nobody has a handle of. What its code has left in a workspace that is a copy comes out before.
-async fn tear_down(sandbox: &SandboxHandle, result: Result<ExecResult>) -> Result<ExecResult> {
-    let synced = sandbox.sync().await;
-    match (result, synced.map(drop), sandbox.kill().await) {
-        (Ok(_), Err(error), _) | (Ok(_), _, Err(error)) => Err(error),
-        (result, ..) => result,
     }
 }
 

@@ -184,6 +184,8 @@ pub struct ExecResult {
     pub stderr: Captured,
     /// From the request to the end, the time that a receiver of the output took included.
     pub duration: Duration,
+    /// The time limit that held: the request's, or the sandbox's where that is shorter or the request has none.
+    pub timeout: Duration,
     /// Some output may be missing although no cap was reached, and why.
     pub incomplete: Option<String>,
     /// Processes that outlived the program and were killed.
@@ -202,6 +204,7 @@ impl ExecResult {
         stdout: Captured,
         stderr: Captured,
         duration: Duration,
+        timeout: Duration,
         denials: Denials,
     ) -> Self {
         Self {
@@ -209,6 +212,7 @@ impl ExecResult {
             stdout,
             stderr,
             duration,
+            timeout,
             incomplete: end.incomplete,
             stragglers: end.stragglers,
             cpu_time: end.cpu_time,

@@ -138,7 +138,8 @@ impl Execution {
         self.stdin.take()
     }
 
-    /// Sends a signal, 1 to 64, to the main process alone. Harmless when it has ended.
+    /// Sends a signal, 1 to 64, to the main process alone. Harmless when it has ended. Of equal signals that the sandbox has yet to take,
+    /// one is sent, as the kernel does with those that a process has yet to take.
     ///
     /// # Errors
     ///

@@ -362,7 +362,10 @@ struct Bounded {
 #[async_trait::async_trait]
 impl OutputSink for Bounded {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
-        let room = (self.limit + 1).saturating_sub(self.bytes.len());
+        let room = self
+            .limit
+            .saturating_add(1)
+            .saturating_sub(self.bytes.len());
         self.bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
         if self.bytes.len() > self.limit {

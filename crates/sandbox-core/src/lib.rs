@@ -23,6 +23,7 @@ mod image;
 mod info;
 mod input;
 pub mod matrix;
+mod one_shot;
 mod outcome;
 pub mod plan;
 pub mod policy;
@@ -37,7 +38,7 @@ mod workspace;
 
 pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};
 pub use capability::Capability;
-pub use client::{OneShot, SandboxClient, unique_name};
+pub use client::{SandboxClient, unique_name};
 pub use denial::{Denial, DenialKind, Denials, Refusal};
 pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
@@ -54,6 +55,7 @@ pub use info::{SandboxInfo, SandboxState};
 #[doc(hidden)]
 pub use inventory;
 pub use matrix::CompatibilityMatrix;
+pub use one_shot::{OneShot, OneShotResult};
 pub use outcome::Outcome;
 pub use plan::{Demand, Level, Plan, Provided, Unmet};
 pub use policy::CapabilityPolicy;

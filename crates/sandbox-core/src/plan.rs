@@ -54,6 +54,9 @@ pub struct Plan {
     pub read_roots: Vec<PathBuf>,
     /// Write roots.
     pub write_roots: Vec<PathBuf>,
+    /// Whether links that leave their folder are followed in the paths above. A link where the plan lets code write never is.
+    #[serde(default)]
+    pub follow_links: bool,
     /// The network.
     pub network: NetworkPolicy,
     /// Whether other processes and programs may be started.
@@ -150,7 +153,7 @@ pub mod defaults {
 
     /// Time to live of a detached sandbox: long enough to work with, short enough that a forgotten one is no burden.
     pub const DETACHED_LIFETIME: Duration = Duration::from_secs(3600);
-    /// Longest execution.
+    /// Longest execution in a sandbox that is not detached. In a detached one it is the sandbox's time to live.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// Output kept of each stream.
     pub const OUTPUT: ByteSize = ByteSize::mib(64);
@@ -195,6 +198,9 @@ impl Plan {
             check_image(images.as_deref(), &image.parse()?)?;
         }
         let network = network(spec, policy)?;
+        let lifetime = spec
+            .lifetime
+            .or(spec.detached.then_some(defaults::DETACHED_LIFETIME));
         let mut plan = Self {
             name: spec.name.clone(),
             image: spec.image.clone(),
@@ -207,15 +213,18 @@ impl Plan {
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             user: spec.user.as_deref().map(parse_user),
-            lifetime: spec
-                .lifetime
-                .or(spec.detached.then_some(defaults::DETACHED_LIFETIME)),
+            lifetime,
             detached: spec.detached,
             read_roots: policy.filesystem_read_roots.clone().unwrap_or_default(),
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
+            follow_links: policy.follow_links.unwrap_or(false),
             network,
             subprocess: policy.subprocess_execution.unwrap_or(true),
-            timeout: policy.timeout.unwrap_or(defaults::TIMEOUT),
+            timeout: policy.timeout.unwrap_or(match spec.detached {
+                true => lifetime.unwrap_or(defaults::DETACHED_LIFETIME),
+                // Somebody waits for it, and has no other way to end it than to go away.
+                false => defaults::TIMEOUT,
+            }),
             stdout_max: policy.stdout_max_bytes.unwrap_or(defaults::OUTPUT),
             stderr_max: policy.stderr_max_bytes.unwrap_or(defaults::OUTPUT),
             export_paths: policy.artifact_export_paths.clone(),

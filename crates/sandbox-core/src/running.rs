@@ -11,12 +11,13 @@ use crate::denial::{self, DenialLog};
 use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream};
 use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
-/// How long a backend may take beyond an execution's time limit before the sandbox is destroyed: the agent's bound for
-/// killing a tree is 2 s.
+/// How long a backend may take beyond an execution's time limit before the sandbox is destroyed, unless it sets this bound itself
+/// ([`Instance::bounds_executions`]).
 const OVERTIME: Duration = Duration::from_secs(4);
 
-/// How seldom the overtime is looked at while a receiver of output takes its time.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The overtime is counted in steps of this length. A step counts once, however long it took: while this process is stopped or
+/// starved, no overtime passes.
+const STEP: Duration = Duration::from_millis(250);
 
 /// A sandbox, for its handle and its executions.
 pub(crate) struct Running {
@@ -58,10 +59,16 @@ impl Running {
             live,
             reader: &reader,
         };
+        let bound = async {
+            match self.instance.bounds_executions() {
+                true => std::future::pending().await,
+                false => reader.overtime(timeout).await,
+            }
+        };
         let end = tokio::select! {
             biased;
             end = self.instance.exec(&request, input, &mut sink) => Some(end?),
-            () = reader.everybody_else(timeout.saturating_add(OVERTIME)) => None,
+            () = bound => None,
         };
         let end = match end {
             Some(end) => end,
@@ -75,6 +82,7 @@ impl Running {
             stdout,
             stderr,
             start.elapsed(),
+            timeout,
             denials,
         ))
     }
@@ -122,15 +130,15 @@ impl Reader {
         spent.before.saturating_add(now)
     }
 
-    /// Waits until everybody but the receiver has taken this long.
-    async fn everybody_else(&self, bound: Duration) {
-        let start = Instant::now();
-        loop {
-            let taken = start.elapsed().saturating_sub(self.spent());
-            let Some(left) = bound.checked_sub(taken).filter(|left| !left.is_zero()) else {
-                return;
-            };
-            tokio::time::sleep(left.max(PATIENCE)).await;
+    /// Waits for the time limit, then until the backend has had its overtime.
+    async fn overtime(&self, timeout: Duration) {
+        tokio::time::sleep(timeout).await;
+        let mut left = OVERTIME;
+        while !left.is_zero() {
+            let before = self.spent();
+            tokio::time::sleep(STEP).await;
+            let reading = self.spent().saturating_sub(before);
+            left = left.saturating_sub(STEP.saturating_sub(reading));
         }
     }
 }

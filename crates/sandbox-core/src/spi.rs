@@ -94,7 +94,17 @@ pub trait Backend: Send + Sync {
     ///
     /// - Has an entry for each demand of the plan.
     /// - Refuses with a typed error what it cannot build at all (an image on a backend without images).
+    /// - Makes nothing. What would have to be tried out is told as partial: see [`Backend::measure`].
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport>;
+
+    /// As [`Backend::assess`], right before [`Backend::create`]: a backend may try out here what it can only say after a trial.
+    ///
+    /// # Behavior
+    ///
+    /// - Leaves nothing of a trial.
+    async fn measure(&self, plan: &Plan) -> Result<EnforcementReport> {
+        self.assess(plan).await
+    }
 
     /// Builds a sandbox.
     ///
@@ -258,6 +268,7 @@ pub trait Instance: Send + Sync {
     /// - `sink` is told of the start first: whoever started the program waits for that.
     /// - Output goes to `sink` as it comes, every byte once, each stream in its order, all of it before the end.
     /// - Standard input and orders are taken from `input` whatever `sink` does: a receiver that takes its time delays neither.
+    /// - Orders never queue without a bound, however long the sandbox takes none: equal signals that wait may become one.
     /// - An order that comes after the end is dropped; [`Order::Kill`] ends as [`crate::Outcome::Signaled`] by SIGKILL.
     /// - The environment is the plan's and the request's, nothing else.
     /// - At `request.timeout` (never `None` here) the whole tree is killed: [`crate::Outcome::TimedOut`].
@@ -271,6 +282,14 @@ pub trait Instance: Send + Sync {
         input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd>;
+
+    /// Whether this instance gives up by itself an execution that it cannot end, so that [`Instance::exec`] always returns.
+    ///
+    /// The core destroys a sandbox otherwise whose execution has not returned 4 s after its time limit. An instance knows better what
+    /// counts as overtime: not the time in which the way to its sandbox was interrupted.
+    fn bounds_executions(&self) -> bool {
+        false
+    }
 
     /// Writes a file inside of the sandbox; missing parents are made.
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()>;
@@ -287,6 +306,8 @@ pub trait Instance: Send + Sync {
     /// - Permission bits are kept; set-id and sticky bits are not.
     /// - Follows no link below `source`, and reads nothing outside of it, whoever changes it meanwhile. Links and special files
     ///   stand in [`Copied::skipped`].
+    /// - On the way to `source`, refuses a link in a folder that the plan lets code write, and one that leaves its folder unless
+    ///   [`Plan::follow_links`] is set.
     async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
         let _ = (source, target);
         Err(unsupported("copy into sandbox", "this backend"))
@@ -297,6 +318,8 @@ pub trait Instance: Send + Sync {
     /// # Behavior
     ///
     /// - Never writes outside of `target`, never follows a link below it or in the sandbox, never waits for a FIFO.
+    /// - Refuses links on the way to `target` as [`Instance::copy_in`] does, a `target` that is a link itself, and links in and below
+    ///   the working folder of this process.
     /// - The host's own file mode creation mask applies.
     /// - What goes beyond `limits` stands in [`Copied::skipped`].
     async fn copy_out(
@@ -314,6 +337,7 @@ pub trait Instance: Send + Sync {
     /// # Behavior
     ///
     /// - Never writes outside of `folder`, never follows a link on either side, never waits for a FIFO.
+    /// - Refuses links on the way to `folder` as [`Instance::copy_out`] does.
     /// - What was not copied stands in [`Export::skipped`] with its reason.
     async fn export(
         &self,

@@ -13,9 +13,9 @@ use sandbox_core::spi::{
     Backend, Finding, Flow, Input, Instance, OutputSink, OutputStream, Source,
 };
 use sandbox_core::{
-    ArtifactLimits, ByteSize, Capability, CapabilityPolicy, Enforcement, EnforcementReport, Error,
-    ErrorKind, ExecEnd, ExecRequest, Export, OneShot, Outcome, Plan, Result, SandboxClient,
-    SandboxSpec,
+    Artifact, ArtifactLimits, ByteSize, Capability, CapabilityPolicy, Enforcement,
+    EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, OneShot, Outcome, Plan,
+    Result, SandboxClient, SandboxSpec, SkipReason, SkippedArtifact,
 };
 
 /// A backend whose sandboxes do one thing wrong, and which counts what became of them.
@@ -40,6 +40,12 @@ enum Fault {
     Floods,
     /// The sandbox cannot be removed.
     Stays,
+    /// An execution ends a minute after its time limit, in an instance that keeps the bound itself.
+    Late,
+    /// An execution ends as soon as this process goes on after it was stopped for 100 s.
+    Stopped,
+    /// The export gives a file.
+    Exports,
 }
 
 impl Faulty {
@@ -111,13 +117,23 @@ impl Instance for FaultyInstance {
 
     async fn exec(
         &self,
-        _request: &ExecRequest,
+        request: &ExecRequest,
         _input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         sink.write(OutputStream::Stdout, b"first line\n").await;
         match self.backend.fault {
             Fault::Hangs => std::future::pending().await,
+            Fault::Late => {
+                tokio::time::sleep(request.timeout.unwrap() + Duration::from_secs(60)).await;
+                Ok(ExecEnd::new(Outcome::Exited { code: 0 }))
+            }
+            Fault::Stopped => {
+                tokio::time::advance(Duration::from_secs(100)).await;
+                // The end has waited in a socket, and is read a moment later.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                Ok(ExecEnd::new(Outcome::Exited { code: 0 }))
+            }
             Fault::Fails => Err(Error::new(ErrorKind::Protocol, "execute", "garbage")),
             Fault::Floods => {
                 let piece = vec![b'x'; 64 * 1024];
@@ -133,6 +149,10 @@ impl Instance for FaultyInstance {
         }
     }
 
+    fn bounds_executions(&self) -> bool {
+        self.backend.fault == Fault::Late
+    }
+
     async fn put(&self, _path: &str, _mode: u32, _content: Source) -> Result<()> {
         Ok(())
     }
@@ -144,10 +164,23 @@ impl Instance for FaultyInstance {
 
     async fn export(
         &self,
-        _paths: &[String],
-        _folder: &Path,
+        paths: &[String],
+        folder: &Path,
         _limits: ArtifactLimits,
     ) -> Result<Export> {
+        if self.backend.fault == Fault::Exports {
+            assert_eq!(self.backend.counts().1, 0, "after the tear-down");
+            let path = folder.join("report.txt");
+            let artifact = Artifact::new(path, paths[0].clone(), 1, None, String::new());
+            return Ok(Export {
+                artifacts: vec![artifact],
+                skipped: vec![SkippedArtifact {
+                    source: paths[1].clone(),
+                    reason: SkipReason::Missing,
+                }],
+                ..Export::default()
+            });
+        }
         Err(Error::new(
             ErrorKind::Io,
             "export",
@@ -217,14 +250,69 @@ fn a_one_shot_sandbox_is_always_torn_down() {
             assert_eq!(result.is_ok(), fault == Fault::None);
             assert_eq!(backend.counts(), (1, 1));
         }
-        let backend = Faulty::new(Fault::Stays);
-        let error = backend
-            .client(CapabilityPolicy::new())
-            .run_python("1", OneShot::default())
-            .await
-            .unwrap_err();
-        assert!(error.to_string().contains("still there"), "{error}");
     });
+}
+
+#[test]
+fn a_failed_tear_down_or_export_does_not_lose_the_result() {
+    common::block_on(async {
+        let client = Faulty::new(Fault::Stays).client(CapabilityPolicy::new());
+        let result = client.run_python("1", OneShot::default()).await.unwrap();
+        assert_eq!(result.stdout_text(), "first line\n");
+        assert_eq!(result.failures.len(), 1);
+        let failure = result.failures[0].to_string();
+        assert!(failure.contains("still there"), "{failure}");
+
+        let mut policy = CapabilityPolicy::new();
+        policy.artifact_export_paths = vec!["/out/*".into()];
+        let backend = Faulty::new(Fault::None);
+        let options = OneShot::default().export_to("/nowhere");
+        let result = backend.client(policy).run_shell("true", options).await;
+        let result = result.unwrap();
+        assert!(result.ok() && result.artifacts.is_empty());
+        assert_eq!(result.failures[0].operation(), "export");
+        assert_eq!(backend.counts(), (1, 1));
+    });
+}
+
+#[test]
+fn a_one_shot_run_exports_artifacts_or_is_refused() {
+    common::block_on(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.artifact_export_paths = vec!["/out/*".into(), "/more".into()];
+        let backend = Faulty::new(Fault::Exports);
+        let client = backend.client(policy);
+        let options = OneShot::default().export_to("/results");
+        let result = client.run_python("1", options).await.unwrap();
+        assert_eq!(result.artifacts[0].path, Path::new("/results/report.txt"));
+        assert_eq!(result.skipped[0].source, "/more");
+        assert!(result.failures.is_empty());
+
+        let refused = client.run_shell("true", OneShot::default()).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+        assert!(refused.fix().unwrap().contains("export_to"), "{refused}");
+        assert_eq!(backend.counts(), (1, 1), "nothing was created for it");
+    });
+}
+
+#[test]
+fn a_result_that_arrives_wins_over_the_bound_on_overtime() {
+    for fault in [Fault::Late, Fault::Stopped] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(async {
+            let backend = Faulty::new(fault);
+            let client = backend.client(CapabilityPolicy::new());
+            let sandbox = client.create(&SandboxSpec::new("test")).await.unwrap();
+            let request = ExecRequest::new("true").timeout(Duration::from_secs(5));
+            let result = sandbox.exec(&request).await.unwrap();
+            assert_eq!(result.outcome, Outcome::Exited { code: 0 });
+            assert_eq!(backend.counts(), (1, 0));
+        });
+    }
 }
 
 #[test]
@@ -402,6 +490,8 @@ fn files_are_named_by_absolute_paths_and_bounded() {
             ErrorKind::Path
         );
         assert_eq!(sandbox.fetch("/x", 100).await.unwrap().len(), 100);
+        // No bound at all.
+        assert_eq!(sandbox.fetch("/x", usize::MAX).await.unwrap().len(), 100);
     });
 }
 

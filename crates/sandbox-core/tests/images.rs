@@ -86,6 +86,7 @@ fn a_foreign_container_is_taken_as_it_is() {
         for spec in [
             spec().image("python"),
             spec().pull(PullPolicy::Missing),
+            spec().image_retention(sandbox_core::ImageRetention::Remove),
             spec().writable_root(true),
             spec().workspace(Workspace::read_only("/")),
             spec().label("a", "b"),

@@ -177,6 +177,16 @@ fn contradictions_are_refused() {
 }
 
 #[test]
+fn storage_of_less_than_a_page_is_refused() {
+    for bad in ["1B", "4095B", "0B"] {
+        let refused = refusal(toml(&format!("disk = '{bad}'")));
+        assert!(refused.contains("disk: at least 4KiB"), "{refused}");
+    }
+    let least = toml("disk = '4KiB'").unwrap();
+    assert_eq!(least.disk, Some(ByteSize::kib(4)));
+}
+
+#[test]
 fn a_preset_holds_where_the_file_says_nothing() {
     for preset in Preset::ALL {
         assert_eq!(

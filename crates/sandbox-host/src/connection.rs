@@ -21,6 +21,7 @@ use crate::greeting::{Greeting, greet};
 use crate::inbox::{End, Inbox, Inboxes};
 use crate::link::{self, LinkedStream};
 use crate::open_stream::OpenStream;
+use crate::outgoing::{Outgoing, Queue};
 use crate::watch::watch;
 
 /// How long the agent may leave a ping unanswered, or a write may make no progress.
@@ -50,7 +51,7 @@ pub(crate) enum Cause {
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
-    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    outgoing: Queue,
     ended: watch::Receiver<Option<Ended>>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Connection {
 pub(crate) struct Shared {
     streams: Mutex<Streams>,
     ended: watch::Sender<Option<Ended>>,
-    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    outgoing: Queue,
     last_frame: Mutex<Instant>,
     /// Below the stream, where it can be replaced.
     link: Option<Arc<link::Shared>>,
@@ -192,6 +193,9 @@ impl Connection {
     /// Ends the connection from this side.
     pub(crate) fn close(&self, reason: &str) {
         self.shared.end(Cause::Closed, reason);
+        if let Some(link) = &self.shared.link {
+            link.leave();
+        }
         for task in &self.tasks {
             task.abort();
         }
@@ -219,7 +223,7 @@ impl Shared {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
         // A closed queue means that the connection has ended, which every stream is told on its own.
-        let _ = self.outgoing.send(bytes);
+        let _ = self.outgoing.send(bytes.into());
     }
 
     /// How long the stream was away so far.
@@ -336,7 +340,7 @@ impl Shared {
                         false,
                         &channel.credit(bytes),
                     );
-                    let _ = self.outgoing.send(credit);
+                    let _ = self.outgoing.send(credit.into());
                 }
             }
             Kind::Credit => {
@@ -397,7 +401,7 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
 async fn write<W: AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     writer: W,
-    queue: mpsc::UnboundedReceiver<Vec<u8>>,
+    queue: mpsc::UnboundedReceiver<Outgoing>,
 ) {
     let mut ended = shared.ended.subscribe();
     tokio::select! {
@@ -410,11 +414,11 @@ async fn write<W: AsyncWrite + Unpin>(
 async fn write_all<W: AsyncWrite + Unpin>(
     shared: &Shared,
     mut writer: W,
-    mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
 ) {
-    while let Some(bytes) = queue.recv().await {
+    while let Some(next) = queue.recv().await {
         let written = async {
-            writer.write_all(&bytes).await?;
+            writer.write_all(&next.bytes).await?;
             if queue.is_empty() {
                 writer.flush().await
             } else {

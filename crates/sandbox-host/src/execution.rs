@@ -42,9 +42,9 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
     let send_orders = async {
         loop {
             match orders.next().await {
-                Order::Signal(number) => {
-                    stream.frame(Kind::Signal, &u32::from(number).to_le_bytes());
-                }
+                Order::Signal(number) => stream.signal(number),
+                // One is enough.
+                Order::Kill if killed => {}
                 Order::Kill => {
                     killed = true;
                     stream.frame(Kind::Kill, b"");

@@ -3,29 +3,27 @@
 use std::sync::Arc;
 
 use sandbox_agent::protocol::{Channel, Kind, encode_frame};
-use tokio::sync::mpsc;
 
 use crate::inbox::Inbox;
+use crate::outgoing::{Queue, Signals};
 
 /// A stream that was opened and has not ended. Dropping it kills the execution.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     id: u32,
     pub(crate) inbox: Arc<Inbox>,
-    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    outgoing: Queue,
+    signals: Signals,
     done: bool,
 }
 
 impl OpenStream {
-    pub(crate) fn new(
-        id: u32,
-        inbox: Arc<Inbox>,
-        outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    ) -> Self {
+    pub(crate) fn new(id: u32, inbox: Arc<Inbox>, outgoing: Queue) -> Self {
         Self {
             id,
             inbox,
             outgoing,
+            signals: Signals::default(),
             done: false,
         }
     }
@@ -33,7 +31,7 @@ impl OpenStream {
     /// Sends frames of this stream.
     pub(crate) fn send(&self, bytes: Vec<u8>) {
         // A closed queue means that the connection has ended; the inbox says so.
-        let _ = self.outgoing.send(bytes);
+        let _ = self.outgoing.send(bytes.into());
     }
 
     /// Sends one frame. An order to kill must be answered in time.
@@ -44,6 +42,18 @@ impl OpenStream {
         let mut bytes = Vec::with_capacity(payload.len() + 8);
         encode_frame(&mut bytes, self.id, kind, false, payload);
         self.send(bytes);
+    }
+
+    /// Sends a signal, unless the same one still waits to be sent.
+    pub(crate) fn signal(&self, number: u8) {
+        let mut bytes = Vec::new();
+        let payload = u32::from(number).to_le_bytes();
+        encode_frame(&mut bytes, self.id, Kind::Signal, false, &payload);
+        match self.signals.frame(number, bytes) {
+            // As in `send`.
+            Some(frame) => drop(self.outgoing.send(frame)),
+            None => tracing::debug!(number, "the agent has yet to take an equal signal"),
+        }
     }
 
     /// Notes that output was taken, and grants the agent more in turn.

@@ -36,6 +36,8 @@ pub struct Sandbox {
     pub enforcement: EnforcementReport,
     /// Folders of the host that the code can write to: whatever is in them may be the code's trap.
     pub writable: Vec<PathBuf>,
+    /// Whether links that leave their folder are followed in paths of the host: [`Plan::follow_links`].
+    pub follow_links: bool,
     /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
     pub detached: bool,
 }
@@ -50,6 +52,8 @@ pub struct AttachedSandbox {
     pub enforcement: EnforcementReport,
     /// Folders of the host that the code can write to: see [`Sandbox::writable`].
     pub writable: Vec<PathBuf>,
+    /// See [`Sandbox::follow_links`].
+    pub follow_links: bool,
 }
 
 impl AttachedSandbox {
@@ -61,6 +65,7 @@ impl AttachedSandbox {
             env,
             enforcement,
             writable: writable(plan),
+            follow_links: plan.follow_links,
         }
     }
 }
@@ -72,6 +77,7 @@ impl From<Sandbox> for AttachedSandbox {
             env: sandbox.env,
             enforcement: sandbox.enforcement,
             writable: sandbox.writable,
+            follow_links: sandbox.follow_links,
         }
     }
 }
@@ -106,6 +112,7 @@ impl Sandbox {
                 .unwrap_or(WORK_FOLDER)
                 .as_bytes()
                 .to_vec(),
+            placed: Vec::new(),
             give_dirs: Vec::new(),
             make_dirs: export_folders(&plan.export_paths)
                 .into_iter()
@@ -120,6 +127,7 @@ impl Sandbox {
             enforcement,
             detached: false,
             writable: writable(plan),
+            follow_links: plan.follow_links,
         })
     }
 

@@ -2,14 +2,17 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use common::way::Direction::{Inwards, Outwards};
 use common::{Kept, Process, linked, run, shell, source, wait_until};
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
-use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome};
+use sandbox_core::spi::{Backend, Finding, Flow, Instance, OutputSink, OutputStream};
+use sandbox_core::{
+    ArtifactLimits, Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest,
+    Outcome, Plan, Result, SandboxClient, SandboxSpec,
+};
 use sandbox_host::AgentInstance;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -198,6 +201,56 @@ async fn what_happens_meanwhile_is_told_afterwards() {
     assert_eq!(over.stdout, b"over\n");
     assert!(goes_on.outcome.ok());
     assert_eq!(on.stdout, b"on\n");
+}
+
+/// A backend that hands out one instance.
+struct Only(Mutex<Option<AgentInstance>>);
+
+#[async_trait]
+impl Backend for Only {
+    fn name(&self) -> &str {
+        "only"
+    }
+    async fn assess(&self, _plan: &Plan) -> Result<EnforcementReport> {
+        Ok(EnforcementReport::new())
+    }
+    async fn create(&self, _plan: &Plan) -> Result<Box<dyn Instance>> {
+        let instance = self.0.lock().unwrap().take();
+        Ok(Box::new(instance.unwrap()))
+    }
+    async fn diagnose(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
+    }
+}
+
+/// The same through the core, which has a clock of its own: longer than its bound for backends that have none.
+#[tokio::test]
+async fn an_end_that_waits_behind_a_cut_wins_over_every_clock_of_the_host() {
+    let (instance, _process, way) = linked(LEASE).await;
+    let mut policy = CapabilityPolicy::new();
+    policy.allow_unenforced = Capability::ALL
+        .iter()
+        .copied()
+        .filter(|one| !matches!(one, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
+        .collect();
+    let backend = Only(Mutex::new(Some(instance)));
+    let client = SandboxClient::with_backend(Arc::new(backend), policy).unwrap();
+    let sandbox = client.create(&SandboxSpec::new("test")).await.unwrap();
+    let request = shell("sleep 1; echo over; exit 6").timeout(Duration::from_secs(2));
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        way.shut(true);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        way.shut(false);
+    };
+    let (result, ()) = tokio::join!(sandbox.exec(&request), meanwhile);
+    let result = result.unwrap();
+    assert_eq!(result.outcome, Outcome::Exited { code: 6 });
+    assert_eq!(result.stdout_text(), "over\n");
+    assert!(sandbox.exec(&shell("true")).await.unwrap().ok(), "it lives");
 }
 
 /// A sandbox whose way is cut for good while a program runs.

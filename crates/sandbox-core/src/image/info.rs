@@ -59,6 +59,11 @@ pub enum ImageEvent {
         /// Bytes in all, where the engine says.
         total: Option<u64>,
     },
+    /// Something of a Dockerfile is left out, which changes nothing.
+    Note {
+        /// What, and why.
+        text: String,
+    },
     /// A build begins; its context is being sent.
     Building,
     /// Output of a build, of one line or several, as it comes.

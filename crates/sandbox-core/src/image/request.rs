@@ -66,7 +66,8 @@ pub enum ImageRetention {
     #[default]
     Keep,
     /// It is removed where this client's backend has pulled or built it, unless another container uses it. An image that was
-    /// there before stays; so does one whose client was killed.
+    /// there before stays; so does one whose client was killed. Refused with `InvalidSpec` where there is nothing to remove: by tiers
+    /// without images, on Kubernetes, whose nodes own their images, and for a container that is adopted.
     Remove,
 }
 
@@ -75,12 +76,17 @@ pub enum ImageRetention {
 /// The engine's builder executes what stands in the Dockerfile, with the engine's defaults and not under any policy: as root of
 /// a container of its own, with nothing of the host but the context, and without a network unless [`BuildRequest::network`] says
 /// otherwise.
+///
+/// Builders read some Dockerfiles in different ways. What they do not all read alike is refused with `InvalidRequest`, among it heredocs,
+/// `ONBUILD`, most parser directives, and mounts other than `tmpfs`; `docs/engines.md` lists all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildRequest {
     /// The folder of the host that the build can copy from; what its `.dockerignore` names is not sent.
     pub context: PathBuf,
-    /// The Dockerfile, as a path within the context; `None` is `Dockerfile`.
+    /// Whether links that leave their folder are followed in the path of the context. They also are where the policy follows links.
+    pub follow_links: bool,
+    /// The Dockerfile, as a path within the context of which no part is a link; `None` is `Dockerfile`.
     pub dockerfile: Option<PathBuf>,
     /// The name of the image; `None` leaves it with its id alone. A name that is taken by another image is refused.
     pub tag: Option<String>,
@@ -101,6 +107,7 @@ impl BuildRequest {
     pub fn new(context: impl Into<PathBuf>) -> Self {
         Self {
             context: context.into(),
+            follow_links: false,
             dockerfile: None,
             tag: None,
             args: BTreeMap::new(),
@@ -115,6 +122,13 @@ impl BuildRequest {
     #[must_use]
     pub fn dockerfile(mut self, path: impl Into<PathBuf>) -> Self {
         self.dockerfile = Some(path.into());
+        self
+    }
+
+    /// Sets whether links that leave their folder are followed in the path of the context.
+    #[must_use]
+    pub fn follow_links(mut self, follow: bool) -> Self {
+        self.follow_links = follow;
         self
     }
 

@@ -29,6 +29,9 @@ pub struct PolicyFile {
     /// Absolute paths of the host that can be written. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// Whether links that leave their folder are followed in the paths of roots and workspaces. Unset: no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow_links: Option<bool>,
     /// `"none"`, `"full"`, or `{ allow = ["example.org", "example.org:8443"] }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkField>,
@@ -187,6 +190,7 @@ impl PolicyFile {
                 .filesystem_write_roots
                 .clone()
                 .or(base.filesystem_write_roots),
+            follow_links: self.follow_links.or(base.follow_links),
             network: self.network()?.or(base.network),
             package_installation: self.package_installation.or(base.package_installation),
             subprocess_execution: self.subprocess_execution.or(base.subprocess_execution),
@@ -262,6 +266,7 @@ impl From<&CapabilityPolicy> for PolicyFile {
             extends: None,
             filesystem_read_roots: policy.filesystem_read_roots.clone(),
             filesystem_write_roots: policy.filesystem_write_roots.clone(),
+            follow_links: policy.follow_links,
             network: policy.network.as_ref().map(|network| match network {
                 NetworkPolicy::None => NetworkField::None,
                 NetworkPolicy::Allow(rules) => NetworkField::Allow(rules.clone()),

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
 
+/// The least storage of a sandbox: a tmpfs has whole pages, and the kernel takes a size of 0 for "no bound".
+const LEAST_DISK: ByteSize = ByteSize::kib(4);
+
 /// What a sandbox may do at most, and how much of it must be enforced.
 ///
 /// Every field that is unset takes its default. Isolation (files, network, environment, processes, privileges) and every
@@ -28,6 +31,9 @@ pub struct CapabilityPolicy {
     pub filesystem_read_roots: Option<Vec<PathBuf>>,
     /// Paths of the host that can be written (and read). Unset: none. The sandbox's own temporary folders are always writable.
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// Whether links that leave their folder are followed in paths of the host that a policy or a specification names. Unset: no,
+    /// apart from the system's own. A link where the policy lets code write is never followed.
+    pub follow_links: Option<bool>,
     /// The network. Unset: none.
     pub network: Option<NetworkPolicy>,
     /// Whether packages may be installed. Unset: those of `packages`, and no others.
@@ -53,7 +59,7 @@ pub struct CapabilityPolicy {
     pub cpus: Option<Cpus>,
     /// Processes of a sandbox. Unset: 256.
     pub pids: Option<u32>,
-    /// Bytes of a sandbox's own storage. Unset: 256 MiB.
+    /// Bytes of a sandbox's own storage, at least 4 KiB. Unset: 256 MiB.
     pub disk: Option<ByteSize>,
     /// Open descriptors of a process. Unset: 1,024.
     pub open_files: Option<u32>,
@@ -125,6 +131,9 @@ impl CapabilityPolicy {
         }
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
             return bad("memory: at least 1MiB".into());
+        }
+        if self.disk.is_some_and(|disk| disk < LEAST_DISK) {
+            return bad(format!("disk: at least {LEAST_DISK}, one page of memory"));
         }
         if !self.packages.is_empty() && self.package_installation == Some(false) {
             return bad(format!(

@@ -61,6 +61,7 @@ impl Preset {
             Self::DangerouslyUnrestricted => CapabilityPolicy {
                 filesystem_read_roots: Some(vec!["/".into()]),
                 filesystem_write_roots: Some(vec!["/".into()]),
+                follow_links: Some(true),
                 network: Some(NetworkPolicy::Full),
                 package_installation: Some(true),
                 subprocess_execution: Some(true),

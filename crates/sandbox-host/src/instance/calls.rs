@@ -73,6 +73,11 @@ impl Instance for AgentInstance {
         }
     }
 
+    // The connection ends where an execution is overdue: `crate::watch`.
+    fn bounds_executions(&self) -> bool {
+        true
+    }
+
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
         let builtin = Builtin::Put {
             path: path.into(),

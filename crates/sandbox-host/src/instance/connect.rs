@@ -91,10 +91,12 @@ impl AgentInstance {
     ) -> Result<Self> {
         let mut guard = Unconnected(Some(Arc::clone(&isolator)));
         match opened.await {
-            Ok((connection, _welcome)) => {
+            Ok((connection, welcome)) => {
                 guard.0 = None;
                 let owned = !sandbox.detached;
-                Ok(Self::over(connection, sandbox.into(), owned, isolator))
+                let mut instance = Self::over(connection, sandbox.into(), owned, isolator);
+                instance.landlock_abi = welcome.landlock_abi;
+                Ok(instance)
             }
             Err(error) => {
                 let known = isolator.post_mortem().await;
@@ -140,9 +142,9 @@ impl AgentInstance {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
-        let (connection, _welcome) =
+        let (connection, welcome) =
             Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
-        Ok(Self::attached(connection, sandbox, isolator).await)
+        Ok(Self::attached(connection, &welcome, sandbox, isolator).await)
     }
 
     /// The same where the way to the agent may break: see [`AgentInstance::connect_by`]. The agent waits 60 s for this client's return, or
@@ -161,19 +163,21 @@ impl AgentInstance {
         let first = reach.open().await.map_err(Unreachable::into_error)?;
         let stream = link::begin(first, reach, link::patience(0))?;
         let greeting = Greeting::Attach(key);
-        let (connection, _welcome) =
+        let (connection, welcome) =
             Connection::open_linked(isolator.tier(), stream, greeting).await?;
-        Ok(Self::attached(connection, sandbox, isolator).await)
+        Ok(Self::attached(connection, &welcome, sandbox, isolator).await)
     }
 
     async fn attached(
         connection: Connection,
+        welcome: &Welcome,
         sandbox: AttachedSandbox,
         isolator: Arc<dyn Isolator>,
     ) -> Self {
         // What was refused before is not this client's to report.
         let before = isolator.counters().await;
-        let instance = Self::over(connection, sandbox, false, isolator);
+        let mut instance = Self::over(connection, sandbox, false, isolator);
+        instance.landlock_abi = welcome.landlock_abi;
         *instance.known_counters() = before;
         instance
     }
@@ -197,6 +201,7 @@ impl AgentInstance {
             connection,
             sandbox,
             owned,
+            landlock_abi: 0,
             isolator,
             running: AtomicUsize::new(0),
             counters: Mutex::new(Counters::FRESH),

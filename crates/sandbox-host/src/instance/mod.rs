@@ -5,6 +5,7 @@ mod connect;
 mod outcome;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::connection::Connection;
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::open_stream::OpenStream;
+use crate::output_folder::OutputFolder;
+use crate::safe_path::{Identity, LinkRule, PathError};
 use crate::sandbox::AttachedSandbox;
 use crate::{Counters, Isolator, copy};
 
@@ -33,6 +36,8 @@ pub struct AgentInstance {
     sandbox: AttachedSandbox,
     /// Whether the sandbox ends with this handle.
     owned: bool,
+    /// The Landlock ABI that the agent sees, 0 without.
+    landlock_abi: u32,
     isolator: Arc<dyn Isolator>,
     /// How many executions of this client run.
     running: AtomicUsize,
@@ -60,6 +65,12 @@ impl AgentInstance {
     /// whom, before anybody else uses it.
     pub fn set_environment(&mut self, env: BTreeMap<String, String>) {
         self.sandbox.env = env;
+    }
+
+    /// The Landlock ABI that the agent has found in the sandbox, 0 without Landlock: for a backend that did not know it before.
+    #[must_use]
+    pub fn landlock_abi(&self) -> u32 {
+        self.landlock_abi
     }
 
     /// Whether the sandbox is known to have ended, or cannot be reached any more.
@@ -93,9 +104,15 @@ impl AgentInstance {
         synced.map(drop)
     }
 
-    /// Folders of the host that the code can write to.
-    pub(crate) fn writable(&self) -> &[std::path::PathBuf] {
-        &self.sandbox.writable
+    /// Opens an output folder of the host.
+    pub(crate) fn output_folder(&self, path: &Path) -> Result<OutputFolder, PathError> {
+        OutputFolder::open(path, &self.sandbox.writable, self.sandbox.follow_links)
+    }
+
+    /// Which links are followed in the path of a file or folder of the host that is read.
+    pub(crate) fn link_rule(&self) -> LinkRule {
+        let writable = self.sandbox.writable.iter().map(PathBuf::as_path);
+        LinkRule::new(self.sandbox.follow_links).writable(Identity::of_paths(writable))
     }
 
     fn request(

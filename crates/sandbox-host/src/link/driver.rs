@@ -31,6 +31,7 @@ pub(super) async fn drive(
     secret: Key,
     patience: Duration,
 ) {
+    let _driven = Driven(&shared);
     let mut pace = Pace::new();
     let mut begun = Instant::now();
     // Since when no stream has lasted: one that breaks at once is no return.
@@ -65,6 +66,15 @@ pub(super) async fn drive(
         tracing::debug!("the connection to a sandbox is back");
         begun = Instant::now();
         ended = session::go_on(&shared, stream).await;
+    }
+}
+
+/// Says that no task is below a link any more, also where its runtime has ended.
+struct Driven<'a>(&'a Shared);
+
+impl Drop for Driven<'_> {
+    fn drop(&mut self) {
+        self.0.end_drive();
     }
 }
 

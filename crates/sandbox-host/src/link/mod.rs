@@ -18,6 +18,7 @@ use sandbox_agent::protocol::Key;
 use sandbox_core::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use state::FAREWELLS;
 pub(crate) use state::Shared;
 pub(crate) use stream::LinkedStream;
 
@@ -70,6 +71,12 @@ pub(crate) fn patience(lease_ms: u64) -> Duration {
         0 => NO_LEASE,
         lease => Duration::from_millis(lease),
     }
+}
+
+/// Waits until the agents have heard of every client of this process that has gone: for whoever is about to end, with its runtime. Where
+/// one is not reached it is given up after two seconds; its agent finds out by itself.
+pub async fn farewells() {
+    FAREWELLS.settled().await;
 }
 
 /// Begins a link over its first stream. An agent that stays away for longer than `patience` has lost it.

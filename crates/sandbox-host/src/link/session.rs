@@ -59,7 +59,7 @@ async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> En
         () = left => return Ended::Dropped,
     };
     if matches!(ended, Ended::Dropped) {
-        // The agent's end of the stream shows that the word has arrived. Without it, the agent waits for the end of the lease.
+        // The agent's last word shows that this one has arrived. Without it, the agent waits for the end of the lease.
         let _ = tokio::time::timeout(FAREWELL, farewell(shared, &mut reader, &mut writer)).await;
     }
     ended
@@ -129,6 +129,11 @@ async fn farewell(
     writer.write_all(&shared.last_packet()).await?;
     writer.flush().await?;
     bytes.resize(MAX_FRAME, 0);
-    while reader.read(&mut bytes).await? > 0 {}
-    Ok(())
+    loop {
+        let count = reader.read(&mut bytes).await?;
+        // The agent's last word, or one that breaks the protocol: nothing more is wanted, either way.
+        if count == 0 || !matches!(shared.receive(&bytes[..count]), Ok(false)) {
+            return Ok(());
+        }
+    }
 }

@@ -11,6 +11,11 @@ use tokio::io::ReadBuf;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::{Background, UnderWay};
+
+/// Links that end: it starts nothing, and counts.
+pub(super) static FAREWELLS: Background = Background::new("sandbox-links");
+
 /// How many bytes wait for the agent, or for its word that it has them, before their writer waits too.
 const KEEP: usize = 1024 * 1024;
 
@@ -43,6 +48,10 @@ struct State {
     away_since: Option<Instant>,
     /// How long it was away before.
     away: Duration,
+    /// Whether there is a task below that ends the link.
+    driven: bool,
+    /// Counts while that task says that this side has gone.
+    farewell: Option<UnderWay>,
 }
 
 /// What the stream and its driver share.
@@ -72,6 +81,8 @@ impl Shared {
                 dropped: false,
                 away_since: None,
                 away: Duration::ZERO,
+                driven: true,
+                farewell: None,
             }),
             to_send: Notify::new(),
             gone: Notify::new(),
@@ -218,7 +229,23 @@ impl Shared {
         Ok(closed)
     }
 
+    /// This side is about to drop the stream: whoever waits for [`super::farewells`] waits until the agent has heard of it.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state();
+        if state.driven {
+            state.farewell.get_or_insert_with(|| FAREWELLS.hold());
+        }
+    }
+
+    /// No task is below any more.
+    pub(super) fn end_drive(&self) {
+        let mut state = self.state();
+        state.driven = false;
+        state.farewell = None;
+    }
+
     pub(super) fn drop_stream(&self) {
+        self.leave();
         self.state().dropped = true;
         self.to_send.notify_one();
         self.gone.notify_one();
