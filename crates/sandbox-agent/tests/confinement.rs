@@ -185,6 +185,7 @@ const ALL_OF_ABI_1: u64 = (1 << 13) - 1;
 
 fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
     settings.confinement.landlock = Some(LandlockRules {
+        adapts: false,
         handled_fs: ALL_OF_ABI_1,
         handled_net: 0,
         scoped: 0,
@@ -193,6 +194,7 @@ fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
             .map(|(path, access)| LandlockPath {
                 path: path.to_str().unwrap().into(),
                 access: *access,
+                object: None,
             })
             .collect(),
     });

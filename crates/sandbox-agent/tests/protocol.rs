@@ -4,8 +4,8 @@ use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
     Attach, Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure,
     FrameBuffer, HEADER_LEN, Header, Key, Kind, LandlockPath, LandlockRules, Limit, LogRequest,
-    MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler, Mount, Program, ProtocolError, Settings, Setup,
-    Welcome, encode_frame, encode_message,
+    MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler, Mount, Object, Placed, Program, ProtocolError,
+    Settings, Setup, UserLimit, Welcome, encode_frame, encode_message,
 };
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -47,15 +47,20 @@ fn request() -> impl Strategy<Value = ExecRequest> {
         )
 }
 
+fn object() -> impl Strategy<Value = Option<Object>> {
+    option::of(any::<(u64, u64)>().prop_map(|(device, inode)| Object { device, inode }))
+}
+
 fn mount() -> impl Strategy<Value = Mount> {
     prop_oneof![
-        (bytes(), bytes(), any::<[bool; 3]>()).prop_map(
-            |(source, target, [read_only, devices, optional])| Mount::Bind {
+        (bytes(), bytes(), any::<[bool; 3]>(), object()).prop_map(
+            |(source, target, [read_only, devices, optional], object)| Mount::Bind {
                 source,
                 target,
                 read_only,
                 devices,
-                optional
+                optional,
+                object,
             }
         ),
         (bytes(), any::<(u64, u64, u32)>(), any::<[bool; 2]>()).prop_map(
@@ -82,7 +87,9 @@ fn mount() -> impl Strategy<Value = Mount> {
             mode
         }),
         bytes().prop_map(|target| Mount::ReadOnly { target }),
-        bytes().prop_map(|target| Mount::Mask { target }),
+        (bytes(), object()).prop_map(|(target, object)| Mount::Mask { target, object }),
+        bytes().prop_map(|target| Mount::Pin { target }),
+        bytes().prop_map(|target| Mount::ReadOnlyPart { target }),
     ]
 }
 
@@ -92,8 +99,9 @@ fn setup() -> impl Strategy<Value = Setup> {
         bytes(),
         any::<[bool; 5]>(),
         any::<(u32, u32)>(),
+        vec((bytes(), any::<u64>()), 0..3),
     )
-        .prop_map(|(mounts, hostname, flags, owner)| {
+        .prop_map(|(mounts, hostname, flags, owner, user_limits)| {
             let [new_root, loopback, user_namespace, pid_one, die_with_parent] = flags;
             Setup {
                 new_root,
@@ -101,6 +109,10 @@ fn setup() -> impl Strategy<Value = Setup> {
                 hostname,
                 loopback,
                 user_namespace,
+                user_limits: user_limits
+                    .into_iter()
+                    .map(|(name, most)| UserLimit { name, most })
+                    .collect(),
                 owner,
                 pid_one,
                 die_with_parent,
@@ -109,17 +121,27 @@ fn setup() -> impl Strategy<Value = Setup> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let landlock = (any::<[u64; 3]>(), vec((bytes(), any::<u64>()), 0..4)).prop_map(
-        |([handled_fs, handled_net, scoped], paths)| LandlockRules {
-            handled_fs,
-            handled_net,
-            scoped,
-            paths: paths
-                .into_iter()
-                .map(|(path, access)| LandlockPath { path, access })
-                .collect(),
-        },
-    );
+    let landlock = (
+        any::<bool>(),
+        any::<[u64; 3]>(),
+        vec((bytes(), any::<u64>(), object()), 0..4),
+    )
+        .prop_map(
+            |(adapts, [handled_fs, handled_net, scoped], paths)| LandlockRules {
+                adapts,
+                handled_fs,
+                handled_net,
+                scoped,
+                paths: paths
+                    .into_iter()
+                    .map(|(path, access, object)| LandlockPath {
+                        path,
+                        access,
+                        object,
+                    })
+                    .collect(),
+            },
+        );
     let confinement = (
         option::of(any::<(u32, u32)>()),
         vec(any::<(u32, u64)>(), 0..4),
@@ -148,7 +170,14 @@ fn settings() -> impl Strategy<Value = Settings> {
         bytes(),
         [vec(bytes(), 0..3), vec(bytes(), 0..3), vec(bytes(), 0..3)],
     );
-    (any::<[u8; 32]>(), rest, confinement).prop_map(|(key, rest, confinement)| {
+    let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| Placed {
+        path,
+        device,
+        inode,
+    });
+    let placed = vec(placed, 0..3);
+    let all = (any::<[u8; 32]>(), rest, placed, confinement);
+    all.prop_map(|(key, rest, placed, confinement)| {
         let (
             [lease_ms, lifetime_ms],
             [owned, handed_over],
@@ -164,6 +193,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             lifetime_ms,
             log_bytes,
             workdir,
+            placed,
             give_dirs,
             make_dirs,
             kill_counts,

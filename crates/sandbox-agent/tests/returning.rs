@@ -18,8 +18,8 @@ use common::{
 };
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Attach, FailStep, Failure, FrameBuffer, HEADER_LEN, Header, Key, Kind, Link, LinkEnd, Packet,
-    PacketKind, Received, Resume, Resumed, Settings, encode_frame, encode_message,
+    Attach, ExecRequest, FailStep, Failure, FrameBuffer, HEADER_LEN, Header, Key, Kind, Link,
+    LinkEnd, Packet, PacketKind, Received, Resume, Resumed, Settings, encode_frame, encode_message,
 };
 
 /// An agent whose clients come by a name.
@@ -397,6 +397,103 @@ fn later_clients_have_links_of_their_own() {
     owner.say(0, Kind::Stop, &0u32.to_le_bytes());
     owner.wait(Kind::Stopped);
     assert_eq!(agent.end().code(), Some(0));
+}
+
+/// An agent that outlives its first client, and the link of that one.
+fn unowned() -> (Agent, Linked) {
+    let agent = Agent::start();
+    let first = agent.first(&Settings {
+        owned: false,
+        lease_ms: 0,
+        ..settings()
+    });
+    (agent, first)
+}
+
+impl Agent {
+    /// A later client; an error where it is not served.
+    fn attach(&self, secret: u8) -> Result<Linked, Failure> {
+        let mut later = self.link(secret);
+        let key = settings().key;
+        later.say(0, Kind::Attach, &Attach { key }.encode());
+        match later.next() {
+            Some((Kind::Welcome, _)) => Ok(later),
+            Some((Kind::Failed, message)) => Err(Failure::decode(&message).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A client that runs something, and is killed: it cannot say that it goes.
+fn used_and_killed(agent: &Agent, secret: u8) {
+    let mut later = agent.attach(secret).unwrap();
+    later.say(1, Kind::Exec, &script("echo ran").encode());
+    assert_eq!(later.output(), b"ran\n");
+    later.cut();
+}
+
+#[test]
+fn clients_that_were_killed_make_room_for_others() {
+    let (agent, _first) = unowned();
+    for secret in 20..100 {
+        used_and_killed(&agent, secret);
+    }
+}
+
+#[test]
+fn a_client_that_has_something_under_way_keeps_its_place() {
+    let (agent, mut first) = unowned();
+    let mut busy: Vec<_> = (100..110)
+        .map(|secret| agent.attach(secret).unwrap())
+        .collect();
+    for client in &mut busy {
+        let request = ExecRequest {
+            stdin: true,
+            ..script("read line; echo $line")
+        };
+        client.say(1, Kind::Exec, &request.encode());
+        client.wait(Kind::Started);
+        client.cut();
+    }
+    for secret in 20..60 {
+        used_and_killed(&agent, secret);
+    }
+    for client in &mut busy {
+        client.come_back(&agent).unwrap();
+        client.say(1, Kind::Stdin, b"back\n");
+        assert_eq!(client.output(), b"back\n");
+    }
+    first.say(1, Kind::Exec, &script("echo served").encode());
+    assert_eq!(first.output(), b"served\n");
+}
+
+#[test]
+fn a_client_that_is_there_is_not_forgotten_for_another() {
+    let (agent, mut first) = unowned();
+    let mut others: Vec<_> = (100..115)
+        .map(|secret| agent.attach(secret).unwrap())
+        .collect();
+    let failure = agent.attach(200).err().expect("no room");
+    assert_eq!(
+        (failure.step, &*failure.detail),
+        (FailStep::Attach, "too many clients")
+    );
+    others[3].cut();
+    agent.attach(201).unwrap();
+    // Its place is another's.
+    assert_eq!(
+        others[3].come_back(&agent).unwrap_err().detail,
+        "no such link"
+    );
+    for client in others
+        .iter_mut()
+        .filter(|client| !client.secret.eq(&Key::new([103; 32])))
+    {
+        client.say(0, Kind::Ping, b"x");
+        client.wait(Kind::Pong);
+    }
+    first.say(0, Kind::Ping, b"x");
+    first.wait(Kind::Pong);
 }
 
 #[test]

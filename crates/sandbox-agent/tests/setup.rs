@@ -1,6 +1,8 @@
 //! Building a place out of new namespaces. Needs root; as another user these tests say so and do nothing else.
 
 mod common;
+#[path = "setup/objects.rs"]
+mod objects;
 
 use std::{
     path::Path,
@@ -8,7 +10,9 @@ use std::{
 };
 
 use common::{Client, command, processes::alive, refused, script, settings};
-use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup};
+use sandbox_agent::protocol::{
+    ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup, UserLimit,
+};
 
 const NAMESPACES: &[&str] = &[
     "unshare",
@@ -40,6 +44,7 @@ fn bind(source: &str, target: &str, read_only: bool) -> Mount {
         read_only,
         devices: false,
         optional: false,
+        object: None,
     }
 }
 
@@ -78,6 +83,7 @@ fn usual() -> Setup {
             read_only: false,
             devices: true,
             optional: false,
+            object: None,
         });
     }
     mounts.push(Mount::Mqueue {
@@ -97,15 +103,29 @@ fn usual() -> Setup {
     mounts.push(bind("/etc/passwd", "/etc/passwd", true));
     mounts.push(Mount::Mask {
         target: b"/etc/passwd".to_vec(),
+        object: None,
     });
     mounts.push(Mount::Mask {
         target: b"/usr/include".to_vec(),
+        object: None,
     });
     mounts.push(Mount::Mask {
         target: b"/proc/kcore".to_vec(),
+        object: None,
+    });
+    mounts.push(Mount::Mask {
+        target: b"/proc/cmdline".to_vec(),
+        object: None,
     });
     mounts.push(Mount::Mask {
         target: b"/not/there".to_vec(),
+        object: None,
+    });
+    mounts.push(Mount::ReadOnlyPart {
+        target: b"/proc/sys".to_vec(),
+    });
+    mounts.push(Mount::ReadOnlyPart {
+        target: b"/proc/not-there".to_vec(),
     });
     mounts.push(Mount::ReadOnly {
         target: b"/".to_vec(),
@@ -116,6 +136,7 @@ fn usual() -> Setup {
         hostname: b"inside".to_vec(),
         loopback: true,
         user_namespace: false,
+        user_limits: Vec::new(),
         owner: (1234, 1234),
         pid_one: true,
         die_with_parent: false,
@@ -195,6 +216,14 @@ fn check_place(client: &mut Client, user: &str) {
     refused(client, "touch /usr/x", "Read-only file system");
     refused(client, "cat /etc/passwd", "Permission denied");
     refused(client, "ls /usr/include", "Permission denied");
+    refused(client, "cat /proc/cmdline", "Permission denied");
+    // Every user of the host may open this one for writing.
+    refused(
+        client,
+        "echo 1 > /proc/sys/kernel/ns_last_pid",
+        "Read-only file system",
+    );
+    output(client, "cat /proc/sys/kernel/ostype");
     assert_eq!(
         output(client, "touch /tmp/x && stat -c %u /tmp /tmp/x"),
         format!("{user}\n{user}\n")
@@ -283,14 +312,32 @@ fn builds_the_usual_place_in_a_user_namespace() {
     setup.user_namespace = true;
     // As the namespace sees it at the time of the mounts: 1234 of the later map.
     setup.owner = (201_234, 201_234);
+    setup.user_limits = vec![inotify_instances()];
     let mut client = inside(&setup, &split(1234));
     check_place(&mut client, "1234");
+    assert_eq!(output(&mut client, INSTANCES), "3\n");
+    // The session key ring is a new one: what the caller had in its own is no longer possessed.
+    assert_eq!(
+        output(&mut client, "grep -c ' _ses: empty' /proc/keys"),
+        "1\n"
+    );
     let map = output(&mut client, "cat /proc/self/uid_map");
     assert_eq!(
         map.split_whitespace().collect::<Vec<_>>(),
         ["0", "200000", "65536"]
     );
 }
+
+/// A limit that no host has.
+fn inotify_instances() -> UserLimit {
+    UserLimit {
+        name: b"max_inotify_instances".to_vec(),
+        most: 3,
+    }
+}
+
+/// Asks for it.
+const INSTANCES: &str = "cat /proc/sys/user/max_inotify_instances";
 
 /// System calls that came with Linux 5.2 or later.
 const SINCE_5_2: &[i64] = &[
@@ -316,6 +363,13 @@ fn builds_the_usual_place_on_older_kernels() {
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
         establish(&mut client, &usual(), &split(1234)).unwrap();
         check_place(&mut client, "1234");
+        let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+        let mut setup = usual();
+        setup.user_namespace = true;
+        setup.owner = (201_234, 201_234);
+        setup.user_limits = vec![inotify_instances()];
+        establish(&mut client, &setup, &split(1234)).unwrap();
+        assert_eq!(output(&mut client, INSTANCES), "3\n");
     }
 }
 

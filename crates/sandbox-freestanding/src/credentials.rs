@@ -1,12 +1,12 @@
 //! Identities and capabilities.
 
+use crate::Errno;
 use crate::errno::Result;
 use crate::process::{
     PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_IS_SET, PR_CAP_AMBIENT_RAISE,
     PR_CAPBSET_DROP, PR_CAPBSET_READ, prctl, set_attribute,
 };
 use crate::syscall::{check, nr, syscall0, syscall2, syscall3};
-use crate::Errno;
 
 /// Capability: kill processes of others.
 pub const CAP_KILL: u32 = 5;
@@ -50,14 +50,25 @@ impl Capabilities {
     /// # Errors
     /// None that Linux since 2.6.26 gives.
     pub fn current() -> Result<Capabilities> {
-        let mut header = Header { version: VERSION_3, pid: 0 };
+        let mut header = Header {
+            version: VERSION_3,
+            pid: 0,
+        };
         let mut data = [[0u32; 3]; 2];
         // SAFETY: version 3 writes two records of three words.
         check(unsafe {
-            syscall2(nr::CAPGET, &raw mut header as usize, data.as_mut_ptr() as usize)
+            syscall2(
+                nr::CAPGET,
+                &raw mut header as usize,
+                data.as_mut_ptr() as usize,
+            )
         })?;
         let join = |set: usize| u64::from(data[0][set]) | u64::from(data[1][set]) << 32;
-        Ok(Capabilities { effective: join(0), permitted: join(1), inheritable: join(2) })
+        Ok(Capabilities {
+            effective: join(0),
+            permitted: join(1),
+            inheritable: join(2),
+        })
     }
 
     /// Makes them the caller's.
@@ -65,7 +76,10 @@ impl Capabilities {
     /// # Errors
     /// `EPERM` when one is added that the caller may not have.
     pub fn apply(self) -> Result<()> {
-        let mut header = Header { version: VERSION_3, pid: 0 };
+        let mut header = Header {
+            version: VERSION_3,
+            pid: 0,
+        };
         let half = |shift: u32| {
             [
                 (self.effective >> shift) as u32,

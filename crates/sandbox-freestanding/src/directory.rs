@@ -162,6 +162,9 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(folders, 1);
         let file = open(c"/etc/passwd", O_RDONLY, 0).unwrap();
-        assert_eq!(Directory::new(&file).next_entry().unwrap_err(), Errno::ENOTDIR);
+        assert_eq!(
+            Directory::new(&file).next_entry().unwrap_err(),
+            Errno::ENOTDIR
+        );
     }
 }

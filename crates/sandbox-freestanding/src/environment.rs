@@ -34,12 +34,16 @@ impl Environment {
     /// The arguments, the program's name first.
     pub fn arguments(&self) -> impl ExactSizeIterator<Item = &'static CStr> {
         // SAFETY: the kernel's pointers name nul-terminated strings that live as long as the process.
-        self.arguments.iter().map(|text| unsafe { CStr::from_ptr(*text) })
+        self.arguments
+            .iter()
+            .map(|text| unsafe { CStr::from_ptr(*text) })
     }
 
     /// The variables as `NAME=value`.
     pub fn variables(&self) -> impl ExactSizeIterator<Item = &'static CStr> {
         // SAFETY: as for the arguments.
-        self.variables.iter().map(|text| unsafe { CStr::from_ptr(*text) })
+        self.variables
+            .iter()
+            .map(|text| unsafe { CStr::from_ptr(*text) })
     }
 }

@@ -44,11 +44,23 @@ pub const O_APPEND: i32 = 0o2000;
 /// Fail with `EAGAIN` instead of waiting.
 pub const O_NONBLOCK: i32 = 0o4000;
 /// Fail unless it is a folder.
-pub const O_DIRECTORY: i32 = if cfg!(target_arch = "aarch64") { 0o40_000 } else { 0o200_000 };
+pub const O_DIRECTORY: i32 = if cfg!(target_arch = "aarch64") {
+    0o40_000
+} else {
+    0o200_000
+};
 /// Fail with `ELOOP` on a symbolic link at the path's end.
-pub const O_NOFOLLOW: i32 = if cfg!(target_arch = "aarch64") { 0o100_000 } else { 0o400_000 };
+pub const O_NOFOLLOW: i32 = if cfg!(target_arch = "aarch64") {
+    0o100_000
+} else {
+    0o400_000
+};
 /// Bypass the page cache.
-pub const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
+pub const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") {
+    0o200_000
+} else {
+    0o40_000
+};
 /// Closed by a successful exec.
 pub const O_CLOEXEC: i32 = 0o2_000_000;
 /// A descriptor that only names the place.
@@ -114,7 +126,13 @@ pub fn open_at(folder: impl Descriptor, path: &CStr, flags: i32, mode: u32) -> R
     retry(|| {
         // SAFETY: the path is nul-terminated and only read.
         result(unsafe {
-            syscall4(nr::OPENAT, folder, pointer(path), flags as usize, mode as usize)
+            syscall4(
+                nr::OPENAT,
+                folder,
+                pointer(path),
+                flags as usize,
+                mode as usize,
+            )
         })
     })
     .map(|raw| Fd::from_raw(raw as RawFd))
@@ -164,7 +182,13 @@ pub fn make_directory(folder: impl Descriptor, path: &CStr, mode: u32) -> Result
 pub fn make_node(folder: impl Descriptor, path: &CStr, mode: u32, device: u64) -> Result<()> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
-        syscall4(nr::MKNODAT, word(folder), pointer(path), mode as usize, device as usize)
+        syscall4(
+            nr::MKNODAT,
+            word(folder),
+            pointer(path),
+            mode as usize,
+            device as usize,
+        )
     })
 }
 
@@ -269,7 +293,13 @@ pub fn read_link<'a>(
 pub fn access(folder: impl Descriptor, path: &CStr, mode: i32, flags: i32) -> Result<()> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
-        syscall4(nr::FACCESSAT2, word(folder), pointer(path), mode as usize, flags as usize)
+        syscall4(
+            nr::FACCESSAT2,
+            word(folder),
+            pointer(path),
+            mode as usize,
+            flags as usize,
+        )
     })
 }
 
@@ -328,7 +358,13 @@ pub fn set_times(
     let times = times.map_or(0, |times| times.as_ptr() as usize);
     // SAFETY: path and times are only read.
     check(unsafe {
-        syscall4(nr::UTIMENSAT, word(folder), pointer(path), times, flags as usize)
+        syscall4(
+            nr::UTIMENSAT,
+            word(folder),
+            pointer(path),
+            times,
+            flags as usize,
+        )
     })
 }
 
@@ -413,13 +449,29 @@ mod tests {
         };
         let file = open_at2(&folder, c"inside", &how).unwrap();
         io::write_all(&file, b"data").unwrap();
-        assert_eq!(open_at2(&folder, c"inside", &how).unwrap_err(), Errno::EEXIST);
-        let reading = OpenHow { flags: O_RDONLY as u64, mode: 0, resolve: RESOLVE_BENEATH };
-        assert_eq!(open_at2(&folder, c"../x", &reading).unwrap_err(), Errno::EXDEV);
+        assert_eq!(
+            open_at2(&folder, c"inside", &how).unwrap_err(),
+            Errno::EEXIST
+        );
+        let reading = OpenHow {
+            flags: O_RDONLY as u64,
+            mode: 0,
+            resolve: RESOLVE_BENEATH,
+        };
+        assert_eq!(
+            open_at2(&folder, c"../x", &reading).unwrap_err(),
+            Errno::EXDEV
+        );
         symlink(c"/etc/passwd", &folder, c"link").unwrap();
-        assert_eq!(open_at2(&folder, c"link", &reading).unwrap_err(), Errno::EXDEV);
+        assert_eq!(
+            open_at2(&folder, c"link", &reading).unwrap_err(),
+            Errno::EXDEV
+        );
         let mut buffer = [0; 64];
-        assert_eq!(read_link(&folder, c"link", &mut buffer).unwrap(), b"/etc/passwd");
+        assert_eq!(
+            read_link(&folder, c"link", &mut buffer).unwrap(),
+            b"/etc/passwd"
+        );
         assert_eq!(
             open_at(&folder, c"link", O_RDONLY | O_NOFOLLOW, 0).unwrap_err(),
             Errno::ELOOP

@@ -43,8 +43,7 @@ impl Default for Heap {
 
 fn class(layout: Layout) -> Option<usize> {
     let size = layout.size().max(layout.align()).max(SMALLEST_CLASS);
-    (size <= LARGEST_CLASS)
-        .then(|| (size.next_power_of_two() / SMALLEST_CLASS).ilog2() as usize)
+    (size <= LARGEST_CLASS).then(|| (size.next_power_of_two() / SMALLEST_CLASS).ilog2() as usize)
 }
 
 fn pages(size: usize) -> usize {
@@ -54,8 +53,14 @@ fn pages(size: usize) -> usize {
 impl Heap {
     /// A heap without memory.
     pub const fn new() -> Heap {
-        let state = State { free: [null_mut(); CLASSES], chunk: null_mut(), left: 0 };
-        Heap { state: UnsafeCell::new(state) }
+        let state = State {
+            free: [null_mut(); CLASSES],
+            chunk: null_mut(),
+            left: 0,
+        };
+        Heap {
+            state: UnsafeCell::new(state),
+        }
     }
 
     /// Memory for `layout`, or null.

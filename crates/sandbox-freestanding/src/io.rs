@@ -4,9 +4,7 @@ use core::fmt;
 
 use crate::descriptor::{Descriptor, Fd, RawFd, word};
 use crate::errno::{Errno, Result};
-use crate::syscall::{
-    check, nr, result, retry, syscall2, syscall3, syscall4, syscall6,
-};
+use crate::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall6};
 
 /// `fcntl` command: the descriptor's flags.
 pub const F_GETFD: i32 = 1;
@@ -77,7 +75,11 @@ pub struct IoSlice<'a> {
 impl<'a> IoSlice<'a> {
     /// Names `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        IoSlice { base: bytes.as_ptr(), length: bytes.len(), bytes: core::marker::PhantomData }
+        IoSlice {
+            base: bytes.as_ptr(),
+            length: bytes.len(),
+            bytes: core::marker::PhantomData,
+        }
     }
 }
 
@@ -90,7 +92,12 @@ pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
     retry(|| {
         // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
         result(unsafe {
-            syscall3(nr::READ, descriptor, buffer.as_mut_ptr() as usize, buffer.len())
+            syscall3(
+                nr::READ,
+                descriptor,
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+            )
         })
     })
 }
@@ -170,7 +177,12 @@ pub fn write_vectored(descriptor: impl Descriptor, buffers: &[IoSlice<'_>]) -> R
     retry(|| {
         // SAFETY: every buffer is a live borrow of the length it states.
         result(unsafe {
-            syscall3(nr::WRITEV, descriptor, buffers.as_ptr() as usize, buffers.len())
+            syscall3(
+                nr::WRITEV,
+                descriptor,
+                buffers.as_ptr() as usize,
+                buffers.len(),
+            )
         })
     })
 }
@@ -221,8 +233,15 @@ pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Resul
 /// `ESPIPE` for pipes and sockets, `EINVAL` for a position before the start.
 pub fn seek(descriptor: impl Descriptor, offset: i64, whence: i32) -> Result<u64> {
     // SAFETY: the call takes no pointer.
-    result(unsafe { syscall3(nr::LSEEK, word(descriptor), offset as usize, whence as usize) })
-        .map(|position| position as u64)
+    result(unsafe {
+        syscall3(
+            nr::LSEEK,
+            word(descriptor),
+            offset as usize,
+            whence as usize,
+        )
+    })
+    .map(|position| position as u64)
 }
 
 /// A new pipe: its reading end and its writing end. `flags` of `open`: `O_CLOEXEC`, `O_NONBLOCK`.
@@ -273,11 +292,7 @@ pub fn duplicate_onto(source: impl Descriptor, target: RawFd, flags: i32) -> Res
 ///
 /// # Errors
 /// What the command reports.
-pub unsafe fn fcntl(
-    descriptor: impl Descriptor,
-    command: i32,
-    argument: usize,
-) -> Result<usize> {
+pub unsafe fn fcntl(descriptor: impl Descriptor, command: i32, argument: usize) -> Result<usize> {
     // SAFETY: passed on to the caller.
     result(unsafe { syscall3(nr::FCNTL, word(descriptor), command as usize, argument) })
 }
@@ -288,7 +303,14 @@ pub unsafe fn fcntl(
 /// `EBADF`.
 pub fn set_close_on_exec(descriptor: impl Descriptor, on: bool) -> Result<()> {
     // SAFETY: the command takes a number.
-    unsafe { fcntl(descriptor, F_SETFD, if on { FD_CLOEXEC as usize } else { 0 }) }.map(drop)
+    unsafe {
+        fcntl(
+            descriptor,
+            F_SETFD,
+            if on { FD_CLOEXEC as usize } else { 0 },
+        )
+    }
+    .map(drop)
 }
 
 /// The status flags and access mode an open file has now, as `open` takes them.
@@ -340,7 +362,14 @@ pub fn set_nonblocking(descriptor: impl Descriptor, on: bool) -> Result<()> {
 /// `ENOSYS` before Linux 5.9, `EINVAL` for an unknown flag (the mark needs 5.11).
 pub fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
     // SAFETY: the call takes no pointer.
-    check(unsafe { syscall3(nr::CLOSE_RANGE, first as usize, last as usize, flags as usize) })
+    check(unsafe {
+        syscall3(
+            nr::CLOSE_RANGE,
+            first as usize,
+            last as usize,
+            flags as usize,
+        )
+    })
 }
 
 /// Moves up to `length` bytes between two descriptors, one of which is a pipe.
@@ -364,11 +393,7 @@ pub fn splice(
 ///
 /// # Errors
 /// What `sendfile` reports, but for `EINTR`.
-pub fn sendfile(
-    target: impl Descriptor,
-    source: impl Descriptor,
-    length: usize,
-) -> Result<usize> {
+pub fn sendfile(target: impl Descriptor, source: impl Descriptor, length: usize) -> Result<usize> {
     let (source, target) = (word(source), word(target));
     retry(|| {
         // SAFETY: the offset pointer is null, so the position is the file's own.
@@ -387,7 +412,15 @@ pub fn copy_file_range(
 ) -> Result<usize> {
     // SAFETY: both offset pointers are null, so positions are the files' own.
     result(unsafe {
-        syscall6(nr::COPY_FILE_RANGE, word(source), 0, word(target), 0, length, 0)
+        syscall6(
+            nr::COPY_FILE_RANGE,
+            word(source),
+            0,
+            word(target),
+            0,
+            length,
+            0,
+        )
     })
 }
 
@@ -398,11 +431,7 @@ pub fn copy_file_range(
 ///
 /// # Errors
 /// What the device reports; `ENOTTY` for a request it does not know.
-pub unsafe fn ioctl(
-    descriptor: impl Descriptor,
-    request: usize,
-    argument: usize,
-) -> Result<usize> {
+pub unsafe fn ioctl(descriptor: impl Descriptor, request: usize, argument: usize) -> Result<usize> {
     // SAFETY: passed on to the caller.
     result(unsafe { syscall3(nr::IOCTL, word(descriptor), request, argument) })
 }
@@ -424,12 +453,7 @@ pub fn flock(descriptor: impl Descriptor, operation: i32) -> Result<()> {
 ///
 /// # Errors
 /// `ENOSPC`, `EOPNOTSUPP`, `EFBIG`.
-pub fn fallocate(
-    descriptor: impl Descriptor,
-    mode: i32,
-    offset: u64,
-    length: u64,
-) -> Result<()> {
+pub fn fallocate(descriptor: impl Descriptor, mode: i32, offset: u64, length: u64) -> Result<()> {
     // SAFETY: the call takes no pointer.
     check(unsafe {
         syscall4(
@@ -454,7 +478,11 @@ pub struct Writer {
 impl Writer {
     /// A writer onto `descriptor`, which must stay open for as long as the writer lives.
     pub const fn new(descriptor: RawFd) -> Writer {
-        Writer { descriptor, buffer: [0; 1024], length: 0 }
+        Writer {
+            descriptor,
+            buffer: [0; 1024],
+            length: 0,
+        }
     }
 
     /// Writes what is buffered. It is gone from the buffer whether or not that worked.
@@ -541,7 +569,10 @@ mod tests {
         drop(writer);
         write_all(&copy, b"x").unwrap();
         assert_eq!(read(&reader, &mut [0; 4]), Ok(1));
-        assert_eq!(duplicate_onto(&reader, reader.as_raw(), 0), Err(Errno::EINVAL));
+        assert_eq!(
+            duplicate_onto(&reader, reader.as_raw(), 0),
+            Err(Errno::EINVAL)
+        );
         assert_eq!(status_flags(-1), Err(Errno::EBADF));
     }
 }

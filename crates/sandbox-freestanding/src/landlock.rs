@@ -41,7 +41,12 @@ pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
     let size = size_of::<RulesetAttributes>();
     // SAFETY: the kernel reads the record.
     result(unsafe {
-        syscall3(nr::LANDLOCK_CREATE_RULESET, core::ptr::from_ref(attributes) as usize, size, 0)
+        syscall3(
+            nr::LANDLOCK_CREATE_RULESET,
+            core::ptr::from_ref(attributes) as usize,
+            size,
+            0,
+        )
     })
     .map(|raw| Fd::from_raw(raw as i32))
 }
@@ -52,10 +57,19 @@ pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
 /// `EINVAL` for access that is not handled, or makes no sense on a file.
 pub fn allow_beneath(ruleset: impl Descriptor, parent: impl Descriptor, access: u64) -> Result<()> {
     const PATH_BENEATH: usize = 1;
-    let rule = PathBeneath { access, parent: parent.raw() };
+    let rule = PathBeneath {
+        access,
+        parent: parent.raw(),
+    };
     // SAFETY: the kernel reads the record.
     check(unsafe {
-        syscall4(nr::LANDLOCK_ADD_RULE, word(ruleset), PATH_BENEATH, &raw const rule as usize, 0)
+        syscall4(
+            nr::LANDLOCK_ADD_RULE,
+            word(ruleset),
+            PATH_BENEATH,
+            &raw const rule as usize,
+            0,
+        )
     })
 }
 

@@ -46,6 +46,7 @@ supported! {
     pub mod fs;
     pub mod heap;
     pub mod io;
+    pub mod keyring;
     pub mod landlock;
     pub mod limits;
     pub mod memory;

@@ -35,7 +35,15 @@ pub struct Rlimit {
 pub fn get(resource: u32) -> Result<Rlimit> {
     let mut limit = Rlimit::default();
     // SAFETY: the kernel writes one record.
-    check(unsafe { syscall4(nr::PRLIMIT64, 0, resource as usize, 0, &raw mut limit as usize) })?;
+    check(unsafe {
+        syscall4(
+            nr::PRLIMIT64,
+            0,
+            resource as usize,
+            0,
+            &raw mut limit as usize,
+        )
+    })?;
     Ok(limit)
 }
 
@@ -45,5 +53,13 @@ pub fn get(resource: u32) -> Result<Rlimit> {
 /// `EPERM` above the hard limit without `CAP_SYS_RESOURCE`, `EINVAL`.
 pub fn set(resource: u32, limit: Rlimit) -> Result<()> {
     // SAFETY: the kernel reads one record.
-    check(unsafe { syscall4(nr::PRLIMIT64, 0, resource as usize, &raw const limit as usize, 0) })
+    check(unsafe {
+        syscall4(
+            nr::PRLIMIT64,
+            0,
+            resource as usize,
+            &raw const limit as usize,
+            0,
+        )
+    })
 }

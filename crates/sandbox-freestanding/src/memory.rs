@@ -43,7 +43,15 @@ pub const F_SEAL_WRITE: u32 = 8;
 /// `ENOMEM`.
 pub fn map_anonymous(length: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the address, so nothing that exists is touched.
-    unsafe { map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) }
+    unsafe {
+        map(
+            length,
+            PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    }
 }
 
 /// `mmap` at an address of the kernel's choice.
@@ -62,7 +70,15 @@ pub unsafe fn map(
 ) -> Result<*mut u8> {
     // SAFETY: no address is passed, so nothing that exists is replaced.
     result(unsafe {
-        syscall6(nr::MMAP, 0, length, protection, flags, word(descriptor), offset as usize)
+        syscall6(
+            nr::MMAP,
+            0,
+            length,
+            protection,
+            flags,
+            word(descriptor),
+            offset as usize,
+        )
     })
     .map(|address| address as *mut u8)
 }

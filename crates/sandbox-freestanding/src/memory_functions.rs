@@ -73,7 +73,11 @@ unsafe fn copy_words(target: *mut u8, source: *const u8, count: usize) {
 /// # Safety
 /// Both ranges must be valid.
 #[cfg_attr(freestanding, unsafe(export_name = "memmove"))]
-pub unsafe extern "C" fn copy_overlapping(target: *mut u8, source: *const u8, count: usize) -> *mut u8 {
+pub unsafe extern "C" fn copy_overlapping(
+    target: *mut u8,
+    source: *const u8,
+    count: usize,
+) -> *mut u8 {
     if (target as usize).wrapping_sub(source as usize) >= count {
         // SAFETY: the target does not begin inside of the source, so a copy from the start is right.
         unsafe { copy_forward(target, source, count) };

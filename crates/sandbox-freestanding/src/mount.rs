@@ -105,7 +105,13 @@ pub fn unmount(target: &CStr, flags: i32) -> Result<()> {
 /// `EINVAL`, `EBUSY`, `EPERM`.
 pub fn pivot_root(root: &CStr, old: &CStr) -> Result<()> {
     // SAFETY: the kernel reads the strings.
-    check(unsafe { syscall2(nr::PIVOT_ROOT, root.as_ptr() as usize, old.as_ptr() as usize) })
+    check(unsafe {
+        syscall2(
+            nr::PIVOT_ROOT,
+            root.as_ptr() as usize,
+            old.as_ptr() as usize,
+        )
+    })
 }
 
 /// Opens a mount, or with [`OPEN_TREE_CLONE`] makes a detached copy of it.
@@ -115,7 +121,12 @@ pub fn pivot_root(root: &CStr, old: &CStr) -> Result<()> {
 pub fn open_tree(folder: impl Descriptor, path: &CStr, flags: u32) -> Result<Fd> {
     // SAFETY: the kernel reads the string.
     result(unsafe {
-        syscall3(nr::OPEN_TREE, word(folder), path.as_ptr() as usize, flags as usize)
+        syscall3(
+            nr::OPEN_TREE,
+            word(folder),
+            path.as_ptr() as usize,
+            flags as usize,
+        )
     })
     .map(|raw| Fd::from_raw(raw as i32))
 }
@@ -124,7 +135,12 @@ pub fn open_tree(folder: impl Descriptor, path: &CStr, flags: u32) -> Result<Fd>
 ///
 /// # Errors
 /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL`.
-pub fn move_mount(from: impl Descriptor, to: impl Descriptor, path: &CStr, flags: u32) -> Result<()> {
+pub fn move_mount(
+    from: impl Descriptor,
+    to: impl Descriptor,
+    path: &CStr,
+    flags: u32,
+) -> Result<()> {
     // SAFETY: the kernel reads the strings.
     check(unsafe {
         syscall5(

@@ -2,7 +2,8 @@
 
 use crate::descriptor::{Descriptor, Fd, RawFd, word};
 use crate::errno::{Errno, Result};
-use crate::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall6};
+use crate::process::Pid;
+use crate::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall5, syscall6};
 
 /// Family: local sockets.
 pub const AF_UNIX: i32 = 1;
@@ -43,7 +44,12 @@ pub struct Ipv4Address {
 impl Ipv4Address {
     /// An address and a port.
     pub const fn new(address: [u8; 4], port: u16) -> Self {
-        Self { family: AF_INET as u16, port: port.to_be_bytes(), address, zero: [0; 8] }
+        Self {
+            family: AF_INET as u16,
+            port: port.to_be_bytes(),
+            address,
+            zero: [0; 8],
+        }
     }
 }
 
@@ -61,7 +67,13 @@ pub struct Ipv6Address {
 impl Ipv6Address {
     /// An address and a port.
     pub const fn new(address: [u8; 16], port: u16) -> Self {
-        Self { family: AF_INET6 as u16, port: port.to_be_bytes(), flow: 0, address, scope: 0 }
+        Self {
+            family: AF_INET6 as u16,
+            port: port.to_be_bytes(),
+            flow: 0,
+            address,
+            scope: 0,
+        }
     }
 }
 
@@ -107,7 +119,10 @@ impl UnixAddress {
     /// # Errors
     /// `ENAMETOOLONG` from 108 bytes on.
     pub fn new(name: &[u8]) -> Result<(UnixAddress, usize)> {
-        let mut address = UnixAddress { family: AF_UNIX as u16, name: [0; 108] };
+        let mut address = UnixAddress {
+            family: AF_UNIX as u16,
+            name: [0; 108],
+        };
         if name.len() >= address.name.len() {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -130,8 +145,15 @@ impl UnixAddress {
 /// `EAFNOSUPPORT`, `EPERM`, `EMFILE`.
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<Fd> {
     // SAFETY: no pointer is passed.
-    result(unsafe { syscall3(nr::SOCKET, family as usize, kind as usize, protocol as usize) })
-        .map(|raw| Fd::from_raw(raw as RawFd))
+    result(unsafe {
+        syscall3(
+            nr::SOCKET,
+            family as usize,
+            kind as usize,
+            protocol as usize,
+        )
+    })
+    .map(|raw| Fd::from_raw(raw as RawFd))
 }
 
 /// Two connected local sockets.
@@ -142,7 +164,13 @@ pub fn socket_pair(kind: i32) -> Result<(Fd, Fd)> {
     let mut ends = [0 as RawFd; 2];
     // SAFETY: the kernel writes two descriptors.
     check(unsafe {
-        syscall4(nr::SOCKETPAIR, AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize)
+        syscall4(
+            nr::SOCKETPAIR,
+            AF_UNIX as usize,
+            kind as usize,
+            0,
+            ends.as_mut_ptr() as usize,
+        )
     })?;
     Ok((Fd::from_raw(ends[0]), Fd::from_raw(ends[1])))
 }
@@ -154,7 +182,14 @@ pub fn socket_pair(kind: i32) -> Result<(Fd, Fd)> {
 pub fn connect(socket: impl Descriptor, address: &(impl Address + ?Sized)) -> Result<()> {
     let bytes = address.bytes();
     // SAFETY: the kernel reads the bytes.
-    check(unsafe { syscall3(nr::CONNECT, word(socket), bytes.as_ptr() as usize, bytes.len()) })
+    check(unsafe {
+        syscall3(
+            nr::CONNECT,
+            word(socket),
+            bytes.as_ptr() as usize,
+            bytes.len(),
+        )
+    })
 }
 
 /// Binds.
@@ -189,11 +224,38 @@ pub fn accept(socket: impl Descriptor, flags: i32) -> Result<Fd> {
     .map(|raw| Fd::from_raw(raw as RawFd))
 }
 
+/// The process that connected to this local socket, in the caller's process namespace: 0 where it is in none that the caller sees.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`.
+pub fn peer(socket: impl Descriptor) -> Result<Pid> {
+    const SO_PEERCRED: usize = 17;
+    // `struct ucred`: process, user and group.
+    let mut credentials = [0i32; 3];
+    let mut length = size_of_val(&credentials) as u32;
+    // SAFETY: the kernel writes at most `length` bytes into the record, and how many into `length`.
+    check(unsafe {
+        syscall5(
+            nr::GETSOCKOPT,
+            word(socket),
+            SOL_SOCKET as usize,
+            SO_PEERCRED,
+            credentials.as_mut_ptr() as usize,
+            &raw mut length as usize,
+        )
+    })?;
+    Ok(Pid(credentials[0]))
+}
+
 /// Sends to an address.
 ///
 /// # Errors
 /// What `sendto` reports.
-pub fn send_to(socket: impl Descriptor, bytes: &[u8], address: &(impl Address + ?Sized)) -> Result<usize> {
+pub fn send_to(
+    socket: impl Descriptor,
+    bytes: &[u8],
+    address: &(impl Address + ?Sized),
+) -> Result<usize> {
     let to = address.bytes();
     // SAFETY: the kernel reads the bytes and the address.
     result(unsafe {
@@ -270,7 +332,10 @@ const CONTROL_LENGTH: usize = 20;
 /// What `sendmsg` reports.
 pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> Result<()> {
     let byte = [0u8; 1];
-    let vector = Vector { base: byte.as_ptr() as usize, length: 1 };
+    let vector = Vector {
+        base: byte.as_ptr() as usize,
+        length: 1,
+    };
     let control = Control {
         length: CONTROL_LENGTH,
         level: SOL_SOCKET,
@@ -293,18 +358,35 @@ pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> 
 pub fn receive_descriptor(socket: impl Descriptor) -> Result<Option<Fd>> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     let mut byte = [0u8; 1];
-    let vector = Vector { base: byte.as_mut_ptr() as usize, length: 1 };
-    let mut control = Control { length: 0, level: 0, kind: 0, descriptor: -1, padding: 0 };
+    let vector = Vector {
+        base: byte.as_mut_ptr() as usize,
+        length: 1,
+    };
+    let mut control = Control {
+        length: 0,
+        level: 0,
+        kind: 0,
+        descriptor: -1,
+        padding: 0,
+    };
     let mut message = Message::new(&raw const vector, &raw mut control);
     let socket = word(socket);
     let count = retry(|| {
         // SAFETY: the kernel writes into the byte, the control record and the message, all of which live here.
-        result(unsafe { syscall3(nr::RECVMSG, socket, &raw mut message as usize, MSG_CMSG_CLOEXEC) })
+        result(unsafe {
+            syscall3(
+                nr::RECVMSG,
+                socket,
+                &raw mut message as usize,
+                MSG_CMSG_CLOEXEC,
+            )
+        })
     })?;
     if count == 0 {
         return Ok(None);
     }
-    if control.level == SOL_SOCKET && control.kind == SCM_RIGHTS && control.length == CONTROL_LENGTH {
+    if control.level == SOL_SOCKET && control.kind == SCM_RIGHTS && control.length == CONTROL_LENGTH
+    {
         return Ok(Some(Fd::from_raw(control.descriptor)));
     }
     Err(Errno::EPROTO)
@@ -329,6 +411,14 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_tells_who_connected() {
+        let (left, _right) = socket_pair(SOCK_STREAM | SOCK_CLOEXEC).unwrap();
+        assert_eq!(peer(&left), Ok(crate::process::current()));
+        let (reader, _writer) = crate::io::pipe(crate::fs::O_CLOEXEC).unwrap();
+        assert_eq!(peer(&reader), Err(Errno::ENOTSOCK));
+    }
+
+    #[test]
     fn records_have_the_kernels_sizes() {
         assert_eq!(size_of::<Ipv4Address>(), 16);
         assert_eq!(size_of::<Ipv6Address>(), 28);
@@ -336,6 +426,9 @@ mod tests {
         assert_eq!(size_of::<Control>(), 24);
         assert_eq!(UnixAddress::new(b"\0abstract").unwrap().1, 11);
         assert_eq!(UnixAddress::new(b"/path").unwrap().1, 8);
-        assert_eq!(UnixAddress::new(&[b'a'; 108]).err(), Some(Errno::ENAMETOOLONG));
+        assert_eq!(
+            UnixAddress::new(&[b'a'; 108]).err(),
+            Some(Errno::ENAMETOOLONG)
+        );
     }
 }

@@ -32,7 +32,10 @@ impl PathBuffer {
     /// # Errors
     /// As [`PathBuffer::new`].
     pub fn concat(parts: &[&[u8]]) -> Result<PathBuffer> {
-        let mut buffer = PathBuffer { bytes: [MaybeUninit::uninit(); PATH_MAX], length: 0 };
+        let mut buffer = PathBuffer {
+            bytes: [MaybeUninit::uninit(); PATH_MAX],
+            length: 0,
+        };
         for part in parts {
             for &byte in *part {
                 if byte == 0 {

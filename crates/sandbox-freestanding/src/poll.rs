@@ -31,7 +31,11 @@ pub struct PollFd {
 impl PollFd {
     /// Waits for `events` of `descriptor`.
     pub const fn new(descriptor: RawFd, events: i16) -> PollFd {
-        PollFd { descriptor, events, revents: 0 }
+        PollFd {
+            descriptor,
+            events,
+            revents: 0,
+        }
     }
 }
 
@@ -42,10 +46,19 @@ impl PollFd {
 /// `EINVAL` above the limit of descriptors.
 pub fn poll(descriptors: &mut [PollFd], timeout: Option<u64>) -> Result<usize> {
     let time = timeout.map(Timespec::from_microseconds);
-    let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
+    let time = time
+        .as_ref()
+        .map_or(0, |time| core::ptr::from_ref(time) as usize);
     // SAFETY: the kernel reads and writes the records, and reads the time; no signal mask is passed.
     let word = unsafe {
-        syscall5(nr::PPOLL, descriptors.as_mut_ptr() as usize, descriptors.len(), time, 0, 8)
+        syscall5(
+            nr::PPOLL,
+            descriptors.as_mut_ptr() as usize,
+            descriptors.len(),
+            time,
+            0,
+            8,
+        )
     };
     match result(word) {
         Err(Errno::EINTR) => {

@@ -156,7 +156,8 @@ pub fn new_session() -> Result<()> {
 /// `ESRCH` when it does not exist, `ENOSYS` before Linux 5.3.
 pub fn open_pidfd(pid: Pid) -> Result<Fd> {
     // SAFETY: the call takes no pointer.
-    result(unsafe { syscall2(nr::PIDFD_OPEN, pid.0 as usize, 0) }).map(|raw| Fd::from_raw(raw as i32))
+    result(unsafe { syscall2(nr::PIDFD_OPEN, pid.0 as usize, 0) })
+        .map(|raw| Fd::from_raw(raw as i32))
 }
 
 /// A nul-terminated list of nul-terminated strings, as `execve` takes it.
@@ -246,8 +247,13 @@ pub unsafe fn prctl(operation: i32, argument: usize, second: usize) -> Result<us
 /// What the operation reports.
 pub fn set_attribute(operation: i32, argument: usize, second: usize) -> Result<()> {
     match operation {
-        PR_SET_PDEATHSIG | PR_SET_DUMPABLE | PR_SET_KEEPCAPS | PR_CAPBSET_DROP
-        | PR_SET_CHILD_SUBREAPER | PR_SET_NO_NEW_PRIVS | PR_CAP_AMBIENT => {
+        PR_SET_PDEATHSIG
+        | PR_SET_DUMPABLE
+        | PR_SET_KEEPCAPS
+        | PR_CAPBSET_DROP
+        | PR_SET_CHILD_SUBREAPER
+        | PR_SET_NO_NEW_PRIVS
+        | PR_CAP_AMBIENT => {
             // SAFETY: these operations take numbers only.
             unsafe { prctl(operation, argument, second) }.map(drop)
         }

@@ -44,10 +44,18 @@ pub const SECCOMP_FILTER_FLAG_NEW_LISTENER: usize = 8;
 fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize> {
     const SECCOMP_SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?;
-    let program = Program { length, filter: filter.as_ptr() };
+    let program = Program {
+        length,
+        filter: filter.as_ptr(),
+    };
     // SAFETY: the kernel reads the program and its instructions, and checks them.
     result(unsafe {
-        syscall3(nr::SECCOMP, SECCOMP_SET_MODE_FILTER, flags, &raw const program as usize)
+        syscall3(
+            nr::SECCOMP,
+            SECCOMP_SET_MODE_FILTER,
+            flags,
+            &raw const program as usize,
+        )
     })
 }
 
@@ -106,7 +114,11 @@ pub fn receive(listener: impl Descriptor) -> Result<Notification> {
     let mut notification = Notification::default();
     // SAFETY: the request writes one record, which must be zero before.
     unsafe {
-        crate::io::ioctl(listener, NOTIFICATION_RECEIVE, &raw mut notification as usize)?;
+        crate::io::ioctl(
+            listener,
+            NOTIFICATION_RECEIVE,
+            &raw mut notification as usize,
+        )?;
     }
     Ok(notification)
 }

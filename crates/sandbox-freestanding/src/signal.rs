@@ -46,7 +46,13 @@ pub fn set_mask(set: SignalSet) -> Result<SignalSet> {
     const SIG_SETMASK: usize = 2;
     // SAFETY: the kernel reads and writes sets of 8 bytes.
     check(unsafe {
-        syscall4(nr::RT_SIGPROCMASK, SIG_SETMASK, &raw const set as usize, &raw mut old as usize, 8)
+        syscall4(
+            nr::RT_SIGPROCMASK,
+            SIG_SETMASK,
+            &raw const set as usize,
+            &raw mut old as usize,
+            8,
+        )
     })?;
     Ok(old)
 }
@@ -60,10 +66,21 @@ struct Action {
 }
 
 fn act(signal: i32, handler: usize) -> Result<()> {
-    let action = Action { handler, flags: 0, restorer: 0, mask: 0 };
+    let action = Action {
+        handler,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
     // SAFETY: the kernel reads the record; neither default nor ignore runs any code.
     check(unsafe {
-        syscall4(nr::RT_SIGACTION, signal as usize, &raw const action as usize, 0, 8)
+        syscall4(
+            nr::RT_SIGACTION,
+            signal as usize,
+            &raw const action as usize,
+            0,
+            8,
+        )
     })
 }
 
@@ -92,7 +109,13 @@ pub fn descriptor(set: SignalSet) -> Result<Fd> {
     let flags = crate::fs::O_CLOEXEC | crate::fs::O_NONBLOCK;
     // SAFETY: the kernel reads a set of 8 bytes.
     result(unsafe {
-        syscall4(nr::SIGNALFD4, usize::MAX, &raw const set as usize, 8, flags as usize)
+        syscall4(
+            nr::SIGNALFD4,
+            usize::MAX,
+            &raw const set as usize,
+            8,
+            flags as usize,
+        )
     })
     .map(|raw| Fd::from_raw(raw as i32))
 }

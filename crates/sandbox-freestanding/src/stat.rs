@@ -155,7 +155,11 @@ pub fn stat_of(descriptor: impl Descriptor) -> Result<Stat> {
     let mut stat = Stat::default();
     // SAFETY: the kernel fills the structure of its architecture.
     check(unsafe {
-        syscall2(nr::FSTAT, word(descriptor), core::ptr::from_mut(&mut stat) as usize)
+        syscall2(
+            nr::FSTAT,
+            word(descriptor),
+            core::ptr::from_mut(&mut stat) as usize,
+        )
     })?;
     Ok(stat)
 }
@@ -310,7 +314,11 @@ pub fn file_system_of(descriptor: impl Descriptor) -> Result<FileSystem> {
     let mut facts = FileSystem::default();
     // SAFETY: the kernel fills the structure.
     check(unsafe {
-        syscall2(nr::FSTATFS, word(descriptor), core::ptr::from_mut(&mut facts) as usize)
+        syscall2(
+            nr::FSTATFS,
+            word(descriptor),
+            core::ptr::from_mut(&mut facts) as usize,
+        )
     })?;
     Ok(facts)
 }
@@ -323,7 +331,11 @@ pub fn file_system_at(path: &CStr) -> Result<FileSystem> {
     let mut facts = FileSystem::default();
     // SAFETY: the path is only read, the kernel fills the structure.
     check(unsafe {
-        syscall2(nr::STATFS, path.as_ptr() as usize, core::ptr::from_mut(&mut facts) as usize)
+        syscall2(
+            nr::STATFS,
+            path.as_ptr() as usize,
+            core::ptr::from_mut(&mut facts) as usize,
+        )
     })?;
     Ok(facts)
 }
@@ -338,9 +350,10 @@ mod tests {
     fn agrees_with_the_standard_library() {
         let expected = std::fs::metadata("/etc/passwd").unwrap();
         let file = open(c"/etc/passwd", O_RDONLY | O_CLOEXEC, 0).unwrap();
-        for stat in
-            [stat_of(&file).unwrap(), stat_at(AT_FDCWD, c"/etc/passwd", 0).unwrap()]
-        {
+        for stat in [
+            stat_of(&file).unwrap(),
+            stat_at(AT_FDCWD, c"/etc/passwd", 0).unwrap(),
+        ] {
             assert_eq!(stat.device, expected.dev());
             assert_eq!(stat.inode, expected.ino());
             assert_eq!(stat.mode, expected.mode());

@@ -50,6 +50,12 @@ pub fn sleep_microseconds(microseconds: u64) -> Result<()> {
     const CLOCK_MONOTONIC: usize = 1;
     // SAFETY: the kernel reads one record and writes no rest.
     check(unsafe {
-        syscall4(nr::CLOCK_NANOSLEEP, CLOCK_MONOTONIC, 0, &raw const time as usize, 0)
+        syscall4(
+            nr::CLOCK_NANOSLEEP,
+            CLOCK_MONOTONIC,
+            0,
+            &raw const time as usize,
+            0,
+        )
     })
 }

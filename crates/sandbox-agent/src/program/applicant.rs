@@ -1,12 +1,14 @@
 //! Somebody at the door who has not shown the key yet. No more is read than the messages that must show it.
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, io};
+use sandbox_freestanding::{Descriptor, Errno, Fd, Pid, RawFd, io, net};
 
 use super::{
     connection::Connection,
+    exec::has_parent,
     failing::{breach, refusal},
     link::Link,
     polling::Moment,
+    process_files::ProcessFiles,
 };
 use crate::protocol::{
     self, Attach, FailStep, Failure, HEADER_LEN, Header, Key, Kind, LinkEnd, ProtocolError,
@@ -16,10 +18,33 @@ use crate::protocol::{
 /// The longest message that is looked at.
 const LONGEST: usize = HEADER_LEN + Resume::LEN;
 
+/// Where somebody comes from who has not shown the key yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A process of the sandbox: code, unless the agent shares its process namespace with others. Also whoever is not known.
+    Inside,
+    /// A process that was started from outside, or is outside.
+    Outside,
+}
+
+impl Origin {
+    /// Where whoever connected to a socket comes from.
+    pub(super) fn of(socket: &Fd, files: Option<&ProcessFiles>) -> Self {
+        let Ok(pid) = net::peer(socket) else {
+            return Self::Inside;
+        };
+        // Code cannot be a process without a number, nor one without a parent.
+        let outside =
+            pid == Pid(0) || files.is_some_and(|files| matches!(has_parent(files, pid), Ok(false)));
+        if outside { Self::Outside } else { Self::Inside }
+    }
+}
+
 /// Somebody who has not shown the key yet.
 #[derive(Debug)]
 pub(super) struct Applicant {
     socket: Fd,
+    pub(super) origin: Origin,
     /// The link that was begun.
     link: Option<(Key, LinkEnd)>,
     bytes: [u8; LONGEST],
@@ -47,9 +72,10 @@ pub(super) enum Shown {
 
 impl Applicant {
     /// Somebody new, who may take until then.
-    pub(super) fn new(socket: Fd, until: Moment) -> Self {
+    pub(super) fn new(socket: Fd, origin: Origin, until: Moment) -> Self {
         Self {
             socket,
+            origin,
             link: None,
             bytes: [0; LONGEST],
             count: 0,

@@ -8,8 +8,9 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    applicant::{Applicant, Shown, Visitor, too_many, too_slow},
+    applicant::{Applicant, Origin, Shown, Visitor, too_many, too_slow},
     polling::{Moment, POLLIN, PollSet, after, now},
+    process_files::ProcessFiles,
 };
 use crate::protocol::{Key, MAX_CLIENTS};
 
@@ -31,7 +32,7 @@ pub(super) enum Place {
     Waiting(RawFd),
 }
 
-/// The listening socket.
+/// The listening socket. Where code of the sandbox can reach it, only what it sends is looked at, and only its own places are taken.
 #[derive(Debug)]
 pub(super) struct Door {
     socket: Fd,
@@ -86,9 +87,10 @@ impl Door {
     }
 
     /// Something happened; gives those who have shown what has to be shown.
-    pub(super) fn happened(&mut self, place: Place) -> Vec<Visitor> {
+    /// `files` tell where a visitor comes from.
+    pub(super) fn happened(&mut self, place: Place, files: Option<&ProcessFiles>) -> Vec<Visitor> {
         match place {
-            Place::Entrance => self.accept(),
+            Place::Entrance => self.accept(files),
             Place::Waiting(socket) => {
                 let found = self.waiting.iter().position(|one| one.raw() == socket);
                 let mut proven = Vec::new();
@@ -102,16 +104,14 @@ impl Door {
         }
     }
 
-    fn accept(&mut self) -> Vec<Visitor> {
+    fn accept(&mut self, files: Option<&ProcessFiles>) -> Vec<Visitor> {
         let mut proven = Vec::new();
         for _ in 0..TURN {
             match net::accept(&self.socket, SOCK_CLOEXEC | SOCK_NONBLOCK) {
                 Ok(socket) => {
-                    if self.waiting.len() >= MAX_CLIENTS {
-                        // Who has the key shows it at once: whoever waits longest is the least likely to have it.
-                        self.waiting.remove(0).refuse(&too_many());
-                    }
-                    let applicant = Applicant::new(socket, after(now(), KEY_TIME));
+                    let origin = Origin::of(&socket, files);
+                    self.make_room(origin);
+                    let applicant = Applicant::new(socket, origin, after(now(), KEY_TIME));
                     self.look_at(applicant, self.waiting.len(), &mut proven);
                 }
                 Err(Errno::ECONNABORTED) => {}
@@ -126,6 +126,23 @@ impl Door {
         proven
     }
 
+    /// Refuses whoever of this origin has waited longest, where too many of it wait. Who has the key shows it at once. Code of the
+    /// sandbox may knock as often as it likes: it takes the places of those who come from inside, never those of clients.
+    fn make_room(&mut self, origin: Origin) {
+        let mut alike = self.waiting.iter().filter(|one| one.origin == origin);
+        if alike.clone().count() < MAX_CLIENTS {
+            return;
+        }
+        let oldest = alike.next().map(Applicant::raw);
+        let place = self
+            .waiting
+            .iter()
+            .position(|one| Some(one.raw()) == oldest);
+        if let Some(place) = place {
+            self.waiting.remove(place).refuse(&too_many());
+        }
+    }
+
     fn look_at(&mut self, mut applicant: Applicant, place: usize, proven: &mut Vec<Visitor>) {
         match applicant.read(&self.key) {
             Shown::NotAll => self.waiting.insert(place, applicant),
@@ -134,5 +151,39 @@ impl Door {
             Shown::Gone => {}
             Shown::Wrong(failure) => applicant.refuse(&failure),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_knocks_takes_no_place_of_a_client() {
+        let (listener, _other) = net::socket_pair(net::SOCK_STREAM | SOCK_CLOEXEC).unwrap();
+        let mut door = Door::new(listener, Key::new([7; Key::LEN])).unwrap();
+        let mut until = now();
+        // The moment is the applicant's mark.
+        let mut knock = |door: &mut Door, origin| {
+            let (socket, _other) =
+                net::socket_pair(net::SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK).unwrap();
+            until = after(until, 1);
+            door.make_room(origin);
+            door.waiting.push(Applicant::new(socket, origin, until));
+            until
+        };
+        let client = knock(&mut door, Origin::Outside);
+        let first = knock(&mut door, Origin::Inside);
+        for _ in 0..3 * MAX_CLIENTS {
+            knock(&mut door, Origin::Inside);
+        }
+        let waits = |door: &Door, until| door.waiting.iter().any(|one| one.until == until);
+        assert!(waits(&door, client) && !waits(&door, first));
+        assert_eq!(door.waiting.len(), MAX_CLIENTS + 1);
+        for _ in 0..MAX_CLIENTS {
+            knock(&mut door, Origin::Outside);
+        }
+        assert!(!waits(&door, client));
+        assert_eq!(door.waiting.len(), 2 * MAX_CLIENTS);
     }
 }

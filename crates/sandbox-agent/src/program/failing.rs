@@ -2,9 +2,9 @@
 
 use alloc::string::{String, ToString};
 
-use sandbox_freestanding::Errno;
+use sandbox_freestanding::{Errno, stat::Stat};
 
-use crate::protocol::{FailStep, Failure, ProtocolError};
+use crate::protocol::{FailStep, Failure, Object, ProtocolError};
 
 /// A failure of a system call.
 pub(super) fn failure(step: FailStep, errno: Errno, detail: impl Into<String>) -> Failure {
@@ -22,6 +22,17 @@ pub(super) fn refusal(step: FailStep, detail: impl Into<String>) -> Failure {
         errno: 0,
         detail: detail.into(),
     }
+}
+
+/// The failure where a path of the host leads to another object than the host has checked.
+pub(super) fn replaced(step: FailStep, path: &[u8]) -> Failure {
+    let detail = text(path) + " was replaced while the sandbox was being made; nothing was run";
+    refusal(step, detail)
+}
+
+/// Whether these facts are those of an object.
+pub(super) fn is_object(facts: &Stat, object: Object) -> bool {
+    (facts.device, facts.inode) == (object.device, object.inode)
 }
 
 /// The failure of a side that has broken the protocol.

@@ -29,6 +29,7 @@ mod make_dirs;
 mod memory_kills;
 mod oom;
 mod outgoing;
+mod placed;
 mod polling;
 mod prepare;
 mod privilege;

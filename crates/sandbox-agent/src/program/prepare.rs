@@ -15,10 +15,11 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    failing::{failure, text},
+    failing::{failure, is_object, replaced, text},
     make_dirs::{give_dirs, make_dirs},
     memory_kills::KillCount,
     oom::OomScore,
+    placed::check_placed,
     privilege,
     process_files::ProcessFiles,
     sandbox::Sandbox,
@@ -43,10 +44,13 @@ pub(super) fn prepare(
     let identity = confinement
         .identity
         .filter(|identity| privilege::differs(*identity));
+    check_placed(&settings.placed, identity)?;
     give_dirs(&settings.give_dirs, identity)?;
     make_dirs(&settings.make_dirs, identity)?;
-    let landlock = confinement.landlock.as_ref().map(build_rules).transpose()?;
     let landlock_abi = privilege::landlock_abi();
+    let rules = confinement.landlock.as_ref();
+    let rules = rules.and_then(|rules| rules.for_abi(landlock_abi));
+    let landlock = rules.as_ref().map(build_rules).transpose()?;
     let null = open_null();
     let kill_count = KillCount::open(&settings.kill_counts);
     let open_files = raise_open_files();
@@ -122,10 +126,15 @@ fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
         let path = terminated(&rule.path[..]).map_err(failed)?;
         let parent = match fs::open(&path, fs::O_PATH | fs::O_CLOEXEC, 0) {
             Ok(parent) => parent,
-            Err(Errno::ENOENT) => continue,
+            Err(Errno::ENOENT) if rule.object.is_none() => continue,
+            Err(Errno::ENOENT) => return Err(replaced(FailStep::Settings, &rule.path)),
             Err(errno) => return Err(failed(errno)),
         };
-        let is_folder = stat_of(&parent).map_err(failed)?.is_directory();
+        let facts = stat_of(&parent).map_err(failed)?;
+        if rule.object.is_some_and(|object| !is_object(&facts, object)) {
+            return Err(replaced(FailStep::Settings, &rule.path));
+        }
+        let is_folder = facts.is_directory();
         let access = if is_folder {
             rule.access
         } else {

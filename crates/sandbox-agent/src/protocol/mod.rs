@@ -36,6 +36,7 @@ mod error;
 mod exec;
 mod frame;
 pub mod keep;
+pub mod landlock;
 mod link;
 mod logs;
 mod memory_kills;
@@ -51,6 +52,7 @@ pub use frame::{
     FLAG_MORE, Frame, FrameBuffer, HEADER_LEN, Header, MAX_FRAME, MAX_PAYLOAD, encode_frame,
     encode_message,
 };
+pub use landlock::{LandlockPath, LandlockRules};
 pub use link::{
     LINK_ACKNOWLEDGE, LINK_WINDOW, Link, LinkEnd, MAX_PACKET, Outbound, PACKET_HEADER, Packet,
     PacketKind, Received, Resume, Resumed,
@@ -58,11 +60,11 @@ pub use link::{
 pub use logs::LogRequest;
 pub use memory_kills::memory_kills;
 pub use message::{Channel, Kind, MessageAssembler};
-pub use settings::{Confinement, LandlockPath, LandlockRules, Limit, Settings, Welcome};
-pub use setup::{Mount, Setup};
+pub use settings::{Confinement, Limit, Placed, Settings, Welcome};
+pub use setup::{Mount, Object, Setup, UserLimit};
 
 /// The version both sides must name in their first message. A different one is refused: host and agent ship together.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 6;
 
 /// How many bytes of one channel may be on their way before the receiver has granted more with
 /// [`Kind::Credit`]. Both sides start every channel of every stream with this much.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Key, ProtocolError, Reader, VERSION, Writer, attach::read_key};
+use super::{Key, LandlockRules, ProtocolError, Reader, VERSION, Writer, attach::read_key};
 
 /// A resource limit of every execution, as `setrlimit` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,26 +13,16 @@ pub struct Limit {
     pub value: u64,
 }
 
-/// One path of a Landlock rule.
+/// What has to be at a place of the sandbox. Where an engine mounts folders of the host by their path, the host says which objects it
+/// has opened, and holds them open until the agent has answered: no other object has their numbers meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LandlockPath {
-    /// A path inside of the sandbox; a missing one is passed over (the rule would grant nothing).
+pub struct Placed {
+    /// A path inside of the sandbox.
     pub path: Vec<u8>,
-    /// The `LANDLOCK_ACCESS_FS_*` bits that it grants below.
-    pub access: u64,
-}
-
-/// A Landlock domain, as the host lowered it for the sandbox's kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LandlockRules {
-    /// `handled_access_fs`.
-    pub handled_fs: u64,
-    /// `handled_access_net`.
-    pub handled_net: u64,
-    /// `scoped`.
-    pub scoped: u64,
-    /// What is granted.
-    pub paths: Vec<LandlockPath>,
+    /// The number of the object's file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 /// What every execution is confined by, in the order in which the agent applies it: limits, identity and capabilities,
@@ -71,6 +61,8 @@ pub struct Settings {
     pub log_bytes: u32,
     /// Working folder of executions that name none.
     pub workdir: Vec<u8>,
+    /// What has to be in the sandbox. Where something else is, the agent refuses the settings, and nothing runs.
+    pub placed: Vec<Placed>,
     /// Folders that are there and are given to the code's identity: an engine's mounts that belong to its root. Needs `CAP_CHOWN`,
     /// which the agent then gives up with the rest. Without an identity nothing changes owners.
     pub give_dirs: Vec<Vec<u8>>,
@@ -107,6 +99,12 @@ impl Settings {
             .bool(self.handed_over)
             .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
+        message.list(&self.placed, |message, placed| {
+            message
+                .bytes(&placed.path)
+                .u64(placed.device)
+                .u64(placed.inode);
+        });
         for paths in [&self.give_dirs, &self.make_dirs, &self.kill_counts] {
             message.list(paths, |message, path| {
                 message.bytes(path);
@@ -125,14 +123,8 @@ impl Settings {
                 message.bool(false);
             }
             Some(rules) => {
-                message
-                    .bool(true)
-                    .u64(rules.handled_fs)
-                    .u64(rules.handled_net)
-                    .u64(rules.scoped);
-                message.list(&rules.paths, |message, rule| {
-                    message.bytes(&rule.path).u64(rule.access);
-                });
+                message.bool(true);
+                rules.write(&mut message);
             }
         }
         message
@@ -157,6 +149,13 @@ impl Settings {
         let lifetime_ms = reader.u64()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
+        let placed = reader.list(|reader| {
+            Ok(Placed {
+                path: reader.bytes()?.to_vec(),
+                device: reader.u64()?,
+                inode: reader.u64()?,
+            })
+        })?;
         let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let kill_counts = super::exec::byte_list(&mut reader)?;
@@ -172,17 +171,7 @@ impl Settings {
             })
         })?;
         let landlock = if reader.bool()? {
-            Some(LandlockRules {
-                handled_fs: reader.u64()?,
-                handled_net: reader.u64()?,
-                scoped: reader.u64()?,
-                paths: reader.list(|reader| {
-                    Ok(LandlockPath {
-                        path: reader.bytes()?.to_vec(),
-                        access: reader.u64()?,
-                    })
-                })?,
-            })
+            Some(LandlockRules::read(&mut reader)?)
         } else {
             None
         };
@@ -209,6 +198,7 @@ impl Settings {
             lifetime_ms,
             log_bytes,
             workdir,
+            placed,
             give_dirs,
             make_dirs,
             kill_counts,

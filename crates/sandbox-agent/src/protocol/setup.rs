@@ -5,6 +5,35 @@ use alloc::vec::Vec;
 
 use super::{ProtocolError, Reader, Writer};
 
+/// Which object of the host a path must lead to. The host holds a descriptor of the object until the agent has answered, so no
+/// other object can have the same numbers meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Object {
+    /// The number of its file system.
+    pub device: u64,
+    /// Its number in the file system.
+    pub inode: u64,
+}
+
+impl Object {
+    pub(super) fn write(object: Option<Self>, message: &mut Writer) {
+        message.bool(object.is_some());
+        if let Some(Self { device, inode }) = object {
+            message.u64(device).u64(inode);
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, ProtocolError> {
+        Ok(match reader.bool()? {
+            false => None,
+            true => Some(Self {
+                device: reader.u64()?,
+                inode: reader.u64()?,
+            }),
+        })
+    }
+}
+
 /// One step of building the root. Targets are absolute paths inside of the new root; missing parents and mount points
 /// are made. Steps run in order, so a later one may cover an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +51,9 @@ pub enum Mount {
         devices: bool,
         /// A missing source is passed over.
         optional: bool,
+        /// What the source must be; anything else is not mounted, and the setup fails. `None` where nobody but the host's root can
+        /// exchange it.
+        object: Option<Object>,
     },
     /// A tmpfs: nosuid, nodev.
     Tmpfs {
@@ -78,11 +110,34 @@ pub enum Mount {
         /// Which mount.
         target: Vec<u8>,
     },
-    /// Hides a file or folder under an empty one that cannot be read; a missing one is passed over.
+    /// Hides a file or folder under an empty one that cannot be read.
     Mask {
         /// What to hide.
         target: Vec<u8>,
+        /// What must be there; without, whatever is there is hidden, and a missing one is passed over.
+        object: Option<Object>,
     },
+    /// Makes a folder a mount point of its own, with what is mounted below it. The kernel refuses to rename or remove a mount
+    /// point, so what is mounted below stays where it is, also where code may write to the folder's parent.
+    Pin {
+        /// The folder, which is there.
+        target: Vec<u8>,
+    },
+    /// Makes a file or folder of a mount read-only, and leaves the rest of that mount as it is: nosuid, nodev, noexec. A missing one
+    /// is passed over.
+    ReadOnlyPart {
+        /// Which file or folder.
+        target: Vec<u8>,
+    },
+}
+
+/// A limit of a new user namespace, on what the kernel counts for each user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserLimit {
+    /// The name of a file in `/proc/sys/user`.
+    pub name: Vec<u8>,
+    /// How many of these objects the sandbox's users may have together.
+    pub most: u64,
 }
 
 /// The first message of a local sandbox.
@@ -100,6 +155,8 @@ pub struct Setup {
     /// After the mounts, enter a new user namespace, ask for its maps with [`super::Kind::NeedMaps`], wait for
     /// [`super::Kind::Mapped`], and become user and group 0 of it.
     pub user_namespace: bool,
+    /// Limits of the sandbox's user namespace, which must be its own.
+    pub user_limits: Vec<UserLimit>,
     /// Identity that `owned` means while the root is built: (user, group) as numbers of the namespace the agent is in
     /// at that time.
     pub owner: (u32, u32),
@@ -118,9 +175,11 @@ impl Mount {
                 read_only,
                 devices,
                 optional,
+                object,
             } => {
                 message.u8(0).bytes(source).bytes(target);
                 message.bool(*read_only).bool(*devices).bool(*optional);
+                Object::write(*object, message);
             }
             Self::Tmpfs {
                 target,
@@ -164,8 +223,15 @@ impl Mount {
             Self::ReadOnly { target } => {
                 message.u8(7).bytes(target);
             }
-            Self::Mask { target } => {
+            Self::Mask { target, object } => {
                 message.u8(8).bytes(target);
+                Object::write(*object, message);
+            }
+            Self::Pin { target } => {
+                message.u8(9).bytes(target);
+            }
+            Self::ReadOnlyPart { target } => {
+                message.u8(10).bytes(target);
             }
         }
     }
@@ -181,6 +247,7 @@ impl Mount {
                 read_only: reader.bool()?,
                 devices: reader.bool()?,
                 optional: reader.bool()?,
+                object: Object::read(reader)?,
             },
             1 => Self::Tmpfs {
                 target: owned(reader)?,
@@ -215,6 +282,13 @@ impl Mount {
             },
             8 => Self::Mask {
                 target: owned(reader)?,
+                object: Object::read(reader)?,
+            },
+            9 => Self::Pin {
+                target: owned(reader)?,
+            },
+            10 => Self::ReadOnlyPart {
+                target: owned(reader)?,
             },
             _ => return Err(ProtocolError::BadValue("mount")),
         })
@@ -232,7 +306,10 @@ impl Setup {
         message
             .bytes(&self.hostname)
             .bool(self.loopback)
-            .bool(self.user_namespace);
+            .bool(self.user_namespace)
+            .list(&self.user_limits, |message, limit| {
+                message.bytes(&limit.name).u64(limit.most);
+            });
         message
             .u32(self.owner.0)
             .u32(self.owner.1)
@@ -254,6 +331,12 @@ impl Setup {
             hostname: reader.bytes()?.to_vec(),
             loopback: reader.bool()?,
             user_namespace: reader.bool()?,
+            user_limits: reader.list(|reader| {
+                Ok(UserLimit {
+                    name: reader.bytes()?.to_vec(),
+                    most: reader.u64()?,
+                })
+            })?,
             owner: (reader.u32()?, reader.u32()?),
             pid_one: reader.bool()?,
             die_with_parent: reader.bool()?,

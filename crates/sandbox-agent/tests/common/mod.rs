@@ -150,6 +150,7 @@ pub fn settings() -> Settings {
         lifetime_ms: 0,
         log_bytes: 64 * 1024,
         workdir: b"/".to_vec(),
+        placed: Vec::new(),
         give_dirs: Vec::new(),
         make_dirs: Vec::new(),
         kill_counts: Vec::new(),

@@ -116,7 +116,7 @@ impl Agent {
         let Some(door) = &mut self.door else {
             return Ok(());
         };
-        for visitor in door.happened(place) {
+        for visitor in door.happened(place, self.common.sandbox.files.as_ref()) {
             match visitor {
                 Visitor::Client { socket, link } => self.admit(socket, link),
                 Visitor::Returning { socket, resume } => self.take_back(socket, &resume)?,
@@ -131,7 +131,7 @@ impl Agent {
             .clients
             .iter()
             .filter(|client| client.connection.is_alive());
-        if alive.count() >= MAX_CLIENTS {
+        if alive.count() >= MAX_CLIENTS && !self.forget_one() {
             return refuse(socket, link, &too_many());
         }
         // Four thousand million clients later, the first number would come again.
@@ -149,6 +149,23 @@ impl Agent {
         let silent_until = after(now(), self.patience());
         self.clients
             .push(Client::new(number, connection, silent_until));
+    }
+
+    /// Makes room for one more client: a client whose stream has ended and that has nothing under way is most likely gone, and was
+    /// killed before it could say so. Of several it is one that has all it was sent, and of those the one that is away for longest.
+    /// Says whether there was one.
+    fn forget_one(&mut self) -> bool {
+        let away = (0..self.clients.len()).filter_map(|index| {
+            let client = &self.clients[index];
+            let since = client.connection.away_since()?;
+            let idle = client.streams() == 0 && !self.is_vital(index);
+            idle.then_some((!client.connection.outgoing.is_empty(), since, index))
+        });
+        let Some((_, _, index)) = away.min() else {
+            return false;
+        };
+        self.clients[index].depart(None, &mut self.common);
+        true
     }
 
     /// Goes on with a client whose stream broke.

@@ -17,3 +17,4 @@ pub(super) use execution::{Execution, Part};
 pub(super) use spare::Spare;
 pub(super) use supervisor::drain;
 pub(super) use sweep::Sweep;
+pub(super) use tree::has_parent;

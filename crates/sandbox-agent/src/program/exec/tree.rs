@@ -2,7 +2,12 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{Errno, Pid, Result, directory::Directory, fs, io, path::PathBuffer};
+use sandbox_freestanding::{
+    Errno, Pid, Result,
+    directory::Directory,
+    fs, io,
+    path::{PathBuffer, decimal},
+};
 
 use crate::program::process_files::ProcessFiles;
 
@@ -47,6 +52,19 @@ pub(in crate::program) fn snapshot(
         }
     }
     Ok(())
+}
+
+/// Whether a process was started in this process namespace: by another one of it. What an engine or a kubelet starts in a container
+/// from outside has no parent there.
+///
+/// # Errors
+///
+/// When it is not there any more.
+pub(in crate::program) fn has_parent(files: &ProcessFiles, pid: Pid) -> Result<bool> {
+    let mut digits = [0; 20];
+    let number = u64::from(pid.0.unsigned_abs());
+    let process = read_process(files, pid, decimal(number, &mut digits))?;
+    Ok(process.parent != Pid(0))
 }
 
 fn read_process(files: &ProcessFiles, pid: Pid, name: &[u8]) -> Result<Process> {
@@ -141,6 +159,14 @@ mod tests {
         ] {
             assert_eq!(parse_stat(Pid(7), text), None);
         }
+    }
+
+    #[test]
+    fn this_process_has_a_parent() {
+        let files = ProcessFiles::open().unwrap();
+        let pid = sandbox_freestanding::process::current();
+        assert_eq!(has_parent(&files, pid), Ok(true));
+        assert!(has_parent(&files, Pid(i32::MAX)).is_err());
     }
 
     #[test]

@@ -7,13 +7,18 @@ use sandbox_freestanding::{
     fs::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW},
     mount::{
         MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MOVE_MOUNT_F_EMPTY_PATH,
-        MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, move_mount, open_tree, set_attributes,
+        MOVE_MOUNT_T_EMPTY_PATH, MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, move_mount,
+        open_tree, set_attributes,
     },
     path::terminated,
-    stat::{stat_at, stat_of},
+    stat::{Stat, stat_at, stat_of},
 };
 
-use super::{classic, place};
+use super::{
+    classic,
+    place::{self, Place},
+};
+use crate::{program::failing::is_object, protocol::Object};
 
 /// What restricts a mount of the host's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +32,8 @@ pub(super) struct Restriction {
 pub(super) enum Source {
     /// A detached copy of the mount, with all below it, restricted already.
     Tree(Fd),
-    /// Without the newer calls: the path, to be resolved in the old root.
-    Path(CString),
+    /// Without the newer calls: the path, to be resolved in the old root, and what it must lead to.
+    Path(CString, Option<Object>),
     /// An optional source that is not there.
     Missing,
 }
@@ -37,26 +42,53 @@ pub(super) enum Source {
 ///
 /// # Errors
 ///
-/// `ENOENT` unless it is `optional`, and what the kernel refuses.
-pub(super) fn take(path: &[u8], restriction: Restriction, optional: bool) -> Result<Source> {
+/// `ENOENT` unless it is `optional`, [`REPLACED`] where it is not `object`, and what the kernel refuses.
+pub(super) fn take(
+    path: &[u8],
+    restriction: Restriction,
+    optional: bool,
+    object: Option<Object>,
+) -> Result<Source> {
     let place = terminated(path)?;
     let recursive = AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive.cast_unsigned();
     match open_tree(AT_FDCWD, &place, flags) {
-        Ok(tree) => match restrict(&tree, restriction) {
-            Ok(()) => Ok(Source::Tree(tree)),
-            // Linux 5.2 to 5.11 can copy, and not restrict all of the copy.
-            Err(Errno::ENOSYS) => Ok(Source::Path(place)),
-            Err(errno) => Err(errno),
-        },
+        Ok(tree) => {
+            // Of the copy itself: whatever the path leads to by now, this is what is mounted.
+            check(&stat_of(&tree)?, object)?;
+            match restrict(&tree, restriction) {
+                Ok(()) => Ok(Source::Tree(tree)),
+                // Linux 5.2 to 5.11 can copy, and not restrict all of the copy.
+                Err(Errno::ENOSYS) => Ok(Source::Path(place, object)),
+                Err(errno) => Err(errno),
+            }
+        }
         Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
         // Before Linux 5.2, or denied by an engine's seccomp profile that does not know the call.
         Err(Errno::ENOSYS | Errno::EPERM) => match stat_at(AT_FDCWD, &place, AT_SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(Source::Path(place)),
+            Ok(facts) => {
+                check(&facts, object)?;
+                Ok(Source::Path(place, object))
+            }
             Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
             Err(errno) => Err(errno),
         },
         Err(errno) => Err(errno),
+    }
+}
+
+/// The error number of a path that leads to another object than the host has checked.
+pub(super) const REPLACED: Errno = Errno::ESTALE;
+
+/// Holds what was found to what it must be.
+///
+/// # Errors
+///
+/// [`REPLACED`].
+pub(super) fn check(facts: &Stat, object: Option<Object>) -> Result<()> {
+    match object {
+        Some(object) if !is_object(facts, object) => Err(REPLACED),
+        _ => Ok(()),
     }
 }
 
@@ -98,11 +130,16 @@ pub(super) fn attach(
             let place = place::mount_point(target, stat_of(&tree)?.is_directory())?;
             attach_tree(&tree, &place)
         }
-        Source::Path(path) => {
+        Source::Path(path, object) => {
             let relative = relative(&path)?;
             let folder = stat_at(old, &relative, AT_SYMLINK_NOFOLLOW)?.is_directory();
             let place = place::mount_point(target, folder)?;
-            classic::bind(&relative, &place, restriction, old)
+            classic::bind(&relative, &place.path, restriction, old)?;
+            // What was mounted, wherever the path led in that moment.
+            check(
+                &stat_at(AT_FDCWD, &place.path, AT_SYMLINK_NOFOLLOW)?,
+                object,
+            )
         }
     }
 }
@@ -112,8 +149,24 @@ pub(super) fn attach(
 /// # Errors
 ///
 /// What `move_mount` reports.
-pub(super) fn attach_tree(tree: &Fd, place: &CString) -> Result<()> {
-    move_mount(tree, AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
+pub(super) fn attach_tree(tree: &Fd, place: &Place) -> Result<()> {
+    let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, &place.object, c"", flags)
+}
+
+/// Makes a folder of the new root a mount point, with what is mounted below it.
+///
+/// # Errors
+///
+/// What the kernel refuses.
+pub(super) fn pin(place: &Place) -> Result<()> {
+    let recursive = (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned();
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive;
+    match open_tree(&place.object, c"", flags) {
+        Ok(tree) => attach_tree(&tree, place),
+        Err(Errno::ENOSYS | Errno::EPERM) => classic::pin(&place.path),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// The same path as seen from a root that is the current folder.
@@ -135,7 +188,7 @@ fn relative(path: &CString) -> Result<CString> {
 /// # Errors
 ///
 /// What the kernel refuses.
-pub(super) fn mirror(from: &CString, place: &CString, attributes: u64) -> Result<()> {
+pub(super) fn mirror(from: &CString, place: &Place, attributes: u64) -> Result<()> {
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW.cast_unsigned();
     match open_tree(AT_FDCWD, from, flags) {
         Ok(tree) => {
@@ -144,11 +197,11 @@ pub(super) fn mirror(from: &CString, place: &CString, attributes: u64) -> Result
                 ..MountAttributes::default()
             };
             match set_attributes(&tree, c"", AT_EMPTY_PATH.cast_unsigned(), &set) {
-                Err(Errno::ENOSYS) => classic::bind_one(from, place, attributes),
+                Err(Errno::ENOSYS) => classic::bind_one(from, &place.path, attributes),
                 other => other.and_then(|()| attach_tree(&tree, place)),
             }
         }
-        Err(Errno::ENOSYS | Errno::EPERM) => classic::bind_one(from, place, attributes),
+        Err(Errno::ENOSYS | Errno::EPERM) => classic::bind_one(from, &place.path, attributes),
         Err(errno) => Err(errno),
     }
 }

@@ -87,6 +87,15 @@ pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()>
     remount(place, flags)
 }
 
+/// Mounts a folder, with all that is mounted below it, on itself.
+///
+/// # Errors
+///
+/// What `mount` reports.
+pub(super) fn pin(place: &CStr) -> Result<()> {
+    mount(Some(place), place, None, MS_BIND | MS_REC, None)
+}
+
 /// Adds flags to a mount.
 ///
 /// # Errors

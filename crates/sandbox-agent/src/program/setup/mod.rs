@@ -6,12 +6,14 @@ mod loopback;
 mod place;
 mod root;
 mod tree_files;
+mod user_limits;
 
 use alloc::vec::Vec;
 
 use sandbox_freestanding::{
     Errno, Pid,
     credentials::{set_group, set_groups, set_user},
+    keyring,
     namespace::{CLONE_NEWUSER, set_host_name, unshare},
     path::terminated,
     process,
@@ -50,6 +52,8 @@ pub(super) fn build(
     }
     // While the namespaces are the agent's to rule. Without one, whatever the sandbox shows on /proc is tried later.
     let files = tree_files::mount_nowhere();
+    let kernel_settings = user_limits::settings(&setup.user_limits, files.as_ref())
+        .map_err(|errno| refused("/proc", errno))?;
     if setup.new_root {
         root::build(&setup.mounts, setup.owner).map_err(Ending::Refused)?;
     }
@@ -64,6 +68,12 @@ pub(super) fn build(
     if setup.user_namespace {
         enter_user_namespace(connection, chunk)?;
     }
+    if let Some(settings) = kernel_settings {
+        user_limits::set(&setup.user_limits, &settings).map_err(Ending::Refused)?;
+    }
+    // The caller's own keys stay behind. Refused where the user has no room for another key ring, or by a filter around us; code
+    // can neither see nor use a key either way.
+    let _ = keyring::join_new_session();
     Ok(files)
 }
 

@@ -3,13 +3,65 @@
 use alloc::{ffi::CString, vec::Vec};
 
 use sandbox_freestanding::{
-    Errno, Result, fs,
-    fs::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY},
+    Errno, Fd, Result, fs,
+    fs::{
+        AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY, OpenHow,
+        RESOLVE_NO_SYMLINKS,
+    },
     path::terminated,
-    stat::stat_at,
+    stat::{S_IFLNK, Stat, stat_of},
 };
 
 use crate::program::make_dirs::make_path;
+
+/// Something of the new root that is mounted on, held open. Code of another sandbox may exchange names in a folder that both
+/// can write to, so a mount goes onto the object and not onto its name.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: CString,
+    pub(super) object: Fd,
+    pub(super) facts: Stat,
+}
+
+/// Opens what is at a target. No part of it may be a link.
+///
+/// # Errors
+///
+/// `ELOOP` for a link, `EINVAL` as [`path`], and what `open` reports.
+pub(super) fn existing(target: &[u8]) -> Result<Place> {
+    let path = path(target)?;
+    let how = OpenHow {
+        flags: (O_PATH | O_CLOEXEC) as u64,
+        resolve: RESOLVE_NO_SYMLINKS,
+        ..OpenHow::default()
+    };
+    let object = match fs::open_at2(AT_FDCWD, &path, &how) {
+        // Before Linux 5.6, or denied by an engine's seccomp profile that does not know the call.
+        Err(Errno::ENOSYS | Errno::EPERM) => part_by_part(target)?,
+        opened => opened?,
+    };
+    let facts = stat_of(&object)?;
+    Ok(Place {
+        path,
+        object,
+        facts,
+    })
+}
+
+fn part_by_part(target: &[u8]) -> Result<Fd> {
+    let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    let mut object = fs::open(c"/", flags, 0)?;
+    for part in target.split(|byte| *byte == b'/') {
+        if part.is_empty() || part == b"." {
+            continue;
+        }
+        object = fs::open_at(&object, &terminated(part)?, flags, 0)?;
+        if stat_of(&object)?.kind() == S_IFLNK {
+            return Err(Errno::ELOOP);
+        }
+    }
+    Ok(object)
+}
 
 /// The path of a target. The new root is the root already.
 ///
@@ -41,21 +93,18 @@ pub(super) fn parents(target: &[u8]) -> Result<()> {
 /// # Errors
 ///
 /// `ENOTDIR` or `EISDIR` when the other kind is there, and what `mkdir` and `open` report.
-pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<CString> {
-    let place = path(target)?;
-    if folder {
-        make_path(target, 0o755, None)?;
-        return Ok(place);
-    }
-    match stat_at(AT_FDCWD, &place, 0) {
-        Ok(facts) if facts.is_directory() => Err(Errno::EISDIR),
-        Ok(_) => Ok(place),
+pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<Place> {
+    match existing(target) {
+        Err(Errno::ENOENT) if folder => make_path(target, 0o755, None)?,
         Err(Errno::ENOENT) => {
             parents(target)?;
-            create(&place, 0o444).map(|_| place)
+            create(&path(target)?, 0o444)?.close()?;
         }
-        Err(errno) => Err(errno),
+        Ok(place) if folder && !place.facts.is_directory() => return Err(Errno::ENOTDIR),
+        Ok(place) if !folder && place.facts.is_directory() => return Err(Errno::EISDIR),
+        other => return other,
     }
+    existing(target)
 }
 
 /// A new empty file.

@@ -9,8 +9,8 @@ use sandbox_freestanding::{
     io,
     mount::{
         MNT_DETACH, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
-        MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MountAttributes, mount,
-        pivot_root, set_attributes, unmount,
+        MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MountAttributes,
+        mount, pivot_root, set_attributes, unmount,
     },
     path::terminated,
     stat::stat_at,
@@ -18,11 +18,13 @@ use sandbox_freestanding::{
 
 use super::{
     bind::{self, Restriction, Source},
-    classic, place, step_failure,
+    classic,
+    place::{self, Place},
+    step_failure,
 };
 use crate::{
-    program::failing::failure,
-    protocol::{FailStep, Failure, Mount},
+    program::failing::{failure, replaced},
+    protocol::{FailStep, Failure, Mount, Object},
 };
 
 /// Folders of the host on which the new root can be mounted until it is the root. It hides what is there, from this
@@ -47,13 +49,16 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
         old,
         owner,
         scratches: 0,
+        masked: None,
     };
     for (mount, source) in mounts.iter().zip(sources) {
         let (target, what) = describe(mount);
-        builder
-            .step(mount, source)
-            .map_err(|errno| step_failure(target, what, errno))?;
+        builder.step(mount, source).map_err(|errno| match errno {
+            bind::REPLACED => replaced(FailStep::Setup, target),
+            errno => step_failure(target, what, errno),
+        })?;
     }
+    builder.tidy().map_err(failed("mask"))?;
     bind::stand_in(&builder.old).map_err(failed("old root"))?;
     unmount(c".", MNT_DETACH).map_err(failed("umount of the old root"))?;
     fs::change_directory(c"/").map_err(failed("new root"))
@@ -70,16 +75,20 @@ fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<Source>>, F
                 read_only,
                 devices,
                 optional,
+                object,
             } => {
                 let restriction = Restriction {
                     read_only: *read_only,
                     devices: *devices,
                 };
-                bind::take(source, restriction, *optional)
+                bind::take(source, restriction, *optional, *object)
                     .map(Some)
-                    .map_err(|errno| {
-                        let what = format!("bind of {}", crate::program::failing::text(source));
-                        step_failure(target, &what, errno)
+                    .map_err(|errno| match errno {
+                        bind::REPLACED => replaced(FailStep::Setup, source),
+                        errno => {
+                            let what = format!("bind of {}", crate::program::failing::text(source));
+                            step_failure(target, &what, errno)
+                        }
                     })
             }
             _ => Ok(None),
@@ -115,7 +124,9 @@ fn describe(mount: &Mount) -> (&[u8], &'static str) {
         Mount::Dir { target, .. } => (target, "folder"),
         Mount::File { target, .. } => (target, "file"),
         Mount::ReadOnly { target } => (target, "read-only"),
-        Mount::Mask { target } => (target, "mask"),
+        Mount::Mask { target, .. } => (target, "mask"),
+        Mount::Pin { target } => (target, "mount point"),
+        Mount::ReadOnlyPart { target } => (target, "read-only part"),
     }
 }
 
@@ -123,7 +134,19 @@ struct Builder {
     old: Fd,
     owner: (u32, u32),
     scratches: usize,
+    /// The first file that was masked; the others are masked by its mask.
+    masked: Option<Masked>,
 }
+
+struct Masked {
+    /// An empty file that nobody may read.
+    empty: CString,
+    /// Where it is mounted.
+    place: CString,
+}
+
+/// Attributes of what covers something.
+const COVER: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 impl Builder {
     fn step(&mut self, step: &Mount, source: Option<Source>) -> Result<()> {
@@ -169,8 +192,14 @@ impl Builder {
                 content,
                 mode,
             } => self.file(target, content, *mode),
-            Mount::ReadOnly { target } => read_only(target),
-            Mount::Mask { target } => self.mask(target),
+            Mount::ReadOnly { target } => {
+                // It may be the mount that the file is on.
+                self.tidy()?;
+                read_only(target)
+            }
+            Mount::Mask { target, object } => self.mask(target, *object),
+            Mount::Pin { target } => bind::pin(&place::existing(target)?),
+            Mount::ReadOnlyPart { target } => read_only_part(target),
         }
     }
 
@@ -186,7 +215,7 @@ impl Builder {
             // The kernel takes 0 for "without a limit".
             return Err(Errno::EINVAL);
         }
-        let place = place::mount_point(target, true)?;
+        let place = place::mount_point(target, true)?.path;
         let mut options = format!("size={size},mode={:o}", mode & 0o7777);
         if inodes > 0 {
             options += &format!(",nr_inodes={inodes}");
@@ -223,32 +252,50 @@ impl Builder {
     }
 
     fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<()> {
-        let place = place::path(target)?;
-        if stat_at(AT_FDCWD, &place, 0).is_ok() {
+        if let Ok(place) = place::existing(target) {
             // In a folder of the host, say: the new content covers what is there.
             let scratch = self.new_scratch()?;
             write_file(&scratch, content, mode)?;
-            return self.cover(&scratch, &place, 0);
+            return self.cover(&scratch, &place);
         }
         place::parents(target)?;
-        write_file(&place, content, mode)
+        write_file(&place::path(target)?, content, mode)
     }
 
-    fn mask(&mut self, target: &[u8]) -> Result<()> {
-        let place = place::path(target)?;
-        let facts = match stat_at(AT_FDCWD, &place, 0) {
-            Ok(facts) => facts,
-            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+    fn mask(&mut self, target: &[u8], object: Option<Object>) -> Result<()> {
+        let place = match place::existing(target) {
+            Ok(place) => place,
+            Err(Errno::ENOENT | Errno::ENOTDIR) if object.is_none() => return Ok(()),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(bind::REPLACED),
             Err(errno) => return Err(errno),
         };
-        if facts.is_directory() {
+        bind::check(&place.facts, object)?;
+        if place.facts.is_directory() {
             let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
             let options = c"size=4k,nr_inodes=1,mode=0";
-            return mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), flags, Some(options));
+            // The folder itself, whatever its name leads to by now.
+            fs::change_directory_to(&place.object)?;
+            let masked = mount(Some(c"tmpfs"), c".", Some(c"tmpfs"), flags, Some(options));
+            return masked.and(bind::stand_in(&self.old));
         }
-        let scratch = self.new_scratch()?;
-        write_file(&scratch, &[], 0)?;
-        self.cover(&scratch, &place, MOUNT_ATTR_NOEXEC)
+        if let Some(Masked { place: first, .. }) = &self.masked {
+            // A copy of a mount has its attributes.
+            return mount(Some(first), &place.path, None, MS_BIND, None);
+        }
+        let empty = self.new_scratch()?;
+        write_file(&empty, &[], 0)?;
+        bind::mirror(&empty, &place, MOUNT_ATTR_NOEXEC | COVER)?;
+        let place = place.path;
+        self.masked = Some(Masked { empty, place });
+        Ok(())
+    }
+
+    /// Takes the name of the empty file away.
+    fn tidy(&mut self) -> Result<()> {
+        match self.masked.take() {
+            Some(masked) => fs::unlink(AT_FDCWD, &masked.empty, 0),
+            None => Ok(()),
+        }
     }
 
     fn new_scratch(&mut self) -> Result<CString> {
@@ -257,15 +304,14 @@ impl Builder {
     }
 
     /// Mounts a scratch file over `place`, read-only, and takes its name away.
-    fn cover(&self, scratch: &CString, place: &CString, attributes: u64) -> Result<()> {
-        let attributes = attributes | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-        let covered = bind::mirror(scratch, place, attributes);
+    fn cover(&self, scratch: &CString, place: &Place) -> Result<()> {
+        let covered = bind::mirror(scratch, place, COVER);
         covered.and(fs::unlink(AT_FDCWD, scratch, 0))
     }
 }
 
 fn special(target: &[u8], kind: &CStr) -> Result<()> {
-    let place = place::mount_point(target, true)?;
+    let place = place::mount_point(target, true)?.path;
     mount(
         Some(kind),
         &place,
@@ -292,5 +338,14 @@ fn read_only(target: &[u8]) -> Result<()> {
     match set_attributes(AT_FDCWD, &place, 0, &attributes) {
         Err(Errno::ENOSYS | Errno::EPERM) => classic::remount(&place, MS_RDONLY),
         other => other,
+    }
+}
+
+/// Mounts a part of a mount over itself, read-only.
+fn read_only_part(target: &[u8]) -> Result<()> {
+    match place::existing(target) {
+        Ok(place) => bind::mirror(&place.path, &place, MOUNT_ATTR_NOEXEC | COVER),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
