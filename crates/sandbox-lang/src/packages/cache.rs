@@ -6,7 +6,7 @@
 //! - `locks/KEY`: held during an installation.
 //!
 //! An entry appears by a rename of a folder that is whole and on the disk. So there is no state in between that somebody could
-//! find, whoever is killed when.
+//! find, whoever is killed when. It is used where its [record](Seals) says that it is what was installed.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -17,10 +17,11 @@ use sandbox_core::{Error, ErrorKind, Result, unique_name};
 use serde::Serialize;
 
 use super::entry_lock::EntryLock;
+use super::seal::Seals;
 use super::{Interpreter, PackageSource};
 
 /// Changes whenever entries are laid out or made in another way.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 /// The folders of the cache.
 const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
@@ -30,11 +31,13 @@ const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
 pub(super) struct Key(String);
 
 impl Key {
-    /// The key of these packages for this interpreter out of these registries.
+    /// The key of these packages for this interpreter out of these registries. Clients with different state folders have different
+    /// entries: neither could tell that the other's are genuine, and would replace them.
     pub(super) fn of(
         interpreter: &Interpreter,
         source: &PackageSource,
         packages: &[Requirement],
+        state: &Path,
     ) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut part = |text: &str| {
@@ -45,6 +48,7 @@ impl Key {
         part(std::env::consts::ARCH);
         part(interpreter.identity());
         part(&source.identity());
+        part(&state.to_string_lossy());
         for package in packages {
             part(&package.to_string());
         }
@@ -56,6 +60,18 @@ impl Key {
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
+    seals: Seals,
+}
+
+/// What the cache has for a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// The user base that was installed.
+    Genuine(PathBuf),
+    /// Something that is not known to be what was installed.
+    Unproven,
 }
 
 /// What an entry says about itself.
@@ -67,8 +83,8 @@ struct Contents<'a> {
 
 impl Cache {
     /// Opens it, makes it where it is missing, and refuses one that is not the caller's alone: whoever could write to it would
-    /// choose the code of sandboxes.
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    /// choose the code of sandboxes. Records of its entries are in `state`, a folder that no code sees.
+    pub(super) fn open(folder: &Path, state: &Path) -> Result<Self> {
         let user = rustix::process::geteuid().as_raw();
         prepare(folder, user).map_err(|(path, why, fix)| {
             Error::new(
@@ -83,13 +99,26 @@ impl Cache {
         for name in FOLDERS {
             make(&folder.join(name)).map_err(failed)?;
         }
-        Ok(Self { folder })
+        let seals = Seals::open(state, &folder).map_err(|cause| trouble(state, &cause))?;
+        Ok(Self { folder, seals })
     }
 
-    /// The user base of an entry, where there is one.
-    pub(super) fn find(&self, key: &Key) -> Option<PathBuf> {
+    /// Looks for an entry.
+    pub(super) fn find(&self, key: &Key) -> Found {
         let base = self.entry(key).join("base");
-        is_folder(&base).then_some(base)
+        if std::fs::symlink_metadata(self.entry(key)).is_err() {
+            return Found::Nothing;
+        }
+        match self.seals.holds(&key.0, &base) {
+            // A link could lead elsewhere a moment later.
+            Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => Found::Genuine(base),
+            Ok(_) => Found::Unproven,
+            // Installing it anew needs nothing of it.
+            Err(cause) => {
+                tracing::warn!(%cause, path = %base.display(), "an entry of the cache cannot be looked at");
+                Found::Unproven
+            }
+        }
     }
 
     fn entry(&self, key: &Key) -> PathBuf {
@@ -185,9 +214,11 @@ impl Cache {
         )?;
         // The name must not reach the disk before the files do.
         rustix::fs::syncfs(std::fs::File::open(&entry)?)?;
-        // Nothing, unless somebody took an entry apart.
+        // Nothing, unless the entry is not proven.
         remove(&self.entry(key))?;
-        std::fs::rename(&entry, self.entry(key))
+        std::fs::rename(&entry, self.entry(key))?;
+        // Whoever finds the entry before its record waits for the lock.
+        self.seals.write(&key.0, &self.entry(key).join("base"))
     }
 }
 
@@ -228,7 +259,12 @@ impl Drop for Staging {
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+    // Code may have put a file or a link there.
+    let removed = match std::fs::symlink_metadata(folder) {
+        Ok(found) if !found.is_dir() => std::fs::remove_file(folder),
+        _ => std::fs::remove_dir_all(folder),
+    };
+    match removed {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
         _ => Ok(()),
     }

@@ -28,27 +28,57 @@ fn keys_tell_packages_registries_and_interpreters_apart() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let source = PackageSource::default();
-    let key = |names: &[&str]| Key::of(&python, &source, &packages(names));
+    let state = Path::new("/state");
+    let key = |names: &[&str]| Key::of(&python, &source, &packages(names), state);
     assert_eq!(key(&["a", "b"]), key(&["A", "b"]));
     assert_ne!(key(&["a", "b"]), key(&["ab"]));
     assert_ne!(key(&["a"]), key(&["a==1"]));
     let other = PackageSource::folder("/wheels");
-    assert_ne!(key(&["a"]), Key::of(&python, &other, &packages(&["a"])));
+    let a = packages(&["a"]);
+    assert_ne!(key(&["a"]), Key::of(&python, &other, &a, state));
+    assert_ne!(
+        key(&["a"]),
+        Key::of(&python, &source, &a, Path::new("/other"))
+    );
+    // What decides whom an installation trusts.
+    let mut trusting = [(); 4].map(|()| PackageSource::default());
+    trusting[0].trusted_hosts = vec!["r.example".into()];
+    trusting[1].certificates = Some("/etc/ca.pem".into());
+    trusting[2].proxy = Some("http://proxy:8080".into());
+    trusting[3]
+        .variables
+        .insert("SSL_CERT_FILE".into(), "/ca".into());
+    for source in trusting {
+        assert_ne!(
+            key(&["a"]),
+            Key::of(&python, &source, &a, state),
+            "{source:?}"
+        );
+    }
 }
 
 #[tokio::test]
 async fn an_entry_is_there_once_it_is_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
-    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
+    let cache = Cache::open(
+        &folder.path().join("sandbox/packages"),
+        &folder.path().join("state"),
+    )
+    .expect("made");
     let wanted = packages(&["a"]);
-    let key = Key::of(&python, &PackageSource::default(), &wanted);
-    assert_eq!(cache.find(&key), None);
+    let key = Key::of(
+        &python,
+        &PackageSource::default(),
+        &wanted,
+        Path::new("/state"),
+    );
+    assert_eq!(cache.find(&key), Found::Nothing);
 
     let lock = cache.lock(&key).await.expect("free");
     let staging = cache.stage(&key, &lock).expect("made");
     std::fs::write(staging.base().join("module.py"), "1").expect("written");
-    assert_eq!(cache.find(&key), None);
+    assert_eq!(cache.find(&key), Found::Nothing);
     drop(staging);
     let left = || {
         std::fs::read_dir(cache.folder.join("staging"))
@@ -62,7 +92,7 @@ async fn an_entry_is_there_once_it_is_whole() {
     let base = cache
         .publish(&key, staging, &python, &wanted)
         .expect("published");
-    assert_eq!(cache.find(&key), Some(base.clone()));
+    assert_eq!(cache.find(&key), Found::Genuine(base.clone()));
     assert_eq!(std::fs::read(base.join("module.py")).expect("there"), b"2");
     assert_eq!(left(), 0);
     let contents = std::fs::read_to_string(base.with_file_name("contents.json")).expect("there");
@@ -70,11 +100,80 @@ async fn an_entry_is_there_once_it_is_whole() {
 }
 
 #[tokio::test]
+async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = interpreter(folder.path());
+    let place = folder.path().join("sandbox/packages");
+    let cache = Cache::open(&place, &folder.path().join("state")).expect("made");
+    let wanted = packages(&["a"]);
+    let key = Key::of(
+        &python,
+        &PackageSource::default(),
+        &wanted,
+        Path::new("/state"),
+    );
+    // Nothing about it is secret: the name, the layout, the owner and the mode are right.
+    let forged = cache.entry(&key).join("base");
+    std::fs::create_dir_all(&forged).expect("made");
+    std::fs::write(forged.join("module.py"), "forged").expect("written");
+    assert_eq!(cache.find(&key), Found::Unproven);
+    let lock = cache.lock(&key).await.expect("free");
+    let install = || {
+        let staging = cache.stage(&key, &lock).expect("made");
+        std::fs::write(staging.base().join("module.py"), "genuine").expect("written");
+        cache
+            .publish(&key, staging, &python, &wanted)
+            .expect("published")
+    };
+    let base = install();
+    assert_eq!(cache.find(&key), Found::Genuine(base.clone()));
+    assert_eq!(
+        std::fs::read(base.join("module.py")).expect("there"),
+        b"genuine"
+    );
+
+    // The cache moved away, and another one in its place.
+    std::fs::rename(&place, folder.path().join("away")).expect("moved");
+    std::fs::create_dir_all(&base).expect("made");
+    std::fs::write(base.join("module.py"), "forged!").expect("written");
+    assert_eq!(cache.find(&key), Found::Unproven);
+    std::fs::remove_dir_all(cache.entry(&key)).expect("removed");
+    symlink(
+        folder.path().join("away/entries").join(&key.0),
+        cache.entry(&key),
+    )
+    .expect("a link");
+    for folder in ["staging", "locks"] {
+        std::fs::create_dir(place.join(folder)).expect("made");
+    }
+    assert_eq!(
+        cache.find(&key),
+        Found::Unproven,
+        "the genuine tree, over a link"
+    );
+    std::fs::remove_file(cache.entry(&key)).expect("removed");
+    std::fs::write(cache.entry(&key), "").expect("written");
+    assert_eq!(cache.find(&key), Found::Unproven);
+    install();
+}
+
+#[tokio::test]
 async fn what_a_killed_installation_left_is_removed_and_a_living_one_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
-    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
-    let key = |name| Key::of(&python, &PackageSource::default(), &packages(&[name]));
+    let cache = Cache::open(
+        &folder.path().join("sandbox/packages"),
+        &folder.path().join("state"),
+    )
+    .expect("made");
+    let key = |name| {
+        Key::of(
+            &python,
+            &PackageSource::default(),
+            &packages(&[name]),
+            Path::new("/state"),
+        )
+    };
     let (mine, living, dead) = (key("mine"), key("living"), key("dead"));
     let staging = |key: &Key| cache.folder.join("staging").join(format!("{}.x", key.0));
     for key in [&mine, &living, &dead] {
@@ -92,8 +191,17 @@ async fn what_a_killed_installation_left_is_removed_and_a_living_one_stays() {
 async fn a_lock_is_waited_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
-    let cache = Cache::open(&folder.path().join("sandbox/packages")).expect("made");
-    let key = Key::of(&python, &PackageSource::default(), &packages(&["a"]));
+    let cache = Cache::open(
+        &folder.path().join("sandbox/packages"),
+        &folder.path().join("state"),
+    )
+    .expect("made");
+    let key = Key::of(
+        &python,
+        &PackageSource::default(),
+        &packages(&["a"]),
+        Path::new("/state"),
+    );
     let first = cache.lock(&key).await.expect("free");
     let second = tokio::time::timeout(Duration::from_millis(200), cache.lock(&key)).await;
     assert!(second.is_err(), "somebody has it");
@@ -104,7 +212,8 @@ async fn a_lock_is_waited_for() {
 #[test]
 fn a_folder_that_others_could_write_to_is_refused() {
     let parent = tempfile::tempdir().expect("a folder");
-    let refused = |folder: &Path| Cache::open(folder).expect_err("refused");
+    let refused =
+        |folder: &Path| Cache::open(folder, &parent.path().join("state")).expect_err("refused");
 
     let open = parent.path().join("open/packages");
     std::fs::create_dir_all(&open).expect("made");

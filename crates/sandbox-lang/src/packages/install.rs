@@ -11,7 +11,7 @@ use sandbox_core::{
     SandboxSpec, admission, unique_name,
 };
 
-use super::cache::{Cache, Key, Staging};
+use super::cache::{Cache, Found, Key, Staging};
 use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
 
 /// How much pip may say.
@@ -35,10 +35,21 @@ pub struct Order<'a> {
     pub interpreter: &'a Interpreter,
     /// The cache and the limits.
     pub settings: &'a PackageSettings,
+    /// The client's state folder, which it has made, and which no code sees. What is in the cache is proven by what is written there.
+    pub state: &'a Path,
 }
 
-/// The folder of the host that is a Python user base with these packages: out of the cache, or installed now, in a sandbox of
-/// `backend`.
+/// Packages that are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Installed {
+    /// The folder of the host that is a Python user base.
+    pub folder: PathBuf,
+    /// What a user should know of it, for the report of the sandbox.
+    pub note: Option<String>,
+}
+
+/// A Python user base with these packages: out of the cache, or installed now, in a sandbox of `backend`.
 ///
 /// # Errors
 ///
@@ -51,16 +62,19 @@ pub struct Order<'a> {
 ///
 /// - Nothing is kept of an installation that failed, whose future was dropped, or whose process was killed.
 /// - Calls for the same packages, in whichever process, wait for the first one, and then find its folder.
+/// - What the cache has is used where a record in the state folder proves that it is what was installed. Anything else is replaced, and
+///   [`Installed::note`] says so.
 /// - Must be called where a sandbox may be created: in a runtime with time and input.
-pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<PathBuf> {
+pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Installed> {
     let source = match &order.settings.source {
         Some(source) => source.clone(),
         None => PackageSource::of_host(),
     };
-    let cache = Cache::open(&order.settings.folder()?)?;
-    let key = Key::of(order.interpreter, &source, order.packages);
-    if let Some(found) = cache.find(&key) {
-        return Ok(found);
+    let genuine = |folder| Installed { folder, note: None };
+    let cache = Cache::open(&order.settings.folder()?, order.state)?;
+    let key = Key::of(order.interpreter, &source, order.packages, order.state);
+    if let Found::Genuine(folder) = cache.find(&key) {
+        return Ok(genuine(folder));
     }
     let deadline = Instant::now() + order.settings.timeout;
     let limit = tokio::time::Instant::from_std(deadline);
@@ -68,9 +82,14 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<PathBuf
         Ok(lock) => lock?,
         Err(_) => return Err(failure::too_slow(&names(order), order.settings.timeout)),
     };
-    if let Some(found) = cache.find(&key) {
-        return Ok(found);
-    }
+    let note = match cache.find(&key) {
+        Found::Genuine(folder) => return Ok(genuine(folder)),
+        Found::Nothing => None,
+        Found::Unproven => Some(format!(
+            "installed again: {}, because what the cache had is not proven to be what was installed",
+            names(order)
+        )),
+    };
     // What a killed installation left may take a while to remove. The lock goes along, here and below, in case that nobody
     // waits for the result any more.
     let (staging, cache, key, lock) = aside(move || {
@@ -92,10 +111,11 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<PathBuf
         drop(lock);
         published
     });
-    published.await.map_err(|error| match error.backend() {
+    let folder = published.await.map_err(|error| match error.backend() {
         Some(_) => error,
         None => error.on(backend.name()),
-    })
+    })?;
+    Ok(Installed { folder, note })
 }
 
 /// Does what keeps a disk busy beside the runtime.
@@ -192,6 +212,8 @@ async fn plan(
     });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
     policy.filesystem_read_roots = Some(source.read_roots());
+    // The host's own configuration of pip names these paths.
+    policy.follow_links = Some(true);
     policy.timeout = Some(
         deadline
             .saturating_duration_since(Instant::now())

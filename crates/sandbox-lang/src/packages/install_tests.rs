@@ -27,8 +27,11 @@ async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -
         packages: &packages,
         interpreter: &interpreter,
         settings: &settings,
+        state: &folder.join("state"),
     };
-    provide(backend, &order).await
+    provide(backend, &order)
+        .await
+        .map(|installed| installed.folder)
 }
 
 #[tokio::test]

@@ -21,12 +21,13 @@ mod failure;
 mod install;
 mod interpreter;
 mod report;
+mod seal;
 mod settings;
 mod shown;
 mod source;
 mod storage;
 
-pub use install::{Order, provide};
+pub use install::{Installed, Order, provide};
 pub use interpreter::Interpreter;
 pub use report::{denied, installed, provisioned};
 pub use settings::PackageSettings;

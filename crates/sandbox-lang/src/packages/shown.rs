@@ -1,10 +1,14 @@
 //! Installed packages in a sandbox, and out of the reach of others.
 
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
 
-use sandbox_core::{Plan, Provided};
+use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
 
 use super::{PackageSettings, TARGET, USER_BASE};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
 
 /// The plan with a folder of [`super::provide`], which code sees as `seen`, and the variables that make Python and the packages'
 /// programs be found there: behind what `path` (as in `PATH`) leads to. What the specification sets of these is left.
@@ -23,14 +27,99 @@ pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
 
 /// The folder that keeps installed packages, where code of a plan might write to it because it may write to some folder of the
 /// host: what it left there would run in other sandboxes. `None` where it may write to none, and where there is no such folder.
-#[must_use]
-pub fn in_reach(plan: &Plan, settings: &PackageSettings) -> Option<PathBuf> {
-    let writable = plan.workspace.as_ref().is_some_and(|it| !it.read_only);
-    if plan.write_roots.is_empty() && !writable {
-        return None;
+///
+/// Where the folder is missing and code could make it, it is made: only what is there can be covered. Whoever covers it also has to see to
+/// it that code cannot rename the folders above.
+///
+/// # Errors
+///
+/// [`ErrorKind::SetupFailed`] where the folder cannot be made, and where a link on the way to it stands in a folder that code can
+/// write to: the next sandbox would find its packages wherever code lets the link point.
+pub fn in_reach(plan: &Plan, settings: &PackageSettings) -> Result<Option<PathBuf>> {
+    let writable = writable(plan);
+    if writable.is_empty() {
+        return Ok(None);
     }
     // Where the environment names none, there is none.
-    settings.folder().ok()?.canonicalize().ok()
+    let Ok(folder) = settings.folder() else {
+        return Ok(None);
+    };
+    let Ok((cache, is_there)) = real(&folder, &writable)? else {
+        return Ok(None);
+    };
+    if !is_there {
+        if !writable.iter().any(|root| cache.starts_with(root)) {
+            return Ok(None);
+        }
+        let mut folders = std::fs::DirBuilder::new();
+        let made = folders.recursive(true).mode(0o700).create(&cache);
+        made.map_err(|cause| refused(&cache, &format!("it cannot be made ({cause})")))?;
+    }
+    Ok(Some(cache))
+}
+
+fn refused(cache: &Path, why: &str) -> Error {
+    let context = format!("installed packages in {}: {why}", cache.display());
+    Error::new(
+        ErrorKind::SetupFailed,
+        "protect installed packages",
+        context,
+    )
+    .with_fix("give the code a folder that is not around the cache, or set another XDG_CACHE_HOME")
+}
+
+/// The folders of the host that a plan lets code write to, without links.
+fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
+    let roots = plan.write_roots.iter();
+    // What is not there cannot be written to.
+    roots
+        .chain(workspace.map(|it| &it.path))
+        .filter_map(|root| root.canonicalize().ok())
+        .collect()
+}
+
+/// A path with its links replaced by what they say, and whether something is there. What is missing stays as it is.
+fn real(path: &Path, writable: &[PathBuf]) -> Result<std::io::Result<(PathBuf, bool)>> {
+    let mut real = PathBuf::from("/");
+    let mut rest = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let mut parts = rest.components();
+        let mut link = None;
+        for part in parts.by_ref() {
+            match part {
+                Component::Normal(part) => real.push(part),
+                Component::ParentDir => drop(real.pop()),
+                Component::RootDir => real = "/".into(),
+                Component::CurDir | Component::Prefix(_) => {}
+            }
+            match std::fs::symlink_metadata(&real) {
+                Ok(found) if found.is_symlink() => {
+                    link = Some(real.clone());
+                    break;
+                }
+                Ok(_) => {}
+                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                    return Ok(Ok((real.join(parts.as_path()), false)));
+                }
+                Err(cause) => return Ok(Err(cause)),
+            }
+        }
+        let Some(link) = link else {
+            return Ok(Ok((real, true)));
+        };
+        real.pop();
+        if writable.iter().any(|root| real.starts_with(root)) {
+            let why = format!("code could change the link {}", link.display());
+            return Err(refused(path, &why));
+        }
+        let target = match std::fs::read_link(&link) {
+            Ok(target) => target,
+            Err(cause) => return Ok(Err(cause)),
+        };
+        rest = target.join(parts.as_path());
+    }
+    Ok(Err(rustix::io::Errno::LOOP.into()))
 }
 
 #[cfg(test)]
@@ -52,25 +141,60 @@ mod tests {
         assert_eq!(shown.provided.len(), 1);
     }
 
+    fn settings(folder: PathBuf) -> PackageSettings {
+        PackageSettings {
+            folder: Some(folder),
+            ..PackageSettings::default()
+        }
+    }
+
+    fn of(workspace: Workspace, settings: &PackageSettings) -> Result<Option<PathBuf>> {
+        let plan = plan(&SandboxSpec::new("test").workspace(workspace));
+        in_reach(&plan, settings)
+    }
+
     #[test]
     fn the_cache_is_in_reach_of_writers_alone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let cache = folder.path().join("sandbox/packages");
-        let settings = PackageSettings {
-            folder: Some(cache.clone()),
-            ..PackageSettings::default()
-        };
-        let of = |workspace| {
-            let spec = SandboxSpec::new("test").workspace(workspace);
-            in_reach(&plan(&spec), &settings)
-        };
-        assert_eq!(in_reach(&plan(&SandboxSpec::new("test")), &settings), None);
-        assert_eq!(of(Workspace::read_write("/home/me")), None);
+        let base = folder.path().canonicalize().expect("a path");
+        let cache = base.join("sandbox/packages");
+        let settings = settings(cache.clone());
+        let spec = SandboxSpec::new("test");
+        assert_eq!(in_reach(&plan(&spec), &settings).expect("none"), None);
+        let elsewhere = || Workspace::read_write(base.with_file_name("elsewhere"));
+        assert_eq!(of(elsewhere(), &settings).expect("none"), None);
         std::fs::create_dir_all(&cache).expect("made");
-        assert_eq!(of(Workspace::read_only("/home/me")), None);
-        assert_eq!(
-            of(Workspace::read_write("/home/me")),
-            Some(cache.canonicalize().expect("made"))
-        );
+        let read_only = Workspace::read_only(&base);
+        assert_eq!(of(read_only, &settings).expect("none"), None);
+        let inside = Workspace::read_write(base.join("sandbox"));
+        assert_eq!(of(inside, &settings).expect("covered"), Some(cache));
+    }
+
+    #[test]
+    fn a_missing_cache_that_code_could_make_is_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        let cache = base.join("packages");
+        let settings = settings(cache.clone());
+        assert!(!cache.exists());
+        let found = of(Workspace::read_write(&base), &settings).expect("made");
+        assert_eq!(found, Some(cache.clone()));
+        let mode = std::os::unix::fs::MetadataExt::mode(&cache.metadata().expect("there"));
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_link_to_the_cache_that_code_could_change_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        std::fs::create_dir_all(base.join("home")).expect("made");
+        std::fs::create_dir_all(base.join("scratch/packages")).expect("made");
+        std::os::unix::fs::symlink("../scratch", base.join("home/.cache")).expect("a link");
+        let settings = settings(base.join("home/.cache/packages"));
+        let error = of(Workspace::read_write(base.join("home")), &settings).expect_err("a link");
+        assert!(error.context().contains("home/.cache"), "{error}");
+        let other = Workspace::read_write(base.join("scratch"));
+        let found = of(other, &settings).expect("covered");
+        assert_eq!(found, Some(base.join("scratch/packages")));
     }
 }

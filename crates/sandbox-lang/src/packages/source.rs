@@ -205,12 +205,19 @@ impl PackageSource {
         roots
     }
 
-    /// What tells one set of registries from another, for the cache.
+    /// What tells one set of registries, and of ways to them, from another, for the cache.
     pub(super) fn identity(&self) -> String {
         let mut parts = vec![self.index_url.clone().unwrap_or_default()];
         parts.push(self.extra_index_urls.join(" "));
         parts.push(self.find_links.join(" "));
         parts.push(self.no_index.to_string());
+        // Whom an installation trusted: what came over an open way is not reused by who asks for a safe one.
+        parts.push(self.trusted_hosts.join(" "));
+        let certificates = self.certificates.iter();
+        parts.extend(certificates.map(|path| path.to_string_lossy().into_owned()));
+        parts.push(without_password(self.proxy.as_deref().unwrap_or_default()));
+        let variables = self.variables.iter();
+        parts.extend(variables.map(|(name, value)| format!("{name}={}", without_password(value))));
         parts.join("\n")
     }
 }

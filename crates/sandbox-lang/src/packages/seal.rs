@@ -1,0 +1,276 @@
+//! Whether an entry of the cache still is what was installed.
+//!
+//! The cache lies in the user's home folder, where code of a sandbox may once have written. So what an entry must be is recorded
+//! where no code writes: in the state folder of the backend. A record holds two hashes of an entry's tree:
+//!
+//! - The *content*: paths, kinds, permission bits, owners, targets of links, and the bytes of every file.
+//! - The *fingerprint*: the same with device, inode, length and times of each file instead of its bytes.
+//!
+//! A fingerprint costs a `stat` for each file. It is as good as the content against code in a sandbox: every change of a file sets
+//! its time of change (`ctime`), which only the system's clock decides, and to set the clock takes root. Where the
+//! fingerprint differs, the content decides: a backup that was restored has other inodes.
+
+use std::fs::{DirEntry, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use blake3::{Hash, Hasher};
+use sandbox_core::unique_name;
+
+/// The longest record.
+const LONGEST: u64 = 1024;
+
+/// The records of one cache.
+#[derive(Debug, Clone)]
+pub(super) struct Seals {
+    folder: PathBuf,
+    /// Tells caches apart that share a state folder.
+    cache: Hash,
+}
+
+impl Seals {
+    /// The records in this state folder, which nobody else may enter, of the cache in this folder.
+    pub(super) fn open(state: &Path, cache: &Path) -> io::Result<Self> {
+        let folder = state.join("packages");
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made?;
+        Ok(Self {
+            folder,
+            cache: blake3::hash(cache.as_os_str().as_bytes()),
+        })
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        let cache = self.cache.to_hex();
+        self.folder.join(format!("{key}.{}", &cache[..16]))
+    }
+
+    /// Records that the entry of a key is this tree.
+    pub(super) fn write(&self, key: &str, tree: &Path) -> io::Result<()> {
+        self.record(key, &Digest::of(tree, true)?)
+    }
+
+    /// Whether this tree is the one that was recorded for the key.
+    pub(super) fn holds(&self, key: &str, tree: &Path) -> io::Result<bool> {
+        let known = match read(&self.path(key)) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
+            known => known?,
+        };
+        let mut lines = known.lines();
+        let (content, fingerprint) = (lines.next(), lines.next());
+        let found = Digest::of(tree, false)?;
+        if fingerprint == Some(found.fingerprint.to_hex().as_str()) {
+            return Ok(true);
+        }
+        let found = Digest::of(tree, true)?;
+        if content != Some(found.content.to_hex().as_str()) {
+            return Ok(false);
+        }
+        self.record(key, &found)?;
+        Ok(true)
+    }
+
+    fn record(&self, key: &str, digest: &Digest) -> io::Result<()> {
+        let new = self.folder.join(unique_name("new"));
+        let text = format!("{}\n{}\n", digest.content, digest.fingerprint);
+        let mut file = std::fs::File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        std::fs::rename(&new, self.path(key))
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    io::Read::read_to_string(&mut io::Read::take(file, LONGEST), &mut text)?;
+    Ok(text)
+}
+
+struct Digest {
+    content: Hash,
+    fingerprint: Hash,
+}
+
+impl Digest {
+    /// Of a tree; its content only where that is asked for.
+    fn of(tree: &Path, with_content: bool) -> io::Result<Self> {
+        let mut walk = Walk {
+            content: with_content.then(Hasher::new),
+            fingerprint: Hasher::new(),
+        };
+        walk.entry(tree, Path::new(""), &tree.symlink_metadata()?)?;
+        let content = walk.content.unwrap_or_default();
+        Ok(Self {
+            content: content.finalize(),
+            fingerprint: walk.fingerprint.finalize(),
+        })
+    }
+}
+
+struct Walk {
+    content: Option<Hasher>,
+    fingerprint: Hasher,
+}
+
+impl Walk {
+    /// Takes what is at `path`, called `name` in the tree, and everything below.
+    fn entry(&mut self, path: &Path, name: &Path, found: &Metadata) -> io::Result<()> {
+        self.both(name.as_os_str().as_bytes());
+        let facts = [found.mode(), found.uid(), found.gid()];
+        for fact in facts {
+            self.both(&fact.to_le_bytes());
+        }
+        let kind = found.file_type();
+        if kind.is_symlink() {
+            self.both(std::fs::read_link(path)?.as_os_str().as_bytes());
+        }
+        self.changes(found);
+        if kind.is_file() {
+            if let Some(content) = &mut self.content {
+                let mut file = Hasher::new();
+                file.update_reader(std::fs::File::open(path)?)?;
+                content.update(file.finalize().as_bytes());
+            }
+        } else if kind.is_dir() {
+            let mut entries = std::fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+            entries.sort_by_key(DirEntry::file_name);
+            self.both(&(entries.len() as u64).to_le_bytes());
+            for entry in entries {
+                let name = name.join(entry.file_name());
+                self.entry(&entry.path(), &name, &entry.metadata()?)?;
+            }
+        } else if kind.is_char_device() || kind.is_block_device() {
+            self.both(&found.rdev().to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// What changes in the kernel's books with every change of a file.
+    fn changes(&mut self, found: &Metadata) {
+        for fact in [found.dev(), found.ino(), found.nlink(), found.size()] {
+            self.fingerprint.update(&fact.to_le_bytes());
+        }
+        for time in [
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ] {
+            self.fingerprint.update(&time.to_le_bytes());
+        }
+    }
+
+    /// Bytes of any length, so that no two lists of them look alike.
+    fn both(&mut self, bytes: &[u8]) {
+        for hasher in self.content.iter_mut().chain([&mut self.fingerprint]) {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn tree(folder: &Path) -> PathBuf {
+        let tree = folder.join("tree");
+        std::fs::create_dir_all(tree.join("lib")).expect("made");
+        std::fs::write(tree.join("lib/module.py"), "genuine").expect("written");
+        symlink("lib", tree.join("link")).expect("a link");
+        tree
+    }
+
+    fn seals(folder: &Path) -> Seals {
+        Seals::open(&folder.join("state"), Path::new("/cache")).expect("made")
+    }
+
+    #[test]
+    fn a_tree_is_genuine_until_anything_of_it_changes() {
+        let changes: [(&str, fn(&Path) -> io::Result<()>); 8] = [
+            ("a file's bytes", |tree| {
+                let file = tree.join("lib/module.py");
+                let before = file.metadata()?.modified()?;
+                std::fs::write(&file, "replace")?;
+                // What code can set.
+                std::fs::File::options()
+                    .write(true)
+                    .open(&file)?
+                    .set_modified(before)
+            }),
+            ("a new file", |tree| {
+                std::fs::write(tree.join("x.pth"), "import x")
+            }),
+            ("a file less", |tree| {
+                std::fs::remove_file(tree.join("lib/module.py"))
+            }),
+            ("a link", |tree| {
+                std::fs::remove_file(tree.join("link"))?;
+                symlink("/etc", tree.join("link"))
+            }),
+            ("a folder that became a link", |tree| {
+                std::fs::rename(tree.join("lib"), tree.with_file_name("other"))?;
+                symlink("../other", tree.join("lib"))
+            }),
+            ("permissions", |tree| {
+                let mode = std::fs::Permissions::from_mode(0o777);
+                std::fs::set_permissions(tree.join("lib"), mode)
+            }),
+            ("a name", |tree| {
+                std::fs::rename(tree.join("lib/module.py"), tree.join("lib/m.py"))
+            }),
+            ("everything", |tree| {
+                std::fs::remove_dir_all(tree.join("lib"))
+            }),
+        ];
+        for (what, change) in changes {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (tree, seals) = (tree(folder.path()), seals(folder.path()));
+            assert!(
+                !seals.holds("key", &tree).expect("read"),
+                "nothing recorded"
+            );
+            seals.write("key", &tree).expect("recorded");
+            assert!(seals.holds("key", &tree).expect("read"));
+            assert!(!seals.holds("other", &tree).expect("read"));
+            change(&tree).expect(what);
+            assert!(!seals.holds("key", &tree).expect("read"), "{what}");
+        }
+    }
+
+    #[test]
+    fn equal_content_in_other_inodes_is_genuine() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (tree, seals) = (tree(folder.path()), seals(folder.path()));
+        seals.write("key", &tree).expect("recorded");
+        let file = tree.join("lib/module.py");
+        std::fs::copy(&file, folder.path().join("copy")).expect("copied");
+        std::fs::rename(folder.path().join("copy"), &file).expect("replaced");
+        for _ in 0..2 {
+            assert!(seals.holds("key", &tree).expect("read"));
+        }
+    }
+
+    #[test]
+    fn another_cache_has_other_records() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (tree, seals) = (tree(folder.path()), seals(folder.path()));
+        seals.write("key", &tree).expect("recorded");
+        let state = folder.path().join("state");
+        let other = Seals::open(&state, Path::new("/other")).expect("made");
+        assert!(!other.holds("key", &tree).expect("read"));
+        let mode = state.join("packages").metadata().expect("there").mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+}
