@@ -12,7 +12,9 @@ use sandbox_host::state::resolved;
 use crate::LocalConfig;
 use crate::detached::{self, Registry};
 use crate::error;
-use crate::host::{Host, Isolation, Material, Root, Support, findings, platform_roots, profile};
+use crate::host::{
+    Host, Isolation, Material, Own, Root, Support, findings, platform_roots, profile,
+};
 use crate::lower::{LocalPlan, Site, lower};
 use crate::start::{self, Order};
 use crate::{packages, stale, state};
@@ -72,6 +74,7 @@ impl LocalBackend {
         let same_again = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
+            && plan.provided.is_empty()
             && !matches!(plan.network, NetworkPolicy::Full);
         // The first look at the host is a look at these too.
         let host = Host::detect(&self.config);
@@ -86,6 +89,10 @@ impl LocalBackend {
             return Ok(Arc::clone(&known.lowered));
         }
         let lowered = Arc::new(self.lower_anew(&plan, &host)?);
+        if !same_again {
+            // It holds folders of the host open.
+            return Ok(lowered);
+        }
         *last = Some(Lowered {
             plan,
             host,
@@ -97,9 +104,18 @@ impl LocalBackend {
 
     fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
-        let mut material = Material::of(TIER, plan)?;
-        material.cache = sandbox_lang::packages::in_reach(plan, &self.config.packages);
         let state = self.state_folder(host);
+        let packages = sandbox_lang::packages::in_reach(plan, &self.config.packages)
+            .map_err(|error| error.on(TIER))?;
+        let own = Own {
+            state: &state,
+            packages: packages.as_deref(),
+            #[cfg(feature = "mutants")]
+            any_link: self.config.mutation == Some(crate::Mutation::FollowLinks),
+            #[cfg(not(feature = "mutants"))]
+            any_link: false,
+        };
+        let material = Material::of(TIER, plan, &own)?;
         let lowered = lower(
             plan,
             &Site {
@@ -157,20 +173,24 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let provided;
-        let plan = match plan.packages.is_empty() {
-            true => plan,
-            false => {
-                let isolation = isolation(&Host::detect(&self.config))?;
-                provided = packages::provide(self, &self.config, isolation, plan).await?;
-                &provided
-            }
-        };
-        let lowered = self.lower(plan)?;
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;
         let state = self.state_folder(&host);
+        let (provided, note);
+        let plan = match plan.packages.is_empty() {
+            true => {
+                note = None;
+                plan
+            }
+            false => {
+                let isolation = isolation(&host)?;
+                let packages = packages::provide(self, &self.config, isolation, &state, plan);
+                (provided, note) = packages.await?;
+                &provided
+            }
+        };
+        let lowered = self.lower(plan)?;
         let order = Order {
             tier: TIER,
             plan,
@@ -178,10 +198,16 @@ impl Backend for LocalBackend {
             state: &state,
             lowered: &lowered,
         };
-        if plan.detached {
-            return Ok(Box::new(detached::start(&order).await?));
+        let mut instance = match plan.detached {
+            true => detached::start(&order).await?,
+            false => start::start(&order).await?,
+        };
+        if let Some(note) = note {
+            let mut report = instance.enforcement().clone();
+            report.note(note);
+            instance.set_enforcement(report);
         }
-        Ok(Box::new(start::start(&order).await?))
+        Ok(Box::new(instance))
     }
 
     fn keeps_detached(&self) -> bool {
@@ -208,11 +234,19 @@ impl Backend for LocalBackend {
     async fn prune(&self) -> Result<Vec<String>> {
         let host = Host::detect(&self.config);
         let state = self.state_folder(&host);
-        let swept = tokio::task::spawn_blocking(move || stale::sweep(&host.cgroups, &state));
-        if let Err(panicked) = swept.await {
-            return Err(error::destroy(TIER, panicked.to_string()));
+        let swept = tokio::task::spawn_blocking(move || stale::sweep_all(&host.cgroups, &state));
+        let left = swept
+            .await
+            .map_err(|panicked| error::destroy(TIER, panicked.to_string()))?;
+        let pruned = Registry::of(TIER, &self.config)?.prune().await?;
+        if left.is_empty() {
+            return Ok(pruned);
         }
-        Registry::of(TIER, &self.config)?.prune().await
+        let left = format!(
+            "of killed processes, this could not be removed: {}",
+            left.join("; ")
+        );
+        Err(error::destroy(TIER, left))
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

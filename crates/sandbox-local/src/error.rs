@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::path::Path;
 
 use sandbox_core::{Error, ErrorKind};
+use sandbox_host::safe_path::PathError;
 
 const CREATE: &str = "create sandbox";
 
@@ -46,6 +47,14 @@ pub(crate) fn path(
     )
     .on(tier)
     .with_source(cause)
+}
+
+/// A path of the host was not opened, perhaps for a link on the way.
+pub(crate) fn link(tier: &str, role: &str, named: &Path, cause: PathError) -> Error {
+    match cause.fix() {
+        Some(fix) => path(tier, role, named, cause).with_fix(fix),
+        None => path(tier, role, named, cause),
+    }
 }
 
 /// Something could not be ended or removed.

@@ -93,10 +93,17 @@ impl Inner {
         }
         // The slow way blocks.
         let mut taken = std::mem::take(&mut *remains);
-        let destroyed = tokio::task::spawn_blocking(move || taken.destroy()).await;
-        match destroyed {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(left)) => Err(error::destroy(&self.tier, left)),
+        let destroyed = tokio::task::spawn_blocking(move || {
+            let destroyed = taken.destroy();
+            (taken, destroyed)
+        });
+        match destroyed.await {
+            Ok((_, Ok(()))) => Ok(()),
+            Ok((taken, Err(left))) => {
+                // The next call tries again.
+                *remains = taken;
+                Err(error::destroy(&self.tier, left))
+            }
             Err(panicked) => Err(error::destroy(&self.tier, panicked.to_string())),
         }
     }

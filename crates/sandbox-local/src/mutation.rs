@@ -21,6 +21,8 @@ pub enum Mutation {
     Seccomp,
     /// The Landlock domain.
     Landlock,
+    /// The scopes of the Landlock domain; its rules for files stay.
+    LandlockScopes,
     /// The limits of the control groups; the groups themselves are made.
     ControlGroups,
     /// The limits by `setrlimit`.
@@ -29,10 +31,22 @@ pub enum Mutation {
     Storage,
     /// Every mount is writable.
     ReadOnly,
+    /// Settings of the kernel are as writable as their permissions say.
+    KernelSettings,
+    /// The list of keys is the kernel's.
+    KeyRings,
+    /// The limits of the sandbox's user namespace.
+    UserLimits,
     /// The file system of processes is the host's.
     Processes,
     /// Device files are the host's, all of them.
     Devices,
+    /// Roots, the workspace and the folders of packages are mounted by their paths, whatever these lead to by then.
+    RootsByPath,
+    /// Links in the paths of roots and the workspace are followed wherever they lead.
+    FollowLinks,
+    /// Folders above what is mounted in a writable folder can be renamed.
+    MovableMountPoints,
 }
 
 /// More than any probe writes.
@@ -55,6 +69,11 @@ impl Mutation {
             }
             Self::Seccomp => plan.confinement.seccomp.clear(),
             Self::Landlock => plan.confinement.landlock = None,
+            Self::LandlockScopes => {
+                if let Some(rules) = &mut plan.confinement.landlock {
+                    rules.scoped = 0;
+                }
+            }
             Self::ControlGroups => {
                 plan.groups = Limits {
                     track: true,
@@ -67,8 +86,23 @@ impl Mutation {
                 plan.scratch.inodes = 0;
             }
             Self::ReadOnly => writable(&mut plan.setup.mounts),
+            Self::KernelSettings => plan
+                .setup
+                .mounts
+                .retain(|mount| !matches!(mount, Mount::ReadOnlyPart { .. })),
+            Self::KeyRings => plan.setup.mounts.retain(
+                |mount| !matches!(mount, Mount::Mask { target, .. } if target.starts_with(b"/proc/key")),
+            ),
+            Self::UserLimits => plan.setup.user_limits.clear(),
             Self::Processes => of_the_host(&mut plan.setup.mounts, "/proc"),
             Self::Devices => of_the_host(&mut plan.setup.mounts, "/dev"),
+            Self::RootsByPath => by_path(&mut plan),
+            // Done where the paths are opened.
+            Self::FollowLinks => {}
+            Self::MovableMountPoints => {
+                let mounts = &mut plan.setup.mounts;
+                mounts.retain(|mount| !matches!(mount, Mount::Pin { .. }));
+            }
         }
         plan
     }
@@ -83,6 +117,17 @@ fn writable(mounts: &mut Vec<Mount>) {
     }
 }
 
+fn by_path(plan: &mut LocalPlan) {
+    for mount in &mut plan.setup.mounts {
+        if let Mount::Bind { object, .. } | Mount::Mask { object, .. } = mount {
+            *object = None;
+        }
+    }
+    for mapped in &mut plan.mapped {
+        mapped.object = None;
+    }
+}
+
 /// Puts a folder of the host where the sandbox has one of its own.
 fn of_the_host(mounts: &mut Vec<Mount>, folder: &str) {
     let bound = Mount::Bind {
@@ -91,6 +136,7 @@ fn of_the_host(mounts: &mut Vec<Mount>, folder: &str) {
         read_only: false,
         devices: true,
         optional: false,
+        object: None,
     };
     let at = |mount: &Mount| match mount {
         Mount::Proc { target } | Mount::Bind { target, .. } | Mount::Symlink { target, .. } => {

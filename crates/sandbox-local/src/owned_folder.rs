@@ -40,13 +40,16 @@ fn open_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes those whose owner is gone.
-pub(crate) fn remove_stale(state: &Path) {
-    for folder in left_behind(state) {
-        if let Err(cause) = remove(&folder) {
-            tracing::debug!(folder = %folder.display(), %cause, "a stale folder stays");
+/// Removes those whose owner is gone; gives what stays, and why.
+pub(crate) fn remove_stale(state: &Path) -> Vec<String> {
+    let removed = left_behind(state).map(|folder| (remove(&folder), folder));
+    let stays = removed.filter_map(|(removed, folder)| match removed {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Some(format!("{}: {cause}", folder.display()))
         }
-    }
+        _ => None,
+    });
+    stays.collect()
 }
 
 #[cfg(test)]
@@ -79,7 +82,7 @@ mod tests {
         for folder in [&stale, &other] {
             std::fs::create_dir_all(folder.join("content")).expect("made");
         }
-        remove_stale(state.path());
+        assert_eq!(remove_stale(state.path()), [] as [String; 0]);
         assert!(kept.exists() && other.exists() && !stale.exists());
     }
 }

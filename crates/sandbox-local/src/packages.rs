@@ -11,13 +11,15 @@ use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 use crate::LocalConfig;
 use crate::host::Isolation;
 
-/// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there.
+/// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there; and what a
+/// user should know of these packages. `state` is the state folder, which is there.
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
     isolation: Isolation,
+    state: &Path,
     plan: &Plan,
-) -> Result<Plan> {
+) -> Result<(Plan, Option<String>)> {
     let visible = PLATFORM_READ_ROOTS
         .iter()
         .filter_map(|root| Path::new(root).canonicalize().ok())
@@ -35,13 +37,15 @@ pub(crate) async fn provide(
         packages: &plan.packages,
         interpreter: &interpreter,
         settings: &config.packages,
+        state,
     };
     // Boxed, since it creates a sandbox of its own: its future is in this one's.
-    let source: PathBuf = Box::pin(packages::provide(backend, &order)).await?;
+    let installed = Box::pin(packages::provide(backend, &order)).await?;
+    let source: PathBuf = installed.folder;
     let seen = match isolation {
         Isolation::Privileged | Isolation::UserNamespace => TARGET.into(),
         // At its own path, as everything there.
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
-    Ok(packages::shown(plan, source, seen, PATH))
+    Ok((packages::shown(plan, source, seen, PATH), installed.note))
 }

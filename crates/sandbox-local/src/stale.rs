@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Once;
+use std::time::{Duration, Instant};
 
 use crate::cgroup::remove_stale;
 use crate::host::Cgroups;
@@ -16,7 +17,11 @@ pub(crate) fn sweep_once(cgroups: &Cgroups, state: &Path) {
 /// Begins.
 pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
     let (cgroups, state) = (cgroups.clone(), state.to_owned());
-    let sweep = move || sweep(&cgroups, &state);
+    let sweep = move || {
+        for left in sweep(&cgroups, &state) {
+            tracing::debug!(%left, "what a killed process left stays");
+        }
+    };
     if let Err(cause) = std::thread::Builder::new()
         .name("sandbox-sweep".into())
         .spawn(sweep)
@@ -25,11 +30,29 @@ pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
     }
 }
 
-/// Removes it now. A group of which processes are about to end stays, for the next time.
-pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) {
-    remove_stale(cgroups);
-    owned_folder::remove_stale(state);
+/// Removes it now; gives what stays, and why. A group of which processes are about to end stays, for the next time.
+pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) -> Vec<String> {
+    let mut left = remove_stale(cgroups);
+    left.extend(owned_folder::remove_stale(state));
+    left
 }
+
+/// As [`sweep`], and waits for processes that are about to end.
+pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
+    let deadline = Instant::now() + END;
+    loop {
+        let left = sweep(cgroups, state);
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// How long processes that were killed may take to be gone.
+const END: Duration = Duration::from_secs(2);
+
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -54,5 +77,19 @@ mod tests {
         let pruned = LocalBackend::new(config).prune().await.expect("pruned");
         assert_eq!(pruned, Vec::<String>::new());
         assert!(!left.exists() && own.exists());
+    }
+
+    #[tokio::test]
+    async fn a_prune_says_what_it_could_not_remove() {
+        let state = tempfile::tempdir().expect("a folder");
+        let alone = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(state.path(), alone).expect("a mode");
+        let stuck = format!("{}0", Owner::dead().prefix());
+        // No folder, so that it cannot be removed as one.
+        std::fs::write(state.path().join(&stuck), "").expect("written");
+        let config = LocalConfig::new().state_folder(state.path());
+        let error = LocalBackend::new(config).prune().await;
+        let error = error.expect_err("something is left").to_string();
+        assert!(error.contains(&stuck), "{error}");
     }
 }

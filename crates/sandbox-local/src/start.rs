@@ -13,10 +13,10 @@ use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, is_gone};
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Host, Isolation, Material, mount_table, mounts_of, user_tasks};
+use crate::host::{Host, Isolation, Object, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
 use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
 use crate::owned_folder;
@@ -106,7 +106,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut remains = Remains::new(own_root);
     if lowered.isolation == Isolation::Privileged {
-        remains.set_range(Range::take(tier, state)?);
+        remains.set_range(Range::take(tier)?);
     }
     let private = if own_root {
         None
@@ -152,9 +152,6 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     instance
 }
 
-const ENOENT: i32 = 2;
-const ENODEV: i32 = 19;
-
 /// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
 pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
     let Some(group) = remains.shared_group() else {
@@ -179,10 +176,9 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     // Without an await in between: the process waits.
     if let Err(cause) = group.create() {
         drop(opener);
-        let is_gone = matches!(cause.raw_os_error(), Some(ENOENT | ENODEV));
-        // They were removed under our hands where the process has failed before it came to them: it knows why.
+        // A process that fails before it enters the groups has them removed while they are made. Then its failure is the cause.
         return match started.wait().await {
-            Err(first) if is_gone => Err(not_started(tier, first)),
+            Err(first) if is_gone(&cause) => Err(not_started(tier, first)),
             _ => Err(failed(cause)),
         };
     }
@@ -236,7 +232,8 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
             tier,
             host,
             isolation: lowered.isolation,
-            material: &Material::of(tier, plan)?,
+            // The same look: what was opened is held open.
+            material: &lowered.material,
             state,
             private,
             agent: agent.0.unsigned_abs(),
@@ -286,6 +283,7 @@ fn mapped_mounts(
     let mount = |mapped: &Mapped| {
         Ok(MappedMount {
             path: c_string(tier, &mapped.path)?,
+            object: mapped.object.as_ref().map(Object::identity),
             from: mapped.from,
             to,
         })

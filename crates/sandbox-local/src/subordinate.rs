@@ -1,15 +1,19 @@
 //! Ranges of subordinate users for sandboxes that root makes: one range each, so that no two sandboxes, and no sandbox and
 //! anything else on the host, share a user.
 //!
-//! A range is taken by a lock (`flock`) on its file in the state folder. The kernel drops the lock with the process that
-//! holds it, so a killed host frees its ranges.
+//! A range is taken by a lock (`flock`) on its file in one folder of the host, whatever state folder is set. The kernel drops the
+//! lock with the process that holds it, so a killed host frees its ranges. Two processes that do not see the same `/run`, in
+//! containers with privileges, do not know of each other.
 
 use std::fs::File;
+use std::io::ErrorKind::NotFound;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::state;
 
 use crate::error;
 
@@ -20,7 +24,7 @@ pub(crate) const SIZE: u32 = 65_536;
 const COUNT: u32 = 4_096;
 
 /// The first id of the first range. Above what distributions hand out in /etc/subuid (100000 on) and below 2^31, where some
-/// file systems and programs stop.
+/// file systems and programs stop. What an administrator has given to somebody else there is left alone.
 pub(crate) const FIRST: u32 = 0x3000_0000;
 
 /// The last id of the last range.
@@ -34,9 +38,24 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Takes the lowest range that is free.
-    pub(crate) fn take(tier: &str, state: &Path) -> Result<Self> {
-        let folder = state.join("uids");
+    /// Takes the lowest range that is free and that nobody else was given.
+    pub(crate) fn take(tier: &str) -> Result<Self> {
+        let own = state::folder(None, 0);
+        state::prepare(tier, &own, 0).map_err(|error| {
+            error.with_fix("make it a folder of root's with mode 700; sandboxes of root keep the locks of their users there, whichever state folder is set")
+        })?;
+        let mut given = Vec::new();
+        for list in GIVEN {
+            match std::fs::read_to_string(list) {
+                Ok(text) => given.extend(given_in(&text)),
+                Err(cause) if cause.kind() == NotFound => {}
+                Err(cause) => return Err(error::setup(tier, list, cause)),
+            }
+        }
+        Self::take_in(tier, &own.join("uids"), &given)
+    }
+
+    fn take_in(tier: &str, folder: &Path, given: &[RangeInclusive<u64>]) -> Result<Self> {
         let failed = |cause: std::io::Error| {
             error::setup(
                 tier,
@@ -44,38 +63,49 @@ impl Range {
                 cause,
             )
         };
-        match std::fs::create_dir(&folder) {
+        match std::fs::create_dir(folder) {
             Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(failed(cause));
             }
             _ => {}
         }
-        for number in 0..COUNT {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = open(
-                folder.join(number.to_string()),
-                flags,
-                Mode::RUSR | Mode::WUSR,
-            )
-            .map_err(|errno| failed(errno.into()))?;
-            match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    return Ok(Self {
-                        base: FIRST + number * SIZE,
-                        lock: file.into(),
-                    });
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {}
-                Err(errno) => return Err(failed(errno.into())),
+        let refused = |context: String, fix: &str| {
+            Error::new(ErrorKind::SetupFailed, "create sandbox", context)
+                .on(tier)
+                .with_fix(fix)
+        };
+        let mut tried = 0;
+        for number in (0..COUNT).filter(|number| !is_given(*number, given)) {
+            tried += 1;
+            if let Some(range) = Self::lock_one(folder, number).map_err(failed)? {
+                return Ok(range);
             }
         }
-        Err(Error::new(
-            ErrorKind::SetupFailed,
-            "create sandbox",
-            format!("all {COUNT} ranges of subordinate users are taken"),
-        )
-        .on(tier)
-        .with_fix("end some of the sandboxes that run"))
+        Err(match tried {
+            0 => refused(
+                format!("all subordinate users from {FIRST} to {LAST} are given to somebody else"),
+                "leave some of them out of /etc/subuid and /etc/subgid",
+            ),
+            _ => refused(
+                format!("all {tried} ranges of subordinate users are taken"),
+                "end some of the sandboxes that run",
+            ),
+        })
+    }
+
+    /// `None` where somebody else holds it.
+    fn lock_one(folder: &Path, number: u32) -> std::io::Result<Option<Self>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let path: PathBuf = folder.join(number.to_string());
+        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self {
+                base: FIRST + number * SIZE,
+                lock: file.into(),
+            })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// The host's id of the range's user and group 0.
@@ -94,21 +124,68 @@ impl Range {
     }
 }
 
+/// Where an administrator gives subordinate users and groups away.
+const GIVEN: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
+
+/// The ids of a list: lines of owner, first id and count. Like the programs that read it, this passes over lines that are none.
+fn given_in(list: &str) -> impl Iterator<Item = RangeInclusive<u64>> {
+    list.lines().filter_map(|line| {
+        let mut fields = line.trim().split(':').skip(1).map(str::parse::<u64>);
+        match (fields.next(), fields.next(), fields.next()) {
+            (Some(Ok(first)), Some(Ok(count @ 1..)), None) => {
+                Some(first..=first.saturating_add(count - 1))
+            }
+            _ => None,
+        }
+    })
+}
+
+fn is_given(number: u32, given: &[RangeInclusive<u64>]) -> bool {
+    let first = u64::from(FIRST + number * SIZE);
+    let last = first + u64::from(SIZE) - 1;
+    given
+        .iter()
+        .any(|ids| *ids.start() <= last && *ids.end() >= first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn take(folder: &Path, lists: &str) -> Result<Range> {
+        Range::take_in("local", folder, &given_in(lists).collect::<Vec<_>>())
+    }
+
     #[test]
     fn ranges_do_not_overlap_and_come_back() {
-        let state = tempfile::tempdir().expect("a folder");
-        let first = Range::take("local", state.path()).expect("a range");
-        let second = Range::take("local", state.path()).expect("a range");
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("uids");
+        let first = take(&folder, "").expect("a range");
+        let second = take(&folder, "").expect("a range");
         assert_eq!(first.base(), FIRST);
         assert_eq!(second.base(), FIRST + SIZE);
         assert_eq!(second.map(), "0 805371904 65536\n");
         drop(first);
-        let third = Range::take("local", state.path()).expect("a range");
+        let third = take(&folder, "").expect("a range");
         assert_eq!(third.base(), FIRST);
+    }
+
+    #[test]
+    fn what_is_given_to_somebody_else_is_left_alone() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("uids");
+        // The last id of the first range, and one of the third; and what does not count.
+        let lists =
+            "alice:805371903:1\nbob:805440000:1\nusers:100000:65536\nnone:805306368:0\n# x:1\n";
+        let bases = [(); 2].map(|()| take(&folder, lists).expect("a range"));
+        assert_eq!(bases[0].base(), FIRST + SIZE);
+        assert_eq!(bases[1].base(), FIRST + 3 * SIZE);
+        let all = take(
+            &folder,
+            "root:1000000:1000000000\nx:1001000000:1000000000\n",
+        );
+        let error = all.expect_err("nothing is left").to_string();
+        assert!(error.contains("given to somebody else"), "{error}");
     }
 
     #[test]

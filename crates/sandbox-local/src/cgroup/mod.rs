@@ -281,8 +281,40 @@ fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
     named(&path, std::fs::write(&path, value))
 }
 
+/// A failed operation on a file or folder of a group.
+#[derive(Debug)]
+struct Named {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.cause)
+    }
+}
+
+impl std::error::Error for Named {}
+
 fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
-    result.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
+    result.map_err(|cause| {
+        let path = path.to_owned();
+        io::Error::new(cause.kind(), Named { path, cause })
+    })
+}
+
+/// Whether a group was removed while its files were written.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    const ENOENT: i32 = 2;
+    const ENODEV: i32 = 19;
+    let named = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Named>());
+    let code = match named {
+        Some(named) => named.cause.raw_os_error(),
+        None => error.raw_os_error(),
+    };
+    matches!(code, Some(ENOENT | ENODEV))
 }
 
 fn setting(file: &'static str, value: impl ToString) -> Setting {

@@ -7,23 +7,23 @@ use crate::host::cgroup::V2;
 use crate::owned_name::{Owner, left_behind};
 use crate::systemd::SUFFIX;
 
-/// Removes empty groups whose owner is gone. One that still holds a process stays: its processes are about to end.
-pub(crate) fn remove_stale(cgroups: &Cgroups) {
+/// Removes empty groups whose maker is gone; gives what could not be removed, and why. A group with processes is no remainder: it is
+/// that of a detached sandbox, which outlives its maker, or its processes are about to end.
+pub(crate) fn remove_stale(cgroups: &Cgroups) -> Vec<String> {
     match cgroups {
-        Cgroups::V1(groups) => {
-            [&groups.memory, &groups.cpu, &groups.pids]
-                .into_iter()
-                .flatten()
-                .for_each(|f| sweep(f));
-        }
+        Cgroups::V1(groups) => [&groups.memory, &groups.cpu, &groups.pids]
+            .into_iter()
+            .flatten()
+            .flat_map(|folder| sweep(folder))
+            .collect(),
         // Scopes vanish by themselves, but for those with a keeper in them.
         Cgroups::V2(V2 {
             folder,
             scope: Some(_),
             ..
-        }) => siblings(folder).for_each(|f| sweep(&f)),
+        }) => siblings(folder).flat_map(|folder| sweep(&folder)).collect(),
         Cgroups::V2(groups) => sweep(&groups.folder),
-        Cgroups::None { .. } => {}
+        Cgroups::None { .. } => Vec::new(),
     }
 }
 
@@ -40,11 +40,23 @@ fn siblings(scope: &Path) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-fn sweep(parent: &Path) {
-    for group in left_behind(parent) {
-        if let Err(cause) = std::fs::remove_dir(&group) {
-            tracing::debug!(group = %group.display(), %cause, "a stale control group stays");
+fn sweep(parent: &Path) -> Vec<String> {
+    let removed = left_behind(parent).map(|group| (std::fs::remove_dir(&group), group));
+    let stays = removed.filter_map(|(removed, group)| match removed {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound && !has_processes(&group) => {
+            Some(format!("{}: {cause}", group.display()))
         }
+        _ => None,
+    });
+    stays.collect()
+}
+
+fn has_processes(group: &Path) -> bool {
+    // Version 2 counts those of groups below as well; version 1 does not have the file.
+    match std::fs::read_to_string(group.join("cgroup.events")) {
+        Ok(events) => events.lines().any(|line| line == "populated 1"),
+        Err(_) => std::fs::read_to_string(group.join("cgroup.procs"))
+            .is_ok_and(|processes| !processes.is_empty()),
     }
 }
 
@@ -62,9 +74,27 @@ mod tests {
         for name in keep.iter().chain([&go]) {
             std::fs::create_dir(parent.path().join(name)).expect("made");
         }
-        sweep(parent.path());
+        assert_eq!(sweep(parent.path()), [] as [String; 0]);
         assert!(keep.iter().all(|name| parent.path().join(name).exists()));
         assert!(!parent.path().join(go).exists());
+    }
+
+    #[test]
+    fn a_group_with_processes_is_in_use() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let group = |number: u32| {
+            parent
+                .path()
+                .join(format!("{}{number}", Owner::dead().prefix()))
+        };
+        for (number, processes) in [(0, ""), (1, "7\n")] {
+            let group = group(number);
+            std::fs::create_dir(&group).expect("made");
+            std::fs::write(group.join("cgroup.procs"), processes).expect("written");
+        }
+        let stays = sweep(parent.path());
+        assert_eq!(stays.len(), 1, "{stays:?}");
+        assert!(stays[0].contains(&*group(0).to_string_lossy()), "{stays:?}");
     }
 
     #[test]

@@ -109,6 +109,21 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_was_removed_is_told_from_one_that_cannot_be_made() {
+        let place = tempfile::tempdir().expect("a folder");
+        let groups = V1 {
+            pids: Some(place.path().join("gone")),
+            ..V1::default()
+        };
+        let cgroups = Cgroups::V1(groups);
+        let group = Group::plan(&cgroups, &LIMITS).expect("limits");
+        let error = group.create().expect_err("its parent is not there");
+        assert!(super::super::is_gone(&error), "{error}");
+        let error = std::io::Error::from_raw_os_error(13);
+        assert!(!super::super::is_gone(&error), "{error}");
+    }
+
+    #[test]
     fn limits_are_set_and_folders_removed() {
         let cgroups = Cgroups::detect();
         let Cgroups::V1(V1 {

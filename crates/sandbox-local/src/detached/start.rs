@@ -35,7 +35,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     let network = order.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
     let range = match lowered.isolation {
-        Isolation::Privileged => Some(Range::take(tier, state)?),
+        Isolation::Privileged => Some(Range::take(tier)?),
         _ => None,
     };
     let (stream, theirs) = stream(tier)?;

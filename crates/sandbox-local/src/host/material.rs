@@ -1,12 +1,15 @@
 //! Everything of the host that one plan names, looked up, so that its lowering is pure.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Plan, Result};
 
-use super::{Kind, PathRole, Root, mount_table, mounts_of, platform_roots, resolve};
+use sandbox_host::safe_path::{Identity, LinkRule, PathError};
+
+use super::{Kind, Object, PathRole, Root, mount_table, mounts_of, platform_roots, resolve};
 use crate::error;
 
 /// What a plan names of the host.
@@ -23,24 +26,60 @@ pub(crate) struct Material {
     pub(crate) processes: Vec<PathBuf>,
     /// The folder of installed packages, where it is there and the plan lets code write to folders of the host.
     pub(crate) cache: Option<PathBuf>,
+    /// The same, held open.
+    pub(crate) cache_object: Option<Object>,
+    /// The state folder, where it is there, held open.
+    pub(crate) state: Option<Object>,
+    /// The folders that the plan provides, in its order, held open.
+    pub(crate) provided: Vec<Object>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// What the host keeps for itself, and which links it follows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own<'a> {
+    /// Even links that code can exchange are followed. For mutants alone.
+    pub(crate) any_link: bool,
+    /// The state folder.
+    pub(crate) state: &'a Path,
+    /// The folder of installed packages, where code could write to it.
+    pub(crate) packages: Option<&'a Path>,
+}
+
 impl Material {
-    /// Looks everything up.
-    pub(crate) fn of(tier: &str, plan: &Plan) -> Result<Self> {
-        let resolve_all = |role, paths: &[PathBuf]| {
+    /// Opens everything.
+    pub(crate) fn of(tier: &str, plan: &Plan, own: &Own<'_>) -> Result<Self> {
+        let resolve_all = |role, paths: &[PathBuf], rule: &LinkRule| {
             let mut roots = Vec::new();
             for path in paths {
-                roots.extend(resolve(tier, role, path)?);
+                roots.extend(resolve(tier, role, path, rule)?);
             }
             Ok(roots)
         };
+        let open = LinkRule::new(plan.follow_links || own.any_link);
+        let write = resolve_all(PathRole::Write, &plan.write_roots, &open)?;
         let workspace = match &plan.workspace {
             None => None,
-            Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path)?.pop(),
+            Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path, &open)?.pop(),
         };
+        let is_writable = plan.workspace.as_ref().is_some_and(|it| !it.read_only);
+        let writable = write.iter().chain(workspace.iter().filter(|_| is_writable));
+        let writable = writable
+            .filter(|_| !own.any_link)
+            .filter_map(|root| Some(root.object.as_ref()?.identity()))
+            .collect::<Vec<_>>();
+        // One of them may have been reached over a link in another.
+        let named = write.iter().map(|root| (PathRole::Write, root));
+        for (role, root) in named.chain(workspace.iter().map(|root| (PathRole::Workspace, root))) {
+            if let Some(object) = &root.object {
+                object
+                    .refuse_links_in(&writable)
+                    .map_err(|cause| error::link(tier, role.name(), &root.asked, cause))?;
+            }
+        }
+        let guarded = open.writable(writable.iter().copied());
+        let read = resolve_all(PathRole::Read, &plan.read_roots, &guarded)?;
         // A host without these files has no names either.
         let file = |path| std::fs::read(path).unwrap_or_default();
         let names = matches!(plan.network, NetworkPolicy::Full)
@@ -54,13 +93,30 @@ impl Material {
                 "name a folder",
             ));
         }
-        let read = resolve_all(PathRole::Read, &plan.read_roots)?;
-        let write = resolve_all(PathRole::Write, &plan.write_roots)?;
+        let own_folder = |what: &str, path: &Path| own_folder(tier, what, path, &writable);
+        // Nothing of the host is shown that could hold it.
+        let state = match read.is_empty() && write.is_empty() && workspace.is_none() {
+            true => None,
+            false => own_folder("state folder", own.state)?,
+        };
+        let cache_object = match own.packages {
+            Some(path) => own_folder("folder of packages", path)?,
+            None => None,
+        };
+        let provided = plan.provided.iter().map(|one| {
+            let found = own_folder("folder of packages", &one.source)?;
+            let gone = || io::Error::from(io::ErrorKind::NotFound);
+            found.ok_or_else(|| error::path(tier, "folder of packages", &one.source, gone()))
+        });
+        let provided = provided.collect::<Result<_>>()?;
         let named = read.iter().chain(&write).chain(&workspace);
         let processes =
             processes(named).map_err(|cause| error::setup(tier, "the table of mounts", cause))?;
         Ok(Self {
-            cache: None,
+            cache: cache_object.as_ref().map(|cache| cache.path().to_owned()),
+            cache_object,
+            state,
+            provided,
             platform: platform_roots(),
             read,
             write,
@@ -68,6 +124,29 @@ impl Material {
             processes,
             names,
         })
+    }
+}
+
+/// A folder that the host keeps for itself; `None` where the caller finds none. Its path may have links, but none that code can exchange.
+fn own_folder(
+    tier: &str,
+    what: &str,
+    path: &Path,
+    writable: &[Identity],
+) -> Result<Option<Object>> {
+    let rule = LinkRule::new(true).writable(writable.iter().copied());
+    match rule.open(path) {
+        Ok(opened) => Ok(Some(opened.into())),
+        // What the caller cannot reach, code cannot either.
+        Err(PathError::System { cause, .. })
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(error::link(tier, what, path, cause)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Paths of the host that a plan names: looked up once, link by link, so that what is mounted is what was checked.
+//! Paths of the host that a plan names: each is opened once, so that what is mounted is what was checked.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -9,8 +9,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
+use sandbox_agent::protocol;
 use sandbox_core::Result;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
+use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::error;
 
@@ -41,9 +44,71 @@ impl PathRole {
     }
 }
 
+/// An object of the host that is held open, so that its numbers stay its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Object(Arc<Opened>);
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.identity() == other.0.identity() && self.0.path == other.0.path
+    }
+}
+
+impl Eq for Object {}
+
+impl From<Opened> for Object {
+    fn from(opened: Opened) -> Self {
+        Self(Arc::new(opened))
+    }
+}
+
+impl Object {
+    pub(crate) fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// What the agent compares a path with.
+    pub(crate) fn for_agent(&self) -> protocol::Object {
+        let Identity { device, inode } = self.identity();
+        protocol::Object { device, inode }
+    }
+
+    /// Whether it is `folder`, or lies in it.
+    pub(crate) fn is_within(&self, folder: &Self) -> bool {
+        self.0.is_within(folder.identity())
+    }
+
+    /// The path to it from `folder`, where it lies in there, whatever the two are called.
+    pub(crate) fn below(&self, folder: &Self) -> Option<PathBuf> {
+        let depth = self
+            .0
+            .way()
+            .iter()
+            .position(|one| *one == folder.identity())?;
+        // The root folder, and then one component for each entry.
+        Some(self.path().components().skip(depth + 1).collect())
+    }
+
+    /// Refuses it where a link in one of these folders has led to it.
+    pub(crate) fn refuse_links_in(
+        &self,
+        writable: &[Identity],
+    ) -> std::result::Result<(), PathError> {
+        self.0.refuse_links_in(writable)
+    }
+}
+
 /// A path of the host, looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Root {
+    /// The path that the plan names.
+    pub(crate) asked: PathBuf,
+    /// What it leads to, held open; none for the platform's own, which only the host's root can exchange.
+    pub(crate) object: Option<Object>,
     /// The links on the way: where each stands, and what it says.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     /// Where the way ends; no part of it is a link.
@@ -90,11 +155,19 @@ impl Stamp {
     }
 }
 
-/// Looks up a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
+/// Opens a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
 /// has of its own.
-pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Root>> {
+pub(crate) fn resolve(
+    tier: &str,
+    role: PathRole,
+    path: &Path,
+    rule: &LinkRule,
+) -> Result<Vec<Root>> {
     let failed = |cause: io::Error| error::path(tier, role.name(), path, cause);
-    let root = look_up(path).map_err(failed)?;
+    let root = rule
+        .open(path)
+        .map_err(|cause| error::link(tier, role.name(), path, cause))?;
+    let root = Root::of(path, root);
     if root.path != Path::new("/") {
         return Ok(vec![root]);
     }
@@ -111,10 +184,10 @@ pub(crate) fn resolve(tier: &str, role: PathRole, path: &Path) -> Result<Vec<Roo
         let name = entry.map_err(failed)?.file_name();
         if OWN.iter().all(|own| name != *own) {
             // A dangling link in the root folder leads nowhere inside either.
-            let root = look_up(&Path::new("/").join(name)).ok();
+            let root = rule.open(&Path::new("/").join(name)).ok();
             roots.extend(root.map(|root| Root {
                 named: false,
-                ..root
+                ..Root::of(path, root)
             }));
         }
     }
@@ -157,8 +230,28 @@ fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
     root
 }
 
-fn look_up(path: &Path) -> io::Result<Root> {
-    Looks::default().up(path)
+impl Root {
+    fn of(asked: &Path, opened: Opened) -> Self {
+        let kind = match opened.kind() {
+            FileType::Directory => Kind::Folder,
+            FileType::RegularFile => Kind::File,
+            _ => Kind::Other,
+        };
+        let links = opened.links.iter();
+        Self {
+            asked: asked.to_owned(),
+            links: links
+                .map(|link| (link.at.clone(), link.target.clone()))
+                .collect(),
+            path: opened.path.clone(),
+            kind,
+            owner: (opened.found.st_uid, opened.found.st_gid),
+            mode: opened.found.st_mode & 0o7777,
+            named: true,
+            stamp: None,
+            object: Some(opened.into()),
+        }
+    }
 }
 
 /// Looks at paths that share folders: each folder is looked at once.
@@ -216,6 +309,8 @@ impl Looks {
         };
         let owner = (found.uid(), found.gid());
         Ok(Root {
+            asked: path.to_owned(),
+            object: None,
             links,
             path: here,
             kind,
@@ -247,13 +342,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_are_kept() {
+    fn links_on_the_way_to_the_platform_are_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         std::fs::create_dir_all(base.join("usr/lib/x")).expect("folders");
         symlink("usr/lib", base.join("lib")).expect("a link");
         symlink("../usr/./lib/x", base.join("usr/y")).expect("a link");
 
+        let look_up = |path: &Path| Looks::default().up(path);
         let root = look_up(&base.join("lib/x")).expect("found");
         assert_eq!(root.path, base.join("usr/lib/x"));
         assert_eq!(root.links, [(base.join("lib"), PathBuf::from("usr/lib"))]);
@@ -267,15 +363,17 @@ mod tests {
     fn a_loop_and_a_missing_path_are_errors() {
         let folder = tempfile::tempdir().expect("a folder");
         symlink("a", folder.path().join("a")).expect("a link");
-        assert!(look_up(&folder.path().join("a")).is_err());
-        let error = resolve("local", PathRole::Read, Path::new("/no/such/path"));
+        assert!(Looks::default().up(&folder.path().join("a")).is_err());
+        let rule = LinkRule::default();
+        let error = resolve("local", PathRole::Read, Path::new("/no/such/path"), &rule);
         let error = error.expect_err("nothing is there").to_string();
         assert!(error.contains("read root /no/such/path"), "{error}");
     }
 
     #[test]
     fn the_root_folder_stands_for_what_is_in_it() {
-        let roots = resolve("local", PathRole::Read, Path::new("/")).expect("found");
+        let rule = LinkRule::default();
+        let roots = resolve("local", PathRole::Read, Path::new("/"), &rule).expect("found");
         let paths = roots
             .iter()
             .map(|root| root.path.as_path())

@@ -1,8 +1,9 @@
 //! The confinement of executions in this sandbox.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_agent::protocol::{Confinement, Limit};
+use sandbox_agent::protocol::{Confinement, LandlockPath, Limit};
 use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, Paths, Profile};
@@ -10,9 +11,14 @@ use sandbox_host::seccomp::Arch;
 
 use super::Site;
 use super::roots::{Roots, is_within};
-use crate::host::{Host, Isolation};
+use crate::host::{Host, Isolation, Object};
 
 const RLIMIT_NPROC: u32 = 6;
+const RLIMIT_SIGPENDING: u32 = 11;
+
+/// Signals that wait, and POSIX timers, of the sandbox's users together. They count for the caller as well, who may have some
+/// thousands on a small machine; a program with hundreds of either is rare.
+const PENDING_SIGNALS: u64 = 1024;
 
 /// What every execution is confined by.
 pub(super) fn confinement(
@@ -46,6 +52,9 @@ pub(super) fn confinement(
             .as_ref()
             .is_some_and(|workspace| !workspace.read_only);
     let mut confinement = confinement::confinement(plan, &kernel(site.host), mode, &profile);
+    if let (Surroundings::Host, Some(rules)) = (surroundings, &mut confinement.landlock) {
+        of_objects(&mut rules.paths, plan, site);
+    }
     if site.isolation == Isolation::Landlock && !site.host.cgroups.has_pids() {
         // Here it counts whatever the user runs.
         let value = site.user_tasks.saturating_add(plan.pids.into());
@@ -54,7 +63,30 @@ pub(super) fn confinement(
             value,
         });
     }
+    if site.isolation != Isolation::Landlock {
+        confinement.limits.push(Limit {
+            resource: RLIMIT_SIGPENDING,
+            value: PENDING_SIGNALS,
+        });
+    }
     confinement
+}
+
+/// Has each rule for a path that the plan names hold for the object that was opened, and for no other one.
+fn of_objects(rules: &mut [LandlockPath], plan: &Plan, site: &Site<'_>) {
+    let material = site.material;
+    let roots = material.read.iter().chain(&material.write);
+    let named = roots.chain(&material.workspace).filter(|root| root.named);
+    let named = named.map(|root| (&root.asked, &root.path, root.object.as_ref()));
+    let provided = plan.provided.iter().zip(&material.provided);
+    let provided = provided.map(|(one, object)| (&one.source, &one.source, Some(object)));
+    for (asked, path, object) in named.chain(provided) {
+        let asked = asked.as_os_str().as_bytes();
+        for rule in rules.iter_mut().filter(|rule| rule.path == asked) {
+            rule.path = path.as_os_str().as_bytes().to_vec();
+            rule.object = object.map(Object::for_agent);
+        }
+    }
 }
 
 /// The kernel as the lowering of executions wants to know it.

@@ -7,7 +7,7 @@ use sandbox_host::confinement::Mode;
 
 use super::Site;
 use crate::error;
-use crate::host::{Isolation, Kind, PathRole, Root};
+use crate::host::{Isolation, Kind, Object, PathRole, Root};
 use crate::spawn::identity::SHARED_ID;
 
 /// User and group of code where it has a user of its own, unless the specification names others.
@@ -17,6 +17,8 @@ const CODE: (u32, u32) = (1000, 1000);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) path: PathBuf,
+    /// What the path must lead to.
+    pub(crate) object: Option<Object>,
     pub(crate) from: (u32, u32),
 }
 
@@ -89,6 +91,7 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
         {
             mapped.push(Mapped {
                 path: root.path.clone(),
+                object: root.object.clone(),
                 from: root.owner,
             });
         }

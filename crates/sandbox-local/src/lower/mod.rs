@@ -5,16 +5,18 @@ mod etc;
 mod identity;
 mod limits;
 mod mounts;
+mod proc_files;
 mod report;
 mod roots;
 #[cfg(test)]
 mod tests;
+mod user_limits;
 
 use std::path::{Path, PathBuf};
 
 use sandbox_agent::protocol::{Confinement, Setup};
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{EnforcementReport, Plan, Result};
+use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_freestanding::namespace::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS,
@@ -74,6 +76,8 @@ pub(crate) struct LocalPlan {
     /// Where executions start that name no folder, where that is not the usual one.
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) report: EnforcementReport,
+    /// What was opened of the host, held for as long as the sandbox is being made.
+    pub(crate) material: Material,
 }
 
 /// Refuses what only images have.
@@ -81,6 +85,10 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
     let asked = [
         ("image", plan.image.is_some()),
         ("pull", plan.pull.is_some()),
+        (
+            "image_retention",
+            plan.image_retention != ImageRetention::Keep,
+        ),
         ("writable_root", plan.writable_root),
     ];
     match asked.iter().find(|(_, asked)| *asked) {
@@ -129,6 +137,7 @@ pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
         confinement: confinement::confinement(plan, site, mode, &roots),
         workdir,
         report: report::report(plan, site, mode, &roots),
+        material: site.material.clone(),
     })
 }
 

@@ -16,7 +16,8 @@ use sandbox_host::confinement::{Mode, export_folders};
 use super::Site;
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
-use crate::host::Isolation;
+use super::{proc_files, user_limits};
+use crate::host::{Isolation, Object};
 
 /// Device files of the host that do the same for everybody.
 const DEVICES: [&str; 5] = [
@@ -33,18 +34,6 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/stdin", "/proc/self/fd/0"),
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
-];
-
-/// Files of /proc that belong to user 0 of the host and change or tell much of it. Only where code runs as that user: to
-/// every other one the kernel denies them.
-const PROC_MASKS: [&str; 7] = [
-    "/proc/acpi",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/scsi",
-    "/proc/sys/kernel/core_pattern",
-    "/proc/sysrq-trigger",
-    "/proc/timer_list",
 ];
 
 /// A page: what a file takes at least.
@@ -112,13 +101,13 @@ pub(super) fn setup(
         roots
             .binds
             .iter()
-            .map(|one| bind(one.path, one.path, one.read_only)),
+            .map(|one| of_object(bind(one.path, one.path, one.read_only), one.object)),
     );
-    mounts.extend(
-        plan.provided
-            .iter()
-            .map(|one| bind(&one.source, &one.target, true)),
-    );
+    let provided = plan.provided.iter().enumerate().map(|(number, one)| {
+        let object = site.material.provided.get(number);
+        of_object(bind(&one.source, &one.target, true), object)
+    });
+    mounts.extend(provided);
     if site.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
             target: b"/proc".to_vec(),
@@ -134,10 +123,9 @@ pub(super) fn setup(
     writable.folder("/dev/shm", 0o1777, false);
     match (&site.material.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
-            mounts.push(bind(
-                &root.path,
-                Path::new(WORK_FOLDER),
-                workspace.read_only,
+            mounts.push(of_object(
+                bind(&root.path, Path::new(WORK_FOLDER), workspace.read_only),
+                root.object.as_ref(),
             ));
         }
         _ => writable.folder(WORK_FOLDER, 0o755, true),
@@ -146,10 +134,14 @@ pub(super) fn setup(
         writable.folder(&folder, 0o755, true);
     }
     mounts.append(&mut writable.mounts);
-    if mode == Mode::Shared && site.host.user.id == 0 && site.host.proc_mount.is_present() {
-        mounts.extend(PROC_MASKS.iter().map(|path| mask(Path::new(path))));
-    }
-    mounts.extend(roots.masks.iter().map(|path| mask(path)));
+    mounts.extend(proc_files::restricted(mode, site.host));
+    let workspace = plan.workspace.as_ref();
+    let movable = roots.movable(workspace.is_some_and(|workspace| !workspace.read_only));
+    mounts.extend(movable.into_iter().map(|folder| Mount::Pin {
+        target: bytes(folder),
+    }));
+    let masks = roots.masks.iter();
+    mounts.extend(masks.map(|one| mask(&one.path, one.object.as_ref())));
     mounts.push(Mount::ReadOnly {
         target: b"/".to_vec(),
     });
@@ -167,6 +159,7 @@ pub(super) fn setup(
         // The one that is made beside the process has its interface up already.
         loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
         user_namespace: site.isolation == Isolation::Privileged,
+        user_limits: user_limits::of(site.host),
         owner: (0, 0),
         pid_one: true,
         die_with_parent: true,
@@ -219,6 +212,7 @@ fn devices(mounts: &mut Vec<Mount>) {
             read_only: true,
             devices: true,
             optional: false,
+            object: None,
         });
     }
     for (at, points_to) in DEVICE_LINKS {
@@ -236,15 +230,25 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
         read_only,
         devices: false,
         optional: false,
+        object: None,
     }
 }
 
-fn mask(path: &Path) -> Mount {
+/// The same bind, of this object alone.
+fn of_object(mut mount: Mount, wanted: Option<&Object>) -> Mount {
+    if let Mount::Bind { object, .. } = &mut mount {
+        *object = wanted.map(Object::for_agent);
+    }
+    mount
+}
+
+pub(super) fn mask(path: &Path, object: Option<&Object>) -> Mount {
     Mount::Mask {
         target: bytes(path),
+        object: object.map(Object::for_agent),
     }
 }
 
-fn bytes(path: &Path) -> Vec<u8> {
+pub(super) fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }

@@ -41,13 +41,13 @@ fn entry(
     let kernel = kernel(site.host);
     match capability {
         Capability::FilesystemReadRoots => read_roots(site),
-        Capability::FilesystemWriteRoots => write_roots(site, roots),
+        Capability::FilesystemWriteRoots => write_roots(plan, site, roots),
         Capability::NetworkAccess | Capability::Egress => network(plan, site),
         Capability::EnvVarAccess => {
             Enforcement::enforced("environment built from nothing, descriptors closed")
         }
         Capability::Processes => processes(site),
-        Capability::Privileges => executions::privileges(&kernel, mode),
+        Capability::Privileges => privileges(site, executions::privileges(&kernel, mode)),
         Capability::SubprocessExecution => executions::subprocess_execution(&kernel),
         Capability::Timeout => timeout(site),
         Capability::Lifetime if plan.detached => Enforcement::enforced("keeper outside"),
@@ -90,10 +90,29 @@ fn read_roots(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn write_roots(site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
+/// Which named pipes of the host code can write to although they lie in a read root. A read-only mount does not protect them.
+/// Landlock does, but its rules for a folder hold for everything that is mounted below it.
+fn open_pipes(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> &'static str {
+    let workspace = plan.workspace.as_ref();
+    let is_read_only = workspace.is_some_and(|workspace| workspace.read_only);
+    let mut read_roots = plan.read_roots.iter();
+    if site.host.landlock_abi == 0 && (is_read_only || !plan.read_roots.is_empty()) {
+        " (named pipes in read roots can be written)"
+    } else if read_roots.any(|root| root.starts_with("/tmp") || root.starts_with("/dev/shm"))
+        || roots.has_read_only_below_writable()
+    {
+        " (named pipes can be written in read roots that lie below /tmp, /dev/shm or a write root)"
+    } else {
+        ""
+    }
+}
+
+fn write_roots(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     match site.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
-            Enforcement::enforced(with_landlock(site, "mount namespace, read-only mounts"))
+            let mechanism = with_landlock(site, "mount namespace, read-only mounts");
+            let pipes = open_pipes(plan, site, roots);
+            Enforcement::enforced(format!("{mechanism}{pipes}"))
         }
         Isolation::Landlock => {
             let mut gap =
@@ -129,15 +148,43 @@ fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn processes(site: &Site<'_>) -> Enforcement {
-    match site.isolation {
-        Isolation::Privileged | Isolation::UserNamespace => {
-            Enforcement::enforced("process and ipc namespaces, ended with their first process")
+/// What the place adds to the confinement of executions.
+fn privileges(site: &Site<'_>, of_executions: Enforcement) -> Enforcement {
+    if site.isolation == Isolation::Landlock || !site.host.proc_mount.is_present() {
+        return of_executions;
+    }
+    match of_executions {
+        Enforcement::Enforced { mechanism } => {
+            Enforcement::enforced(format!("{mechanism}, {SETTINGS}"))
         }
+        Enforcement::Partial { mechanism, gap } => {
+            Enforcement::partial(format!("{mechanism}, {SETTINGS}"), gap)
+        }
+        other => other,
+    }
+}
+
+const SETTINGS: &str = "read-only /proc/sys";
+
+/// What code that runs as the caller can use up, and the caller then lacks. SECURITY.md explains it.
+const SHARED: &str = "shared with the caller: what the kernel counts for each user (pipe buffers, descriptors in \
+                      flight, epoll watches)";
+
+fn processes(site: &Site<'_>) -> Enforcement {
+    let own = "process and ipc namespaces, ended with their first process";
+    let own = match site.host.proc_mount.is_present() {
+        true => format!("{own}, limits of inotify"),
+        false => own.to_owned(),
+    };
+    match site.isolation {
+        Isolation::Privileged => Enforcement::enforced(own),
+        Isolation::UserNamespace => Enforcement::enforced(format!("{own}; {SHARED}")),
         Isolation::Landlock => {
-            let seen = "which other processes there are can be found out (stat of /proc)";
+            let seen = format!(
+                "which other processes there are can be found out (stat of /proc); {SHARED}, inotify"
+            );
             let gap = match (site.host.landlock_abi, site.host.cgroups.has_pids()) {
-                (6.., true) => seen.to_owned(),
+                (6.., true) => seen,
                 (6.., false) => {
                     format!("{seen}, and what is left is lost if the agent is killed from outside")
                 }

@@ -1,5 +1,6 @@
 //! The folders and files of the host that a sandbox sees: in which order they are mounted, and what lies outside.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use sandbox_lang::packages::TARGET;
 
 use super::Site;
 use crate::error;
-use crate::host::{Isolation, Kind, PathRole, Root, Stamp};
+use crate::host::{Isolation, Kind, Object, PathRole, Root, Stamp};
 
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +22,15 @@ pub(super) struct Roots<'a> {
     /// Links that lead to a bind: where each stands, and what it says.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
     /// Paths in the sandbox under which the state folder would appear, and where installed packages could be changed.
-    pub(super) masks: Vec<PathBuf>,
+    pub(super) masks: Vec<Mask>,
+}
+
+/// What is hidden.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mask {
+    pub(super) path: PathBuf,
+    /// What must be there; where nothing need be, `None`.
+    pub(super) object: Option<Object>,
 }
 
 /// One that is mounted.
@@ -30,6 +39,8 @@ pub(super) struct Bind<'a> {
     pub(super) path: &'a Path,
     pub(super) read_only: bool,
     pub(super) kind: Kind,
+    /// What the path must lead to on the host.
+    pub(super) object: Option<&'a Object>,
 }
 
 impl<'a> Roots<'a> {
@@ -51,6 +62,7 @@ impl<'a> Roots<'a> {
                 path: &root.path,
                 read_only: role == PathRole::Read,
                 kind: root.kind,
+                object: root.object.as_ref(),
             });
             links.extend(
                 root.links
@@ -72,11 +84,14 @@ impl<'a> Roots<'a> {
                     path: &root.path,
                     read_only: true,
                     kind: root.kind,
+                    object: None,
                 }),
             }
         }
         // By their bytes, an outer folder comes before what is in it; and what can be written before what cannot.
-        wanted.sort_unstable_by_key(|bind| (bind.path.as_os_str(), bind.read_only));
+        wanted.sort_unstable_by_key(|bind| {
+            (bind.path.as_os_str(), bind.read_only, bind.object.is_none())
+        });
         wanted.dedup_by_key(|bind| bind.path.as_os_str());
         let mut roots = Self::default();
         for bind in wanted {
@@ -90,18 +105,22 @@ impl<'a> Roots<'a> {
         links.dedup_by_key(|(at, _)| at.as_os_str());
         links.retain(|(at, _)| roots.access(at).is_none() && !is_own(at));
         roots.links = links;
-        if site.isolation != Isolation::Landlock && roots.access(site.state).is_some() {
-            roots.masks.push(site.state.into());
+        if site.isolation != Isolation::Landlock {
+            let named = material.read.iter().chain(&material.write);
+            let state = (site.state, material.state.as_ref());
+            roots.mask_in(named.map(|root| (root, &*root.path)), state);
+            if roots.access(site.state).is_some() {
+                roots.mask(site.state.into(), material.state.as_ref());
+            }
         }
         roots.protect_packages(plan, site)?;
         roots.hide_processes(plan, site)?;
         if let Some(workspace) = &site.material.workspace {
             check_state(site, PathRole::Workspace, workspace)?;
             check_own(site, PathRole::Workspace, workspace)?;
-            if let Ok(below) = site.state.strip_prefix(&workspace.path)
-                && plan.workspace.is_some()
-            {
-                roots.masks.push(Path::new(WORK_FOLDER).join(below));
+            if plan.workspace.is_some() {
+                let state = (site.state, material.state.as_ref());
+                roots.mask_in([(workspace, Path::new(WORK_FOLDER))], state);
             }
         }
         Ok(roots)
@@ -139,10 +158,10 @@ impl<'a> Roots<'a> {
                 continue;
             }
             if is_root {
-                self.masks.push(place.clone());
+                self.mask(place.clone(), None);
             }
             if let Some(below) = inside {
-                self.masks.push(Path::new(WORK_FOLDER).join(below));
+                self.mask(Path::new(WORK_FOLDER).join(below), None);
             }
         }
         Ok(())
@@ -157,19 +176,19 @@ impl<'a> Roots<'a> {
             Some(workspace) if !workspace.read_only => site.material.workspace.as_ref(),
             _ => None,
         };
-        let in_workspace = workspace.and_then(|root| cache.strip_prefix(&root.path).ok());
+        let cache = (&**cache, site.material.cache_object.as_ref());
         if site.isolation == Isolation::Landlock {
             let mut around = site.material.write.iter().chain(workspace);
-            return match around.rfind(|root| cache.starts_with(&root.path)) {
+            return match around.rfind(|root| below(root, cache).is_some()) {
                 None => Ok(()),
                 Some(root) => {
-                    let role = match in_workspace {
+                    let role = match workspace.and_then(|root| below(root, cache)) {
                         Some(_) => PathRole::Workspace,
                         None => PathRole::Write,
                     };
                     let why = format!(
                         "code could change the installed packages in {}",
-                        cache.display()
+                        cache.0.display()
                     );
                     Err(refused(
                         site,
@@ -181,18 +200,47 @@ impl<'a> Roots<'a> {
                 }
             };
         }
-        if site
-            .material
-            .write
-            .iter()
-            .any(|root| cache.starts_with(&root.path))
-        {
-            self.masks.push(cache.clone());
-        }
-        if let Some(below) = in_workspace {
-            self.masks.push(Path::new(WORK_FOLDER).join(below));
-        }
+        let write = site.material.write.iter();
+        self.mask_in(write.map(|root| (root, &*root.path)), cache);
+        self.mask_in(workspace.map(|root| (root, Path::new(WORK_FOLDER))), cache);
         Ok(())
+    }
+
+    /// Hides something of the host in each of these folders that it lies in; beside each folder is where it is mounted.
+    fn mask_in<'b>(
+        &mut self,
+        folders: impl IntoIterator<Item = (&'b Root, &'b Path)>,
+        hidden: (&Path, Option<&Object>),
+    ) {
+        for (root, mounted) in folders {
+            if let Some(below) = below(root, hidden) {
+                self.mask(mounted.join(below), hidden.1);
+            }
+        }
+    }
+
+    fn mask(&mut self, path: PathBuf, object: Option<&Object>) {
+        if self.masks.iter().all(|mask| mask.path != path) {
+            let object = object.cloned();
+            self.masks.push(Mask { path, object });
+        }
+    }
+
+    /// The folders that code could rename, and with them what is mounted in them: those above a mount point whose own parents can be
+    /// written. Outer before inner.
+    pub(super) fn movable(&self, workspace_is_writable: bool) -> BTreeSet<&Path> {
+        let writable = |folder: &Path| {
+            self.access(folder) == Some(false)
+                || (workspace_is_writable && is_within(folder, Path::new(WORK_FOLDER)))
+        };
+        let points = self.binds.iter().map(|bind| bind.path);
+        let points = points.chain(self.masks.iter().map(|mask| &*mask.path));
+        points
+            .flat_map(|point| point.ancestors().skip(1))
+            .filter(|folder| folder.parent().is_some_and(writable))
+            // A mount point already.
+            .filter(|folder| self.binds.iter().all(|bind| bind.path != *folder))
+            .collect()
     }
 
     /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
@@ -243,6 +291,14 @@ fn is_own(path: &Path) -> bool {
         .any(|own| path == Path::new(own))
 }
 
+/// Where something of the host lies in a root, as a path below it.
+fn below(root: &Root, (path, object): (&Path, Option<&Object>)) -> Option<PathBuf> {
+    match (&root.object, object) {
+        (Some(folder), Some(object)) => object.below(folder),
+        _ => path.strip_prefix(&root.path).ok().map(Path::to_owned),
+    }
+}
+
 fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     check_state(site, role, root)?;
     check_own(site, role, root)?;
@@ -290,8 +346,15 @@ fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
 
 /// Nothing of the state folder may be seen; a folder that holds it is masked where there are mounts.
 fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
-    let inside = root.path.starts_with(site.state);
-    let around = site.state.starts_with(&root.path) && site.isolation == Isolation::Landlock;
+    let state = site.material.state.as_ref();
+    let is_within = |state| {
+        root.object
+            .as_ref()
+            .is_some_and(|root| root.is_within(state))
+    };
+    let inside = root.path.starts_with(site.state) || state.is_some_and(is_within);
+    let around =
+        below(root, (site.state, state)).is_some() && site.isolation == Isolation::Landlock;
     if inside || around {
         let why = format!("it shows the state folder {}", site.state.display());
         return Err(refused(

@@ -5,13 +5,14 @@ mod samples;
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKind, SandboxSpec, Workspace,
+    ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKind, ImageRetention, SandboxSpec,
+    Workspace,
 };
 
 use render::render;
 use samples::{Sample, file, folder, link, plan};
 
-use crate::host::{Cgroups, Isolation, Kind};
+use crate::host::{Cgroups, Isolation, Kind, Support};
 
 fn spec() -> SandboxSpec {
     SandboxSpec::new("sample")
@@ -240,6 +241,32 @@ fn installed_packages_cannot_be_written_through_a_root_around_them() {
 }
 
 #[test]
+fn folders_above_a_mount_point_in_a_writable_folder_are_pinned() {
+    let mut sample = Sample::user();
+    sample.material.read = vec![
+        folder("/srv/d/a/b/ro"),
+        folder("/srv/d/top"),
+        folder("/data/x/y"),
+    ];
+    sample.material.write = vec![folder("/srv/d"), folder("/srv/d/a/b/ro/c/rw")];
+    sample.material.cache = Some("/home/me/.cache/sandbox/packages".into());
+    sample.material.workspace = Some(folder("/home/me"));
+    let spec = spec().workspace(Workspace::read_write("/home/me"));
+    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
+    let text = render(&lowered.expect("lowered"));
+    let pinned = text.lines().filter(|line| line.starts_with("pin "));
+    assert_eq!(
+        pinned.collect::<Vec<_>>(),
+        [
+            "pin /srv/d/a",
+            "pin /srv/d/a/b",
+            "pin /workspace/.cache",
+            "pin /workspace/.cache/sandbox",
+        ]
+    );
+}
+
+#[test]
 fn packages_are_mounted_read_only_at_a_place_of_their_own() {
     let mut plan = plan(&spec(), &CapabilityPolicy::new());
     plan.provided = vec![sandbox_core::Provided {
@@ -341,6 +368,28 @@ fn a_folder_can_replace_the_own_tmp() {
 }
 
 #[test]
+fn what_only_images_have_is_refused() {
+    for (field, spec) in [
+        ("image", spec().image("python")),
+        (
+            "image_retention",
+            spec().image_retention(ImageRetention::Remove),
+        ),
+        ("writable_root", spec().writable_root(true)),
+    ] {
+        let error = Sample::root()
+            .lower(&plan(&spec, &CapabilityPolicy::new()))
+            .expect_err(field);
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert!(
+            error.context().starts_with(&format!("{field}: ")),
+            "{error}"
+        );
+        assert!(error.fix().is_some(), "{error}");
+    }
+}
+
+#[test]
 fn users_are_those_that_can_be() {
     let user = |sample: &Sample, user: &str| {
         sample
@@ -423,9 +472,39 @@ fn every_demand_has_an_entry() {
 fn the_hosts_root_in_a_container_does_not_get_at_its_files_of_proc() {
     let mut sample = Sample::user();
     let plan = plan(&spec(), &CapabilityPolicy::new());
-    assert!(!render(&sample.lower(&plan).expect("lowered")).contains("mask /proc"));
+    let lowered = |sample: &Sample| render(&sample.lower(&plan).expect("lowered"));
+    let restricted = ["mask /proc/kcore\n", "read-only part /proc/irq\n"];
+    let text = lowered(&sample);
+    assert!(!restricted.iter().any(|line| text.contains(line)), "{text}");
     sample.host.user.id = 0;
-    assert!(render(&sample.lower(&plan).expect("lowered")).contains("mask /proc/sysrq-trigger\n"));
+    let text = lowered(&sample);
+    assert!(restricted.iter().all(|line| text.contains(line)), "{text}");
+}
+
+#[test]
+fn without_a_procfs_there_is_nothing_to_restrict_in_it() {
+    let mut sample = Sample::user();
+    sample.host.proc_mount = sample_missing();
+    let lowered = sample
+        .lower(&plan(&spec(), &CapabilityPolicy::new()))
+        .expect("lowered");
+    assert_eq!(lowered.setup.user_limits, []);
+    let text = render(&lowered);
+    for claim in [
+        "mask /proc",
+        "read-only part",
+        "/proc/sys",
+        "limits of inotify",
+    ] {
+        assert!(!text.contains(claim), "{claim}: {text}");
+    }
+}
+
+fn sample_missing() -> Support {
+    Support::Missing {
+        reason: "masked".into(),
+        fix: "unmask it".into(),
+    }
 }
 
 #[test]

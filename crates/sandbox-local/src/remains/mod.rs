@@ -133,20 +133,25 @@ impl Remains {
         let _ = poll(&mut polled, Some(&timeout));
     }
 
-    /// Removes what is left once no process runs.
+    /// Removes what is left once no process runs. What cannot be removed stays known, for the next attempt.
     fn remove(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
-        if let Some(group) = self.group.take() {
+        if let Some(group) = &self.group {
             if !self.own_processes {
-                tree::kill_group(&group);
+                tree::kill_group(group);
             }
-            left.extend(group.remove().err().map(|cause| cause.to_string()));
+            match group.remove() {
+                Ok(()) => self.group = None,
+                Err(cause) => left.push(cause.to_string()),
+            }
         }
-        if let Some(folder) = self.folder.take()
-            && let Err(cause) = crate::owned_folder::remove(&folder)
-            && cause.kind() != std::io::ErrorKind::NotFound
-        {
-            left.push(format!("{}: {cause}", folder.display()));
+        if let Some(folder) = &self.folder {
+            match crate::owned_folder::remove(folder) {
+                Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                    left.push(format!("{}: {cause}", folder.display()));
+                }
+                _ => self.folder = None,
+            }
         }
         self.range = None;
         if left.is_empty() {
@@ -200,5 +205,26 @@ impl Drop for Remains {
             self.kill();
             reaper::bury(std::mem::take(self));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_removed_is_said_again_until_it_is_gone() {
+        let place = tempfile::tempdir().expect("a folder");
+        let stuck = place.path().join("no-folder");
+        std::fs::write(&stuck, "").expect("written");
+        let mut remains = Remains::new(true);
+        remains.set_folder(stuck.clone());
+        for _ in 0..2 {
+            let left = remains.destroy().expect_err("it is no folder");
+            assert!(left.contains("no-folder") && !remains.is_empty(), "{left}");
+        }
+        std::fs::remove_file(&stuck).expect("removed");
+        remains.destroy().expect("nothing is left");
+        assert!(remains.is_empty());
     }
 }

@@ -6,21 +6,23 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
 use sandbox_freestanding::fs::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_RDONLY, O_WRONLY, change_owner,
-    make_directory, open, set_umask,
+    AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_NOFOLLOW, O_PATH, O_RDONLY, O_WRONLY,
+    change_owner, make_directory, open, set_umask,
 };
 use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
 use sandbox_freestanding::mount::{
-    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MS_NODEV, MS_NOSUID, MS_REC, MS_SLAVE,
-    MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount, open_tree,
-    set_attributes,
+    MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH, MS_NODEV, MS_NOSUID,
+    MS_REC, MS_SLAVE, MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount,
+    open_tree, set_attributes,
 };
 use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
 use sandbox_freestanding::process::{
     PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
 };
 use sandbox_freestanding::signal::{SIGCONT, SIGKILL};
+use sandbox_freestanding::stat::stat_of;
 use sandbox_freestanding::{Errno, Fd, Result};
+use sandbox_host::safe_path::Identity;
 
 use super::clone::ChildFailure;
 use super::gate::Gate;
@@ -41,6 +43,7 @@ pub(super) enum Step {
     Network,
     Propagation,
     OpenMapped,
+    Replaced,
     MapMount,
     MoveMapped,
     Scratch,
@@ -62,6 +65,9 @@ impl Step {
             Self::GroupNamespace => "make a cgroup namespace",
             Self::Propagation => "make mounts private",
             Self::OpenMapped => "open a folder to be mounted with mapped identities",
+            Self::Replaced => {
+                "a write root or the workspace was replaced while the sandbox was being made; nothing was run"
+            }
             Self::MapMount => MAPPING,
             Self::MoveMapped => "mount with mapped identities",
             Self::Scratch => "mount the sandbox's writable tmpfs",
@@ -88,13 +94,22 @@ pub(super) struct Order<'a> {
     pub(super) gate: &'a Gate,
     pub(super) join: &'a [CString],
     pub(super) maps: Option<&'a IdentityMaps>,
-    pub(super) mapped: &'a [(&'a CStr, OwnedFd)],
+    pub(super) mapped: &'a [Mapping<'a>],
     pub(super) scratch: Option<&'a ScratchMount>,
     pub(super) die_with_parent: bool,
     pub(super) cgroup_namespace: bool,
     pub(super) arguments: *const *const c_char,
     pub(super) environment: *const *const c_char,
     pub(super) failure: ChildFailure<Step>,
+}
+
+/// A folder that is mounted over itself with mapped identities.
+pub(super) struct Mapping<'a> {
+    pub(super) path: &'a CStr,
+    /// What the path must lead to.
+    pub(super) object: Option<Identity>,
+    /// The user namespace that has the map.
+    pub(super) namespace: OwnedFd,
 }
 
 /// The number of the agent's stream in the agent.
@@ -151,8 +166,8 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
     if !order.mapped.is_empty() || order.scratch.is_some() {
         mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
     }
-    for (path, namespace) in order.mapped {
-        mount_mapped(path, namespace)?;
+    for mapping in order.mapped {
+        mount_mapped(mapping)?;
     }
     if let Some(scratch) = order.scratch {
         mount_scratch(scratch)?;
@@ -214,17 +229,29 @@ fn keep_capabilities() -> Result<()> {
     Ok(())
 }
 
-fn mount_mapped(path: &CStr, namespace: &OwnedFd) -> std::result::Result<(), (Step, Errno)> {
-    let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
-    let tree = open_tree(AT_FDCWD, path, tree | AT_RECURSIVE as u32).at(Step::OpenMapped)?;
+/// Opened once: what is compared is what is mapped and what is mounted over, whatever the path leads to meanwhile.
+fn mount_mapped(mapping: &Mapping<'_>) -> std::result::Result<(), (Step, Errno)> {
+    let Mapping {
+        path,
+        object,
+        namespace,
+    } = mapping;
+    let folder = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0).at(Step::OpenMapped)?;
+    let found = stat_of(&folder).at(Step::OpenMapped)?;
+    if object.is_some_and(|object| (found.device, found.inode) != (object.device, object.inode)) {
+        return Err((Step::Replaced, Errno::ESTALE));
+    }
+    let empty = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
+    let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | empty;
+    let tree = open_tree(&folder, c"", tree).at(Step::OpenMapped)?;
     let attributes = MountAttributes {
         set: MOUNT_ATTR_IDMAP,
         user_namespace: namespace.as_raw_fd() as u64,
         ..MountAttributes::default()
     };
-    let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
-    set_attributes(&tree, c"", flags, &attributes).at(Step::MapMount)?;
-    move_mount(&tree, AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH).at(Step::MoveMapped)
+    set_attributes(&tree, c"", empty, &attributes).at(Step::MapMount)?;
+    let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, &folder, c"", flags).at(Step::MoveMapped)
 }
 
 fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno)> {

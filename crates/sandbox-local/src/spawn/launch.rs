@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use sandbox_freestanding::namespace::CLONE_NEWCGROUP;
+use sandbox_host::safe_path::Identity;
 
 use super::anchor::run_from;
-use super::child::{Order, Step, body};
+use super::child::{Mapping, Order, Step, body};
 use super::clone::{Child, ChildFailure, Stack};
 use super::gate::Gate;
 use super::identity::IdentityMaps;
@@ -48,6 +49,8 @@ pub(crate) struct Launch {
 pub(crate) struct MappedMount {
     /// The folder; no part of it is a link.
     pub(crate) path: CString,
+    /// What the path must lead to. Somebody holds it open.
+    pub(crate) object: Option<Identity>,
     /// User and group of its files on the host.
     pub(crate) from: (u32, u32),
     /// Whose they appear to be, as numbers of the host.
@@ -147,10 +150,11 @@ impl Launch {
     ) -> io::Result<T> {
         let mut mapped = Vec::with_capacity(self.mapped.len());
         for one in &self.mapped {
-            mapped.push((
-                one.path.as_c_str(),
-                super::holder::user_namespace(one.from, one.to)?,
-            ));
+            mapped.push(Mapping {
+                path: one.path.as_c_str(),
+                object: one.object,
+                namespace: super::holder::user_namespace(one.from, one.to)?,
+            });
         }
         let mut arguments = vec![c"sandbox-agent", c"serve", c"--fd", c"3"];
         if self.setup {

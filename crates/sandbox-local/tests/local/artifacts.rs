@@ -322,6 +322,8 @@ async fn an_output_folder_that_code_can_write_to_leads_nowhere_else() {
         }
     };
     policy.artifact_export_paths = vec![exported_path];
+    // For the caller's own link at the end; one that code can make is refused all the same.
+    policy.follow_links = Some(true);
     let sandbox = client(policy)
         .create(&spec().workspace(Workspace::read_write(workspace.path())))
         .await

@@ -177,9 +177,9 @@ async fn the_processor_is_shared_as_planned() {
 }
 
 #[tokio::test]
-async fn no_storage_and_one_process_are_bounds_too() {
+async fn a_page_of_storage_and_one_process_are_bounds_too() {
     let mut policy = policy();
-    policy.disk = Some(ByteSize::bytes(0));
+    policy.disk = Some(ByteSize::bytes(4096));
     policy.pids = Some(1);
     let sandbox = create(policy).await;
     let result = sandbox

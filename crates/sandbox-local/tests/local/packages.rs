@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use sandbox_core::{
     ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, SandboxClient,
+    Workspace,
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 
 use crate::pip::pip;
 use crate::registry::{Answer, Registry, page, wheel};
-use crate::support::{config, eventually, open_folder, policy, processes_with, sh, spec};
+use crate::support::{
+    config, eventually, namespaces, open_folder, policy, processes_with, sh, spec,
+};
 
 /// A cache of the test's own, and what an installation may take.
 struct Place {
@@ -345,4 +348,51 @@ async fn a_bad_name_is_refused_before_anything_is_made() {
         assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{error}");
     }
     assert!(!Path::new(&place.folder.path().join("cache")).exists());
+}
+
+/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and can perhaps be renamed, and with one
+/// that is not there yet.
+#[tokio::test]
+async fn a_cache_that_another_sandbox_has_forged_is_not_used() {
+    if !pip() {
+        return;
+    }
+    for removed in [false, true] {
+        let place = Place::with_wheels();
+        let client = place.client(&["demo==1.0"]);
+        client.create(&spec()).await.expect("installed");
+        let [entry] = place.left("entries").try_into().expect("one entry");
+        let module = find(&entry, "demo.py").expect("the module");
+        let module = module.strip_prefix(place.folder.path()).expect("below");
+        let site = module.parent().expect("a folder").display();
+        if removed {
+            // Nothing about the name of an entry is secret.
+            std::fs::remove_dir_all(place.folder.path().join("cache")).expect("removed");
+        }
+        let attack = format!(
+            "umask 077; cd /workspace; mv cache away; mkdir -p {site}; echo 'version = \"forged\"' > {site}/demo.py; \
+             mkdir -p cache/packages/locks cache/packages/staging; cat {site}/demo.py"
+        );
+        let around = spec().workspace(Workspace::read_write(place.folder.path()));
+        if let Ok(sandbox) = place.client(&[]).create(&around).await {
+            let tried = sandbox.exec(&sh(&attack)).await.expect("it runs");
+            println!("the attack: {}", tried.output());
+        } else {
+            assert!(!namespaces(), "only Landlock alone refuses that");
+        }
+        let sandbox = client.create(&spec()).await.expect("installed");
+        let result = sandbox.exec(&python(SHOW)).await.expect("it runs");
+        assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
+    }
+}
+
+/// The file of this name in a tree.
+fn find(tree: &Path, name: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(tree).ok()?.flatten();
+    entries
+        .map(|entry| entry.path())
+        .find_map(|path| match path.is_dir() {
+            true => find(&path, name),
+            false => (path.file_name()? == name).then_some(path),
+        })
 }

@@ -1,12 +1,10 @@
 //! What sandboxes could leave behind in this process and on its host.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
 use sandbox_core::SandboxClient;
 use sandbox_local::{LocalBackend, LocalConfig};
 
@@ -105,10 +103,6 @@ impl Ground {
         for path in entries(&self.state_folder()) {
             match path.file_name().and_then(|name| name.to_str()) {
                 Some("etc") => {}
-                Some("uids") => {
-                    let held = entries(&path).into_iter().filter(|file| is_locked(file));
-                    left.extend(held.map(|file| format!("lock {}", file.display())));
-                }
                 // Where something is mounted, seen from a sandbox alone.
                 _ if path.is_dir() && entries(&path).is_empty() && is_place(&path) => {}
                 _ => left.push(format!("file {}", path.display())),
@@ -128,11 +122,6 @@ fn is_place(path: &Path) -> bool {
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
-}
-
-fn is_locked(file: &Path) -> bool {
-    let file = std::fs::File::open(file).expect("a lock's file");
-    flock(file.as_fd(), FlockOperation::NonBlockingLockShared).is_err()
 }
 
 /// What is mounted below a folder. Others mount elsewhere meanwhile.

@@ -17,6 +17,8 @@ async fn a_read_root_is_seen_and_not_written() {
     for root in [folder.path(), &link] {
         let mut policy = policy();
         policy.filesystem_read_roots = Some(vec![root.into()]);
+        // It leads out of its folder.
+        policy.follow_links = Some(true);
         let script = format!(
             "cat {0}/data; echo x > {0}/data; rm {0}/data; touch {0}/new",
             root.display()

@@ -28,6 +28,10 @@ pub(super) fn render(plan: &LocalPlan) -> String {
         setup.pid_one,
         setup.die_with_parent,
     ));
+    for limit in &setup.user_limits {
+        let name = String::from_utf8_lossy(&limit.name);
+        line(format!("user limit {name} = {}", limit.most));
+    }
     line(format!(
         "scratch: {} bytes, {} inodes",
         plan.scratch.size, plan.scratch.inodes
@@ -107,6 +111,8 @@ fn mount_line(mount: &Mount) -> String {
             read_only,
             devices,
             optional,
+            // The samples have none.
+            object: _,
         } => {
             let mut line = if *read_only {
                 "ro ".to_owned()
@@ -147,7 +153,9 @@ fn mount_line(mount: &Mount) -> String {
             )
         }
         Mount::ReadOnly { target } => format!("read-only {}", path(target)),
-        Mount::Mask { target } => format!("mask {}", path(target)),
+        Mount::Mask { target, .. } => format!("mask {}", path(target)),
+        Mount::Pin { target } => format!("pin {}", path(target)),
+        Mount::ReadOnlyPart { target } => format!("read-only part {}", path(target)),
         other => format!("{other:?}"),
     }
 }

@@ -110,6 +110,8 @@ pub(super) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
 
 pub(super) fn folder(path: &str) -> Root {
     Root {
+        asked: path.into(),
+        object: None,
         links: Vec::new(),
         path: path.into(),
         kind: Kind::Folder,

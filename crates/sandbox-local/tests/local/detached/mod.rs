@@ -4,14 +4,12 @@ mod creation;
 mod ending;
 mod memory;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_core::{
     ByteSize, CapabilityPolicy, ErrorKind, Outcome, SandboxClient, SandboxHandle, SandboxSpec,
@@ -105,12 +103,23 @@ fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
         && users_are_free(state)
 }
 
-/// Nobody holds a range of users of this state folder.
+/// No keeper of this state folder holds a range of users. Their locks are in one folder of the host, which others use as well.
 fn users_are_free(state: &Path) -> bool {
-    let files = std::fs::read_dir(state.join("uids")).into_iter().flatten();
-    files.flatten().all(|file| {
-        let file = File::open(file.path()).expect("readable");
-        flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
+    let others = processes.filter(|process| process.file_name() != *own);
+    let mut opened = others.map(|process| {
+        // One that has ended meanwhile, or is none, has no descriptors.
+        let descriptors = std::fs::read_dir(process.path().join("fd"));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+        links.collect::<Vec<_>>()
+    });
+    !opened.any(|paths| {
+        paths.iter().any(|path| path.starts_with(state))
+            && paths
+                .iter()
+                .any(|path| path.starts_with("/run/sandbox/uids"))
     })
 }
 

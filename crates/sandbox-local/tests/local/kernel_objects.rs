@@ -1,0 +1,120 @@
+//! What is the machine's or the user's, and not the sandbox's.
+
+use rustix::fs::inotify;
+use sandbox_core::{CapabilityPolicy, ExecEvent, SandboxClient, SandboxHandle, Stdin};
+
+use crate::support::{backend_in, create, is_root, namespaces, policy, sh, spec};
+
+#[tokio::test]
+async fn files_about_the_machine_are_hidden() {
+    let sandbox = create(policy()).await;
+    for file in [
+        "/proc/cmdline",
+        "/proc/interrupts",
+        "/proc/key-users",
+        "/proc/keys",
+    ] {
+        let control = std::fs::read(file);
+        assert!(control.is_ok(), "the control: the host can read {file}");
+        let result = sandbox.exec(&sh(&format!("cat {file}"))).await;
+        let result = result.expect("it runs");
+        assert!(!result.ok(), "{file}: {}", result.stdout_text());
+    }
+}
+
+#[tokio::test]
+async fn settings_of_the_kernel_are_a_read_only_mount() {
+    // Without namespaces there is Landlock alone.
+    if !namespaces() {
+        return;
+    }
+    let sandbox = create(policy()).await;
+    let mounts = sandbox.exec(&sh("cat /proc/self/mountinfo")).await;
+    let mounts = mounts.expect("it runs").stdout_text();
+    let mut lines = mounts.lines().map(|line| line.split(' ').skip(4));
+    let options = lines.find_map(|mut mount| match mount.next() {
+        Some("/proc/sys") => mount.next(),
+        _ => None,
+    });
+    assert!(
+        options.is_some_and(|options| options.starts_with("ro,")),
+        "{mounts}"
+    );
+}
+
+#[tokio::test]
+async fn the_limit_of_core_files_is_one_byte_and_stays() {
+    let sandbox = create(policy()).await;
+    let script = "grep 'core file' /proc/self/limits; ulimit -c 0; ulimit -S -c 0; ulimit -c";
+    let result = sandbox.exec(&sh(script)).await.expect("it runs");
+    let text = result.stdout_text();
+    // In the host's namespaces a program cannot read about itself there.
+    if namespaces() {
+        let line = text.lines().next().unwrap_or_default();
+        let limit = line.split_whitespace().skip(4).collect::<Vec<_>>();
+        assert_eq!(limit, ["1", "1", "bytes"], "{text}");
+    }
+    // In blocks of 512 bytes, rounded down.
+    assert_eq!(text.lines().last(), Some("0"), "{text}");
+    let errors = result.stderr_text();
+    assert!(errors.contains("Invalid argument"), "{errors}");
+}
+
+/// The first user of the host that a sandbox has.
+async fn first_user(sandbox: &SandboxHandle) -> String {
+    let result = sandbox.exec(&sh("cat /proc/self/uid_map")).await;
+    let map = result.expect("it runs").stdout_text();
+    map.split_whitespace().nth(1).expect("a map").to_owned()
+}
+
+#[tokio::test]
+async fn sandboxes_of_two_state_folders_share_no_users() {
+    if !is_root() || !namespaces() {
+        return;
+    }
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let mut users = Vec::new();
+    let mut sandboxes = Vec::new();
+    for folder in &folders {
+        let client =
+            SandboxClient::with_backend(backend_in(&folder.path().join("state")), policy());
+        let sandbox = client.expect("a policy").create(&spec()).await;
+        let sandbox = sandbox.expect("a sandbox");
+        users.push(first_user(&sandbox).await);
+        sandboxes.push(sandbox);
+    }
+    assert_ne!(users[0], users[1]);
+}
+
+#[tokio::test]
+async fn its_caller_keeps_inotify_instances() {
+    // A control that takes all of root's would disturb the machine.
+    if is_root() || !namespaces() {
+        return;
+    }
+    const TAKE: &str = "import os, select, sys\n\
+        import ctypes\n\
+        libc = ctypes.CDLL(None)\n\
+        taken = 0\n\
+        while taken < 1000 and libc.inotify_init1(0) >= 0: taken += 1\n\
+        print(taken, flush=True)\n\
+        sys.stdin.read()";
+    let mut policy: CapabilityPolicy = policy();
+    policy.open_files = Some(1024);
+    let sandbox = create(policy).await;
+    let script = format!("exec python3 -c '{TAKE}'");
+    let mut execution = sandbox
+        .start(&sh(&script), Stdin::Piped)
+        .await
+        .expect("it starts");
+    let taken = loop {
+        match execution.next().await.expect("it works") {
+            Some(ExecEvent::Stdout(text)) => break String::from_utf8_lossy(&text).into_owned(),
+            Some(_) => {}
+            None => panic!("it ended"),
+        }
+    };
+    assert_eq!(taken.trim(), "64");
+    let own = [(); 8].map(|()| inotify::init(inotify::CreateFlags::CLOEXEC));
+    assert!(own.iter().all(Result::is_ok), "{own:?}");
+}

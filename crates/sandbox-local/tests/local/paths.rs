@@ -1,0 +1,322 @@
+//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two runs, moved by the code.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sandbox_core::{
+    CapabilityPolicy, Result, SandboxClient, SandboxHandle, SandboxSpec, Workspace,
+};
+use sandbox_lang::packages::PackageSettings;
+use sandbox_local::LocalBackend;
+
+use crate::support::{backend_in, client, config, namespaces, open_folder, policy, run, sh, spec};
+
+/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another number.
+fn rounds() -> usize {
+    let asked = std::env::var("SANDBOX_TEST_EXCHANGES").ok();
+    asked.map_or(100, |count| count.parse().expect("a number"))
+}
+
+/// What a sandbox is given of the host.
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Read,
+    Write,
+    Workspace,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Workspace];
+
+    fn give(self, folder: &Path) -> (CapabilityPolicy, SandboxSpec) {
+        let (mut policy, mut spec) = (policy(), spec());
+        // Also where links are followed, what was checked is what is mounted.
+        policy.follow_links = Some(true);
+        match self {
+            Self::Read => policy.filesystem_read_roots = Some(vec![folder.into()]),
+            Self::Write => policy.filesystem_write_roots = Some(vec![folder.into()]),
+            Self::Workspace => spec = spec.workspace(Workspace::read_write(folder)),
+        }
+        (policy, spec)
+    }
+}
+
+/// Exchanges two names at full speed for as long as `work` takes.
+async fn while_exchanging<T>(one: &Path, other: &Path, work: impl Future<Output = T>) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
+            }
+        });
+        // Also where a check fails.
+        let _over = Over(&over);
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
+    })
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exchanged_while_a_sandbox_is_made_is_never_seen() {
+    // The state folder is refused wherever it is named: to see it means that what was mounted is not what was checked.
+    let place = open_folder();
+    let base = place.path().canonicalize().expect("a path");
+    let backend = backend_in(&base.join("state"));
+    let made = |policy, spec| {
+        let client = SandboxClient::with_backend(backend.clone(), policy).expect("a valid policy");
+        async move { client.create(&spec).await }
+    };
+    drop(made(policy(), spec()).await.expect("a state folder"));
+    let (data, other) = (base.join("data"), base.join("other"));
+    std::fs::create_dir_all(data.join("scratch")).expect("made");
+    std::fs::write(data.join("scratch/own"), "").expect("written");
+    std::os::unix::fs::symlink(base.join("state"), &other).expect("a link");
+    let named = data.join("scratch");
+    let look = format!(
+        "test -e {0}/own || test -e own || ls -la {0} . ; true",
+        named.display()
+    );
+    let (mut created, mut refused, mut hits) = (0, 0, Vec::new());
+    while_exchanging(&data, &other, async {
+        for round in 0..rounds() {
+            let (policy, spec) = Role::ALL[round % 3].give(&named);
+            let sandbox = match made(policy, spec).await {
+                Ok(sandbox) => sandbox,
+                Err(error) => {
+                    let text = error.to_string();
+                    let known = [
+                        "state folder",
+                        "replaced",
+                        "Not a directory",
+                        "No such file",
+                        "not a folder",
+                    ];
+                    assert!(known.iter().any(|known| text.contains(known)), "{text}");
+                    refused += 1;
+                    continue;
+                }
+            };
+            created += 1;
+            // Where there are no mounts, the name itself is exchanged below the code, which then may see neither.
+            let seen = sandbox
+                .exec(&sh(&look))
+                .await
+                .expect("it runs")
+                .stdout_text();
+            if !seen.is_empty() && namespaces() {
+                hits.push(seen);
+            }
+            sandbox.kill().await.expect("it ends");
+        }
+    })
+    .await;
+    eprintln!("created {created}, refused {refused}, hits {}", hits.len());
+    assert!(hits.is_empty(), "{hits:#?}");
+    assert!(refused > 0 || rounds() < 50, "no exchange was met");
+}
+
+/// A project whose code is given all of it, and a folder of the host that it is not given.
+struct Project {
+    place: tempfile::TempDir,
+}
+
+impl Project {
+    fn new() -> Self {
+        let place = open_folder();
+        for folder in ["project/data", "private"] {
+            std::fs::create_dir_all(place.path().join(folder)).expect("made");
+        }
+        std::fs::write(place.path().join("private/key"), "PRIVATE").expect("written");
+        Self { place }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().canonicalize().expect("a path").join(name)
+    }
+
+    async fn create(
+        &self,
+        policy: CapabilityPolicy,
+        workspace: Option<&str>,
+    ) -> Result<SandboxHandle> {
+        let mut spec = spec();
+        if let Some(name) = workspace {
+            spec = spec.workspace(Workspace::read_write(self.path(name)));
+        }
+        client(policy).create(&spec).await
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_code_has_planted_is_not_followed_by_the_next_run() {
+    let project = Project::new();
+    let mut policy = policy();
+    policy.filesystem_read_roots = Some(vec![project.path("project/data")]);
+    let plant = format!(
+        "mv data old; ln -s {} data",
+        project.path("private").display()
+    );
+    let sandbox = project.create(policy.clone(), Some("project")).await;
+    let sandbox = sandbox.expect("the first run");
+    sandbox.exec(&sh(&plant)).await.expect("it runs");
+    sandbox.kill().await.expect("it ends");
+    if !project.path("project/data").is_symlink() {
+        // Without mounts, code may not rename what it can only read.
+        std::fs::rename(project.path("project/data"), project.path("project/old")).expect("moved");
+        std::os::unix::fs::symlink(project.path("private"), project.path("project/data"))
+            .expect("a link");
+    }
+    for follow in [None, Some(true)] {
+        policy.follow_links = follow;
+        let error = project.create(policy.clone(), Some("project")).await;
+        let error = error.expect_err("a link in the workspace").to_string();
+        assert!(
+            error.contains("in a folder that the code can write to"),
+            "{error}"
+        );
+    }
+    // Named by a policy that does not give the project: it leaves its folder.
+    let data = project.path("project/data");
+    for role in Role::ALL {
+        let (mut policy, spec) = role.give(&data);
+        policy.follow_links = None;
+        let error = client(policy).create(&spec).await.expect_err("a link");
+        let text = error.to_string();
+        assert!(
+            text.contains("outside of the folder that it stands in"),
+            "{text}"
+        );
+        assert!(
+            text.contains("private") && text.contains("--follow"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn links_are_followed_where_the_policy_says_so() {
+    let project = Project::new();
+    let link = project.path("link");
+    std::os::unix::fs::symlink(project.path("private"), &link).expect("a link");
+    std::os::unix::fs::symlink("../private", project.path("project/out")).expect("a link");
+    for (path, follow, works) in [
+        (&link, None, true),
+        (&project.path("project/out"), None, false),
+        (&project.path("project/out"), Some(true), true),
+    ] {
+        let mut policy = policy();
+        policy.filesystem_read_roots = Some(vec![path.clone()]);
+        policy.follow_links = follow;
+        match client(policy).create(&spec()).await {
+            Ok(sandbox) => {
+                assert!(works, "{}", path.display());
+                let read = sh(&format!("cat {}/key", path.display()));
+                let result = sandbox.exec(&read).await.expect("it runs");
+                assert_eq!(result.stdout_text(), "PRIVATE", "{}", result.stderr_text());
+            }
+            Err(error) => assert!(!works, "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_above_a_read_root_in_a_write_root_cannot_be_moved() {
+    if !namespaces() {
+        return;
+    }
+    let place = open_folder();
+    let base = place.path().canonicalize().expect("a path");
+    std::fs::create_dir_all(base.join("d/a/ro")).expect("made");
+    std::fs::write(base.join("d/a/ro/config"), "mine").expect("written");
+    let mut policy = policy();
+    policy.filesystem_write_roots = Some(vec![base.join("d")]);
+    policy.filesystem_read_roots = Some(vec![base.join("d/a/ro")]);
+    let script = format!(
+        "cd {}/d; touch a/new && mv a/new kept; mv a b; rm -rf a; mkdir -p a/ro; echo attacker > a/ro/config",
+        base.display()
+    );
+    run(policy, &script).await;
+    assert!(
+        base.join("d/kept").exists(),
+        "the folder above can be written"
+    );
+    let config = std::fs::read_to_string(base.join("d/a/ro/config"));
+    assert_eq!(config.expect("it is there"), "mine");
+}
+
+#[tokio::test]
+async fn the_state_folder_in_a_write_root_cannot_be_replaced() {
+    if !namespaces() {
+        return;
+    }
+    let place = open_folder();
+    let base = place.path().canonicalize().expect("a path");
+    let state = base.join("x/y/state");
+    std::fs::create_dir_all(base.join("x/y")).expect("made");
+    let backend = backend_in(&state);
+    for role in [Role::Write, Role::Workspace] {
+        let (policy, spec) = role.give(&base);
+        let client = SandboxClient::with_backend(backend.clone(), policy).expect("a valid policy");
+        let sandbox = client.create(&spec).await.expect("a sandbox");
+        let folder = match role {
+            Role::Workspace => "/workspace".to_owned(),
+            _ => base.display().to_string(),
+        };
+        let script = format!(
+            "cd {folder}; touch new; ls x/y/state; mv x z; mv x/y x/z; mkdir -p x/y/state/forged"
+        );
+        let result = sandbox.exec(&sh(&script)).await.expect("it runs");
+        assert_eq!(result.stdout_text(), "");
+        sandbox.kill().await.expect("it ends");
+        assert!(base.join("new").exists() && state.join("scratch").exists());
+        assert!(!state.join("forged").exists() && !base.join("z").exists());
+    }
+}
+
+#[tokio::test]
+async fn installed_packages_in_a_writable_folder_can_neither_be_replaced_nor_made() {
+    for is_there in [false, true] {
+        let place = open_folder();
+        let base = place.path().canonicalize().expect("a path");
+        let mut settings = PackageSettings::default();
+        let cache = base.join(".cache/sandbox/packages");
+        settings.folder = Some(cache.clone());
+        if is_there {
+            std::fs::create_dir_all(cache.join("entries")).expect("made");
+        }
+        let backend = std::sync::Arc::new(LocalBackend::new(config().packages(settings)));
+        for role in [Role::Write, Role::Workspace] {
+            let (policy, spec) = role.give(&base);
+            let client =
+                SandboxClient::with_backend(backend.clone(), policy).expect("a valid policy");
+            let sandbox = match client.create(&spec).await {
+                Ok(sandbox) => sandbox,
+                Err(error) => {
+                    assert!(!namespaces(), "{error}");
+                    assert!(error.to_string().contains("installed packages"), "{error}");
+                    continue;
+                }
+            };
+            let folder = match role {
+                Role::Workspace => "/workspace".to_owned(),
+                _ => base.display().to_string(),
+            };
+            let script = format!(
+                "cd {folder}; touch new; mv .cache old; mv .cache/sandbox .cache/old; mkdir -p .cache/sandbox/packages/forged"
+            );
+            sandbox.exec(&sh(&script)).await.expect("it runs");
+            sandbox.kill().await.expect("it ends");
+            assert!(base.join("new").exists() && cache.is_dir());
+            assert!(!cache.join("forged").exists() && !base.join("old").exists());
+        }
+    }
+}
