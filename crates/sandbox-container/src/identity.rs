@@ -1,6 +1,5 @@
 //! As whom code runs in a container, and who that is on the host.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, ErrorKind, Plan, Result};
@@ -8,6 +7,7 @@ use sandbox_host::confinement::Mode;
 
 use crate::Tier;
 use crate::engine::EngineFacts;
+use crate::folders::Folders;
 
 /// As whom code runs, unless the specification says otherwise or a folder of the host belongs to somebody.
 const USER: (u32, u32) = (1000, 1000);
@@ -34,17 +34,22 @@ impl Identity {
     ///
     /// `Unsupported` for a user whom the engine's containers do not have, `InvalidSpec` where code could not write to a folder that
     /// the plan lets it write to: engines mount folders as they are.
-    pub(crate) fn of(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Self> {
+    pub(crate) fn of(
+        tier: Tier,
+        plan: &Plan,
+        facts: &EngineFacts,
+        opened: &Folders,
+    ) -> Result<Self> {
         let identity = match plan.user {
             Some(user) => Self::asked(tier, user, facts)?,
-            None if facts.rootless => Self::rootless(tier, plan, facts),
+            None if facts.rootless => Self::rootless(tier, plan, facts, opened),
             None => {
-                let owner = folders_owner(plan).and_then(|owner| in_containers(owner, facts));
+                let owner =
+                    folders_owner(plan, opened).and_then(|owner| in_containers(owner, facts));
                 Self::plain(owner.unwrap_or(USER))
             }
         };
-        check_there(tier, plan)?;
-        identity.check_writable(tier, plan, facts)?;
+        identity.check_writable(tier, plan, facts, opened)?;
         Ok(identity)
     }
 
@@ -78,9 +83,10 @@ impl Identity {
     }
 
     /// The user on an engine without root.
-    fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Self {
+    fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts, opened: &Folders) -> Self {
         let of_engine = |folder: &Path| {
-            std::fs::metadata(folder).is_ok_and(|folder| is_engines(folder.uid(), facts))
+            let owned = opened.owned(folder);
+            owned.is_ok_and(|folder| is_engines(folder.user, facts))
         };
         match facts.engine_user {
             Some(user) if folders(plan).any(of_engine) => {
@@ -121,16 +127,22 @@ impl Identity {
         }
     }
 
-    fn check_writable(&self, tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<()> {
+    fn check_writable(
+        &self,
+        tier: Tier,
+        plan: &Plan,
+        facts: &EngineFacts,
+        opened: &Folders,
+    ) -> Result<()> {
         let who = self.on_host(facts);
         for path in writable_folders(plan) {
-            // A missing folder has its own error.
-            let Ok(folder) = std::fs::metadata(path) else {
+            // What was not opened has its own error.
+            let Ok(folder) = opened.owned(path) else {
                 continue;
             };
-            let bits = folder.mode();
-            let owns = who.is_some_and(|(uid, _)| folder.uid() == uid) && bits & 0o200 != 0;
-            let shares = who.is_some_and(|(_, gid)| folder.gid() == gid) && bits & 0o020 != 0;
+            let bits = folder.mode;
+            let owns = who.is_some_and(|(uid, _)| folder.user == uid) && bits & 0o200 != 0;
+            let shares = who.is_some_and(|(_, gid)| folder.group == gid) && bits & 0o020 != 0;
             if owns || shares || bits & 0o002 != 0 {
                 continue;
             }
@@ -141,7 +153,7 @@ impl Identity {
             let context = format!(
                 "{} belongs to user {}, and the code, which {code}, could not write to it",
                 path.display(),
-                folder.uid()
+                folder.user
             );
             let fix = match facts.engine_user.filter(|_| facts.rootless) {
                 Some((uid, _)) => format!("give the folder to user {uid}, who runs the engine"),
@@ -166,18 +178,6 @@ fn in_containers(host: (u32, u32), facts: &EngineFacts) -> Option<(u32, u32)> {
     let first = facts.engine_user?;
     let inside = |id: u32, first: u32| id.checked_sub(first).filter(|id| *id < facts.ids);
     Some((inside(host.0, first.0)?, inside(host.1, first.1)?))
-}
-
-/// Refuses folders that are not there: an engine may make them, on the host.
-fn check_there(tier: Tier, plan: &Plan) -> Result<()> {
-    let missing = folders(plan).find(|path| {
-        std::fs::symlink_metadata(path)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-    });
-    let Some(path) = missing else { return Ok(()) };
-    let context = format!("{} is not there", path.display());
-    let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
-    Err(error.on(tier).with_fix("make the folder, or leave it out"))
 }
 
 fn is_engines(user: u32, facts: &EngineFacts) -> bool {
@@ -209,13 +209,13 @@ fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
 
 /// Who owns the first of the writable folders that is not root's; root, where all are root's and one of them only root can write
 /// to. Code then has root's number and none of its capabilities, and the report says what it can disturb.
-fn folders_owner(plan: &Plan) -> Option<(u32, u32)> {
-    let folders = writable_folders(plan).filter_map(|folder| std::fs::metadata(folder).ok());
+fn folders_owner(plan: &Plan, opened: &Folders) -> Option<(u32, u32)> {
+    let folders = writable_folders(plan).filter_map(|folder| opened.owned(folder).ok());
     let folders = folders.collect::<Vec<_>>();
-    let ordinary = folders.iter().find(|folder| folder.uid() != 0);
-    let roots = folders.iter().any(|folder| folder.mode() & 0o002 == 0);
+    let ordinary = folders.iter().find(|folder| folder.user != 0);
+    let roots = folders.iter().any(|folder| folder.mode & 0o002 == 0);
     match ordinary {
-        Some(folder) => Some((folder.uid(), folder.gid())),
+        Some(folder) => Some((folder.user, folder.group)),
         None => roots.then_some(ROOT),
     }
 }
@@ -225,7 +225,15 @@ mod tests {
     use super::*;
     use crate::family::samples::{OTHER, TIER};
     use crate::lower::samples::plan;
+    use std::os::unix::fs::MetadataExt;
+
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    /// As it is decided before a sandbox is made.
+    fn decided(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Identity> {
+        let opened = Folders::open(tier, plan, facts)?;
+        Identity::of(tier, plan, facts, &opened)
+    }
 
     const PODMAN: Tier = OTHER.confined();
 
@@ -252,7 +260,7 @@ mod tests {
     fn without_folders_code_is_an_ordinary_user_if_there_is_one() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
-        let of = |facts: &EngineFacts| Identity::of(PODMAN, &without(), facts).expect("identity");
+        let of = |facts: &EngineFacts| decided(PODMAN, &without(), facts).expect("identity");
         assert_eq!(of(&EngineFacts::sample()), Identity::plain(USER));
         assert_eq!(of(&rootless(&owner, 65537)), Identity::plain(USER));
         assert_eq!(of(&rootless(&owner, 1)), Identity::plain(ROOT));
@@ -264,11 +272,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
         let plan = with_workspace(folder.path());
-        let kept = Identity::of(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
+        let kept = decided(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
         assert!(kept.keep_id && kept.code == (owner.uid(), owner.gid()));
         // An engine that cannot keep the number, or has no other users, knows its user as root.
         for (tier, ids) in [(TIER, 65537), (PODMAN, 1)] {
-            let root = Identity::of(tier, &plan, &rootless(&owner, ids)).expect("identity");
+            let root = decided(tier, &plan, &rootless(&owner, ids)).expect("identity");
             assert_eq!(root, Identity::plain(ROOT));
         }
     }
@@ -279,7 +287,7 @@ mod tests {
         let owner = folder.path().metadata().expect("metadata");
         let mut facts = rootless(&owner, 65537);
         facts.engine_user = Some((owner.uid() + 1, owner.gid() + 1));
-        let error = Identity::of(PODMAN, &with_workspace(folder.path()), &facts);
+        let error = decided(PODMAN, &with_workspace(folder.path()), &facts);
         let error = error.expect_err("another's folder");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert!(
@@ -301,10 +309,10 @@ mod tests {
             ..EngineFacts::sample()
         };
         let engine = remapped((owner.uid(), owner.gid()));
-        let identity = Identity::of(TIER, &plan, &engine).expect("the folder's owner");
+        let identity = decided(TIER, &plan, &engine).expect("the folder's owner");
         assert_eq!(identity, Identity::plain(ROOT));
         let engine = remapped((owner.uid() + 1, owner.gid() + 1));
-        let error = Identity::of(TIER, &plan, &engine).expect_err("of nobody there");
+        let error = decided(TIER, &plan, &engine).expect_err("of nobody there");
         assert!(error.fix().is_some_and(|fix| fix.contains("userns-remap")));
     }
 
@@ -312,7 +320,7 @@ mod tests {
     fn a_folder_that_is_not_there_is_not_left_to_the_engine() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let plan = with_workspace(&folder.path().join("missing"));
-        let error = Identity::of(TIER, &plan, &EngineFacts::sample()).expect_err("missing");
+        let error = decided(TIER, &plan, &EngineFacts::sample()).expect_err("missing");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert!(error.to_string().contains("missing"), "{error}");
     }
@@ -326,9 +334,9 @@ mod tests {
             plan(&spec, &CapabilityPolicy::new())
         };
         let facts = rootless(&owner, 65537);
-        let identity = Identity::of(PODMAN, &named("7:8"), &facts).expect("identity");
+        let identity = decided(PODMAN, &named("7:8"), &facts).expect("identity");
         assert_eq!(identity, Identity::plain((7, 8)));
-        let error = Identity::of(PODMAN, &named("70000:70000"), &facts).expect_err("too high");
+        let error = decided(PODMAN, &named("70000:70000"), &facts).expect_err("too high");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }

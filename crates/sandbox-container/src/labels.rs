@@ -30,6 +30,9 @@ pub(crate) const DETACHED: &str = "sandbox.detached";
 /// Its time to live, in seconds from its creation on.
 pub(crate) const LIFETIME: &str = "sandbox.lifetime";
 
+/// The folders of the host that its code can write to, where there are any.
+pub(crate) const WRITTEN: &str = "sandbox.written";
+
 /// What an image has that was built by us. Containers inherit the labels of their image, so this one says nothing of a container,
 /// and no image gets the ones that do.
 pub(crate) const BUILT: &str = "sandbox.built";

@@ -23,8 +23,8 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Makes and starts the container, and gives the stream to its agent. Nobody talks to the agent before its bytes were
-    /// compared with ours.
+    /// Makes and starts the container, and gives the stream to its agent. The agent's volume is compared with our agent before the
+    /// container is started: what lies in a volume that somebody else has filled never runs.
     ///
     /// # Errors
     ///
@@ -43,23 +43,27 @@ impl Launch<'_> {
             }
         }
         volume.create(tier, engine).await?;
-        // Reading the volume takes the engine about half as long as starting a container: both at once.
-        let (started, content) = tokio::join!(self.start(), self.look());
+        // Making a container runs nothing, and takes the engine about as long as reading the volume: both at once.
+        let (made, content) = tokio::join!(self.make(), self.look());
         // Where neither was done, what the caller asked for is what failed.
-        let content = match (&started, content) {
-            (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return started,
+        let content = match (&made, content) {
+            (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return made,
             (_, content) => content?,
         };
         if content == Content::Agent {
             volume.set_verified(engine);
+            let started = match made {
+                Ok(made) => self.begin(made).await,
+                Err(error) => Err(error),
+            };
             return match started {
                 // Another process filled the volume between the engine's look for it and ours.
                 Err(error) if AgentVolume::is_missed_in(&error) => self.start().await,
                 started => started,
             };
         }
-        // Whatever was started is not our agent. It may have much to say, and an engine that cannot pass it on cannot end it.
-        if let Ok((guard, stream)) = started {
+        // What the volume holds is not our agent: it was never started.
+        if let Ok((guard, stream)) = made {
             drop(stream);
             guard.remove(&engine.client).await?;
         }
@@ -86,16 +90,27 @@ impl Launch<'_> {
     }
 
     async fn start(&self) -> Result<(Guard, AttachStream)> {
+        self.begin(self.make().await?).await
+    }
+
+    /// Makes the container. Nothing runs in it yet.
+    async fn make(&self) -> Result<(Guard, AttachStream)> {
         let (tier, engine) = (self.tier, self.engine);
         let guard = create(tier, engine, Some(self.name.clone()), self.body.clone()).await?;
         // Attached before it starts: no byte is lost, and the agent never runs without an owner.
         let stream = attach(tier, engine, guard.container()).await?;
-        match engine.client.start_container(guard.container(), None).await {
+        Ok((guard, stream))
+    }
+
+    /// Starts it, and with it the agent.
+    async fn begin(&self, (guard, stream): (Guard, AttachStream)) -> Result<(Guard, AttachStream)> {
+        let client = &self.engine.client;
+        match client.start_container(guard.container(), None).await {
             Ok(()) => Ok((guard, stream)),
             Err(error) => {
-                let error = engine_error(tier, Operation::Start, error);
+                let error = engine_error(self.tier, Operation::Start, error);
                 // The name must be free for another attempt.
-                Err(match guard.remove(&engine.client).await {
+                Err(match guard.remove(client).await {
                     Ok(()) => error,
                     Err(left) => error.with_source(left),
                 })

@@ -17,6 +17,7 @@ mod doctor;
 mod engine;
 mod error;
 mod family;
+mod folders;
 mod identity;
 mod image;
 mod isolator;
@@ -38,6 +39,7 @@ mod report;
 mod settings;
 mod stream;
 mod sweep;
+mod usual_paths;
 pub mod variable;
 mod volume;
 

@@ -29,6 +29,11 @@ pub enum Mutation {
     ReadOnly,
     /// The environment: what the image names comes with it.
     Environment,
+    /// What a foreign container's maker has opened: only that it is privileged, and what it mounts, is looked at.
+    Adoption,
+    /// That what is mounted in a container is what was looked at on the host: neither the way to a folder is vouched for before, nor the
+    /// folder compared after.
+    Folders,
 }
 
 impl Mutation {
@@ -58,6 +63,8 @@ impl Mutation {
                     folder.read_only = Some(false);
                 }
             }
+            // Elsewhere.
+            Self::Adoption | Self::Folders => {}
             Self::Environment => {
                 let config = image.config.as_ref();
                 let variables = config.and_then(|config| config.env.as_ref());

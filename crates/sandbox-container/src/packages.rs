@@ -9,6 +9,7 @@ use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 
 use crate::engine::{Engine, EngineFacts};
 use crate::lower;
+use crate::quota::Trial;
 use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
 
 /// Why the containers of an engine cannot see the folder that this user's packages are installed into; `None` where they can.
@@ -39,24 +40,29 @@ pub(crate) struct Provisioner<'a, F> {
 }
 
 impl<F: OfFamily> Provisioner<'_, F> {
-    /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there.
+    /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there; and what
+    /// a user should know of these packages.
     ///
     /// # Errors
     ///
     /// Those of [`packages::provide`]; `Unsupported` where the engine's containers would not see the folder.
-    pub(crate) async fn provide(&self, plan: &Plan) -> Result<Plan> {
+    pub(crate) async fn provide(&self, plan: &Plan) -> Result<(Plan, Option<String>)> {
         if let Some((why, fix)) = unseen(&self.engine.facts) {
             let error = Error::new(ErrorKind::Unsupported, "install packages", why);
             return Err(error.on(self.tier).with_fix(fix));
         }
         let interpreter = Interpreter::of_image(self.image.id.as_deref().unwrap_or_default());
+        let folder = state::folder(self.config.state_folder.as_deref(), state::user());
+        state::prepare(self.tier.name, &folder, state::user())?;
         let order = Order {
             packages: &plan.packages,
             interpreter: &interpreter,
             settings: &self.config.packages,
+            state: &state::resolved(folder),
         };
-        let source = packages::provide(self, &order).await?;
-        Ok(packages::shown(plan, source, TARGET.into(), PATH))
+        let installed = packages::provide(self, &order).await?;
+        let plan = packages::shown(plan, installed.folder, TARGET.into(), PATH);
+        Ok((plan, installed.note))
     }
 
     fn without_network(&self, network: &str, why: &Error) -> Error {
@@ -88,7 +94,7 @@ impl<F: OfFamily> Backend for Provisioner<'_, F> {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        self.backend.assess_on(plan, self.engine).await
+        self.backend.assess_on(plan, self.engine, Trial::No).await
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {

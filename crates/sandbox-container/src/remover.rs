@@ -36,6 +36,11 @@ pub(crate) fn hold() -> UnderWay {
     REMOVER.hold()
 }
 
+/// Starts to undo something and returns. Needs no runtime. False where the system gives no thread.
+pub(crate) fn undo(task: impl Future<Output = ()> + Send + 'static) -> bool {
+    REMOVER.start(task)
+}
+
 /// What to remove.
 #[derive(Debug)]
 struct Removal {

@@ -7,6 +7,7 @@ use sandbox_lang::packages;
 
 use crate::Family;
 use crate::engine::EngineFacts;
+use crate::kept::shows_the_host;
 use crate::lower::{Root, Storage};
 use crate::packages::unseen;
 
@@ -50,14 +51,20 @@ fn entry(
     };
     match capability {
         Capability::FilesystemReadRoots => {
-            Enforcement::enforced("mount namespace, image as root, read-only binds of the roots")
+            let mechanism = "mount namespace, image as root, read-only binds of the roots";
+            binds(mechanism.to_owned(), plan, facts)
         }
         Capability::FilesystemWriteRoots => {
             let root = match storage.root {
                 Root::ReadOnly => "read-only root",
                 _ => "layer of the sandbox's own over the image",
             };
-            Enforcement::enforced(format!("{root}, binds of the roots"))
+            // A container has no Landlock, and a read-only mount does not protect named pipes.
+            let pipes = match plan.read_roots.is_empty() || !facts.shell.shares_kernel() {
+                true => "",
+                false => " (named pipes in read roots can be written)",
+            };
+            binds(format!("{root}, binds of the roots{pipes}"), plan, facts)
         }
         Capability::NetworkAccess | Capability::Egress => match &plan.network {
             NetworkPolicy::Allow(_) => {
@@ -96,6 +103,18 @@ fn entry(
         Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
         _ => Enforcement::unenforced("this backend does not know the capability"),
     }
+}
+
+/// An engine opens folders of the host by their path. The agent compares what was mounted, where its kernel is the one that they were
+/// opened on.
+fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
+    if !shows_the_host(plan) || facts.compares_folders() {
+        return Enforcement::enforced(mechanism);
+    }
+    Enforcement::partial(
+        mechanism,
+        "the engine opens folders of the host by path, in another kernel than this one: a program that can rename a folder on the way could swap it between check and mount",
+    )
 }
 
 /// What the agent gives each execution, and what stands behind that: the container's own profile, the host's other layers, a kernel
@@ -233,10 +252,15 @@ fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
 
 fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> Enforcement {
     let unbounded;
+    let excess;
     let mut gaps = Vec::new();
     // Where memory has a limit, the kernel counts them into that.
     if !family.full_tmpfs && !facts.memory_limit {
         gaps.push("empty files have no bound");
+    }
+    if let Some(total) = storage.excess() {
+        excess = format!("each place has at least a page, all together {total}");
+        gaps.push(&excess);
     }
     if storage.host_folders {
         gaps.push("folders of the host are writable without a bound");

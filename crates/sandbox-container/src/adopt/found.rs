@@ -3,7 +3,9 @@
 use bollard::models::{ContainerInspectResponse, HostConfig, MountPoint};
 use sandbox_core::{Error, ErrorKind, ImageReference, Plan, Result};
 
+use super::masks::unmasked;
 use crate::Tier;
+use crate::applied::{Process, first_process};
 use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
@@ -21,6 +23,10 @@ pub(crate) struct Found {
     pub workdir: String,
     pub host: HostConfig,
     pub mounts: Vec<MountPoint>,
+    /// What this host's kernel shows of its first process, where it does.
+    pub process: Option<Process>,
+    /// What of the kernel's own files is open in it, in words.
+    pub unmasked: Option<String>,
 }
 
 impl Found {
@@ -85,13 +91,26 @@ impl Found {
     fn new(found: ContainerInspectResponse) -> Option<Self> {
         let config = found.config?;
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
+        let (id, host) = (found.id?, found.host_config?);
+        let process = found.state.and_then(|state| state.pid);
+        let process = process.and_then(|process| first_process(&id, process));
         Some(Self {
-            id: found.id?,
             user: config.user.unwrap_or_default(),
             workdir: text(config.working_dir).unwrap_or_else(|| "/".into()),
-            host: found.host_config?,
+            unmasked: unmasked(&host, process.as_ref()),
+            process,
+            host,
+            id,
             mounts: found.mounts.unwrap_or_default(),
         })
+    }
+}
+
+impl Found {
+    /// Whether code that runs as this user (`USER[:GROUP]` as engines take it) is the root of the container.
+    pub(super) fn is_root(user: &str) -> bool {
+        let user = user.split(':').next().unwrap_or_default();
+        user.is_empty() || user == "root" || user.parse::<u32>() == Ok(0)
     }
 }
 

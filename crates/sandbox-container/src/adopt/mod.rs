@@ -5,7 +5,9 @@
 //! nothing is left whatever becomes of us.
 
 mod found;
+mod holes;
 mod isolator;
+mod masks;
 mod planted;
 mod report;
 
@@ -22,6 +24,7 @@ use crate::error::{Operation, engine_error};
 use crate::stream::AttachStream;
 
 pub(crate) use found::Found;
+use holes::{Hole, holes};
 use isolator::Served;
 use planted::Planted;
 
@@ -34,13 +37,67 @@ pub(crate) struct Adoption<'a> {
     pub found: Found,
     /// `None` where no policy applies.
     pub kernel: Option<Kernel>,
+    /// What its maker has opened.
+    holes: Vec<Hole>,
 }
 
-impl Adoption<'_> {
+impl<'a> Adoption<'a> {
+    /// # Errors
+    ///
+    /// `Unsupported` where a policy applies and code would be the host's root in all but name: user 0 of the host, with the kernel's
+    /// own files open to it.
+    pub(crate) fn new(
+        tier: Tier,
+        engine: &'a Engine,
+        plan: &'a Plan,
+        found: Found,
+        kernel: Option<Kernel>,
+    ) -> Result<Self> {
+        let adoption = Self {
+            tier,
+            engine,
+            plan,
+            holes: holes(&found),
+            found,
+            kernel,
+        };
+        adoption.check_root()?;
+        Ok(adoption)
+    }
+
+    /// A lie: only that a container is privileged, and what it mounts, is looked at.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn looking_at_mounts_alone(mut self) -> Self {
+        self.holes
+            .retain(|hole| hole.name.contains("is privileged"));
+        self
+    }
+
+    fn check_root(&self) -> Result<()> {
+        let facts = &self.engine.facts;
+        let namespace = facts.rootless
+            || (facts.user_namespace && self.found.host.userns_mode.as_deref() != Some("host"));
+        let (Some(unmasked), Some(_)) = (&self.found.unmasked, &self.kernel) else {
+            return Ok(());
+        };
+        if namespace || !Found::is_root(&self.user()) {
+            return Ok(());
+        }
+        let context = format!(
+            "code would be user 0 of the host in a container with {unmasked}: it could change the host's kernel"
+        );
+        let error = Error::new(ErrorKind::Unsupported, "adopt container", context);
+        Err(error.on(self.tier).with_fix(
+            "name another user, or start the container with the engine's masks (not privileged, without `systempaths=unconfined` or `unmask`)",
+        ))
+    }
+
     /// What is enforced in the container.
     pub(crate) fn report(&self) -> EnforcementReport {
         match &self.kernel {
-            Some(kernel) => report::report(self.plan, &self.found, self.engine, kernel),
+            Some(kernel) => {
+                report::report(self.plan, &self.found, self.engine, kernel, &self.holes)
+            }
             None => EnforcementReport::nothing(&format!("{} applies no policy", self.tier)),
         }
     }

@@ -1,8 +1,8 @@
 //! The agent's program in a foreign container, for as long as it takes to start.
 
-use bollard::body_full;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::query_parameters::UploadToContainerOptions;
+use bollard::{Docker, body_full};
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result, unique_name};
 
@@ -10,6 +10,7 @@ use super::Found;
 use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
+use crate::remover;
 
 /// The container's root user, whose the folder is.
 const ROOT: &str = "0:0";
@@ -57,13 +58,25 @@ impl Planted {
             container: found.id.clone(),
             folder: Some(format!("/{name}")),
         };
-        let upload = body_full(archive.into());
-        let uploaded = engine
-            .client
-            .upload_to_container(&found.id, Some(options), upload)
-            .await;
-        uploaded.map_err(|error| engine_error(tier, Operation::Adopt, error))?;
-        Ok(planted)
+        let under_way = remover::hold();
+        // In a task of its own: where this future is dropped, the engine may still unpack what it was sent. The task then waits for
+        // that, and the program is taken away after it.
+        let upload = tokio::spawn(async move {
+            let client = &planted.engine.client;
+            let content = body_full(archive.into());
+            let uploaded = client.upload_to_container(&planted.container, Some(options), content);
+            let uploaded = uploaded.await;
+            (uploaded.map(|()| planted), under_way)
+        });
+        match upload.await {
+            Ok((uploaded, _under_way)) => {
+                uploaded.map_err(|error| engine_error(tier, Operation::Adopt, error))
+            }
+            Err(stopped) => {
+                let context = format!("the task that asks the engine was stopped: {stopped}");
+                Err(Error::new(ErrorKind::Io, "adopt container", context).on(tier))
+            }
+        }
     }
 
     /// The program's path in the container.
@@ -73,10 +86,13 @@ impl Planted {
 
     /// Takes it away. What runs of it runs on.
     pub(super) async fn remove(mut self) -> Result<()> {
-        let Some(folder) = self.folder.take() else {
+        let Some(folder) = &self.folder else {
             return Ok(());
         };
-        remove(self.tier, &self.engine, &self.container, &folder).await
+        let removed = remove(self.tier, &self.engine.client, &self.container, folder).await;
+        // It was tried: only a removal that was itself interrupted is tried again.
+        self.folder = None;
+        removed
     }
 }
 
@@ -86,15 +102,15 @@ impl Drop for Planted {
             return;
         };
         let (tier, engine, container) = (self.tier, self.engine.clone(), self.container.clone());
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            tracing::error!(%tier, container, folder, "no runtime to take the agent out of a container with");
-            return;
-        };
-        runtime.spawn(async move {
-            if let Err(error) = remove(tier, &engine, &container, &folder).await {
+        let (what, place) = (folder.clone(), container.clone());
+        let started = remover::undo(async move {
+            if let Err(error) = remove(tier, &engine.client, &container, &folder).await {
                 tracing::error!(%tier, container, %error, "the agent's program is left in a container");
             }
         });
+        if !started {
+            tracing::error!(%tier, container = place, folder = what, "no thread to take the agent out of a container");
+        }
     }
 }
 
@@ -128,7 +144,7 @@ fn archive(folder: &str, program: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// Has the program remove itself, as the container's root: many images have nothing else that could.
-async fn remove(tier: Tier, engine: &Engine, container: &str, folder: &str) -> Result<()> {
+async fn remove(tier: Tier, client: &Docker, container: &str, folder: &str) -> Result<()> {
     let refused = |error| engine_error(tier, Operation::Adopt, error);
     let options = CreateExecOptions {
         attach_stdout: Some(true),
@@ -140,7 +156,6 @@ async fn remove(tier: Tier, engine: &Engine, container: &str, folder: &str) -> R
         user: Some(ROOT.to_owned()),
         ..CreateExecOptions::default()
     };
-    let client = &engine.client;
     let execution = client.create_exec(container, options).await;
     let execution = execution.map_err(refused)?.id;
     let started = client

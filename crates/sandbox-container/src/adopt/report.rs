@@ -10,9 +10,8 @@ use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
 use super::Found;
+use super::holes::Hole;
 use crate::engine::Engine;
-
-const PRIVILEGED: &str = "the container is privileged";
 
 /// What is enforced of each demand of a plan.
 pub(super) fn report(
@@ -20,6 +19,7 @@ pub(super) fn report(
     found: &Found,
     engine: &Engine,
     kernel: &Kernel,
+    holes: &[Hole],
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     let cgroup = match engine.facts.cgroup {
@@ -28,9 +28,17 @@ pub(super) fn report(
     };
     for demand in &plan.demands {
         let entry = entry(demand.capability, plan, found, kernel, &cgroup);
+        let entry = through(demand.capability, holes).unwrap_or(entry);
         report.set(demand.capability, entry);
     }
     report
+}
+
+/// What of the container's options takes a capability away; `None` where none does.
+fn through(capability: Capability, holes: &[Hole]) -> Option<Enforcement> {
+    let holes = holes.iter().filter(|hole| hole.of.contains(&capability));
+    let names = holes.map(|hole| hole.name.as_str()).collect::<Vec<_>>();
+    (!names.is_empty()).then(|| Enforcement::unenforced(names.join("; ")))
 }
 
 fn entry(
@@ -41,7 +49,6 @@ fn entry(
     cgroup: &str,
 ) -> Enforcement {
     let host = &found.host;
-    let privileged = host.privileged == Some(true);
     match capability {
         Capability::FilesystemReadRoots => files(plan, found, false),
         Capability::FilesystemWriteRoots => files(plan, found, true),
@@ -53,7 +60,6 @@ fn entry(
             ),
             mode => Enforcement::unenforced(format!("the container's pid mode is {mode}")),
         },
-        Capability::Privileges if privileged => Enforcement::unenforced(PRIVILEGED),
         Capability::Memory => memory(plan, host, cgroup),
         Capability::Cpus => cpus(plan, host, cgroup),
         Capability::Pids => pids(plan, host, cgroup),
@@ -64,9 +70,6 @@ fn entry(
 
 /// Whether the container shows more of the host than the plan allows.
 fn files(plan: &Plan, found: &Found, writing: bool) -> Enforcement {
-    if found.host.privileged == Some(true) {
-        return Enforcement::unenforced(PRIVILEGED);
-    }
     let allowed = |source: &str| {
         let roots = plan.write_roots.iter();
         let roots = roots.chain(plan.read_roots.iter().filter(|_| !writing));
@@ -169,6 +172,7 @@ fn pids(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adopt::holes::holes;
     use crate::engine::EngineFacts;
     use crate::family::samples::TIER;
     use crate::lower::samples::plan;
@@ -179,6 +183,7 @@ mod tests {
         let kernel = crate::backend::kernel(TIER, &EngineFacts::sample()).expect("kernel");
         let entries = plan.demands.iter().map(|demand| {
             let entry = entry(demand.capability, &plan, found, &kernel, "cgroup v1");
+            let entry = through(demand.capability, &holes(found)).unwrap_or(entry);
             (demand.capability, entry.status())
         });
         entries.collect()

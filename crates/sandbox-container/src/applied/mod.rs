@@ -24,7 +24,9 @@ use crate::engine::EngineFacts;
 pub(crate) use warnings::note;
 
 use asked::Asked;
-use process::Process;
+#[cfg(test)]
+pub(crate) use mounts::mounts;
+pub(crate) use process::Process;
 
 /// How long a runtime may take from the engine's answer until the agent's program is executed, which takes it milliseconds.
 const PATIENCE: Duration = Duration::from_millis(1000);
@@ -68,6 +70,24 @@ pub(crate) async fn lower(
             report.set(capability, enforcement);
         }
     }
+}
+
+/// What this host's kernel shows of a container's first process, by the number that its engine says. `None` where that is not this
+/// container's here: an engine may count processes in another namespace, or on another host.
+pub(crate) fn first_process(container: &str, process: i64) -> Option<Process> {
+    let folder = format!("/proc/{process}");
+    let file = |path: String| std::fs::read(path).ok();
+    let names = |bytes: Option<Vec<u8>>| {
+        bytes.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(container))
+    };
+    let parent = || {
+        let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        file(format!("/proc/{}/cmdline", parent.trim()))
+    };
+    // Its control group has its id, or, without groups of its own, what the engine has started it with.
+    let ours = names(file(format!("{folder}/cgroup"))) || names(parent());
+    ours.then(|| Process::read(Path::new(&folder))).flatten()
 }
 
 fn is_weaker(new: &Enforcement, old: &Enforcement) -> bool {

@@ -2,7 +2,7 @@
 
 /// A mount of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     /// What of its file system is mounted: a path in it.
     pub root: String,
     /// Where.
@@ -29,7 +29,7 @@ const USERS: [(&str, &str); 2] = [
 ];
 
 /// The mounts of a table of the kernel's (`mountinfo`).
-pub(super) fn mounts(table: &str) -> Vec<Mount> {
+pub(crate) fn mounts(table: &str) -> Vec<Mount> {
     table
         .lines()
         .filter_map(|line| {

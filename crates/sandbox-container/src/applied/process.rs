@@ -7,7 +7,7 @@ use super::mounts::{Mount, mounts};
 
 /// What the kernel shows of a container's first process. What cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pub no_new_privileges: Option<bool>,
     /// Whether a seccomp filter applies.
     pub seccomp: Option<bool>,

@@ -7,14 +7,15 @@ use sandbox_host::seccomp::Arch;
 
 use super::{ContainerBackend, UMASK};
 use crate::engine::{Engine, EngineFacts};
+use crate::folders::Folders;
 use crate::identity::Identity;
 use crate::lower::Storage;
-use crate::quota::Quota;
+use crate::quota::{Quota, Trial};
 use crate::{OfFamily, Tier, report};
 
 impl<F: OfFamily> ContainerBackend<F> {
     /// What is decided of a plan's sandbox on an engine.
-    pub(super) async fn draft(&self, plan: &Plan, engine: &Engine) -> Result<Draft> {
+    pub(super) async fn draft(&self, plan: &Plan, engine: &Engine, trial: Trial) -> Result<Draft> {
         let facts = &engine.facts;
         if !self.applies_policy {
             let confinement = Confinement {
@@ -26,10 +27,12 @@ impl<F: OfFamily> ContainerBackend<F> {
                 confinement,
                 report,
                 confined: None,
+                folders: Folders::default(),
             });
         }
         let kernel = kernel(self.tier, facts)?;
-        let identity = Identity::of(self.tier, plan, facts)?;
+        let folders = Folders::open(self.tier, plan, facts)?;
+        let identity = Identity::of(self.tier, plan, facts, &folders)?;
         let mode = identity.mode();
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
@@ -38,7 +41,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             .iter()
             .filter_map(|folder| folder.to_str())
             .map(ToOwned::to_owned);
-        let quota = Quota::of(self.tier, engine, plan).await;
+        let quota = Quota::of(self.tier, engine, plan, trial).await;
         let storage = Storage::new(plan, &exports.collect::<Vec<_>>(), &quota);
         let network = self.config.package_network.as_deref();
         let family = self.tier.family;
@@ -56,6 +59,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             confinement,
             report,
             confined: Some((storage, identity)),
+            folders,
         })
     }
 }
@@ -74,6 +78,8 @@ pub(super) struct Draft {
     pub report: EnforcementReport,
     /// `None` where no policy applies.
     pub confined: Option<(Storage, Identity)>,
+    /// The host's folders, held open. None where no policy applies.
+    pub folders: Folders,
 }
 
 /// What the engine's kernel can do for the confinement of executions.

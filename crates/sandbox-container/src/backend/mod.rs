@@ -23,14 +23,18 @@ use crate::applied;
 use crate::config::ContainerConfig;
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
+use crate::folders::{self, check_nested};
 use crate::image::{self, Brought, ImageFacts, Source};
 use crate::isolator::{Container, ContainerIsolator};
 use crate::kept::{self, HandOver, Registry, Store};
+use crate::labels;
 use crate::launch::Launch;
 use crate::lower::{self, Parts};
 use crate::packages::Provisioner;
+use crate::quota::Trial;
 use crate::remover;
 use crate::sweep;
+use crate::usual_paths::usual_paths;
 use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
 
@@ -164,16 +168,17 @@ impl<F: OfFamily> ContainerBackend<F> {
     ) -> Result<Adoption<'a>> {
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
-        Ok(Adoption {
-            tier: self.tier,
-            engine,
-            plan,
-            found: Foreign::look(self.tier, engine, container, plan).await?,
-            kernel: match self.applies_policy {
-                true => Some(kernel(self.tier, &engine.facts)?),
-                false => None,
-            },
-        })
+        let found = Foreign::look(self.tier, engine, container, plan).await?;
+        let kernel = match self.applies_policy {
+            true => Some(kernel(self.tier, &engine.facts)?),
+            false => None,
+        };
+        let adoption = Adoption::new(self.tier, engine, plan, found, kernel)?;
+        #[cfg(feature = "mutants")]
+        if self.config.mutation == Some(crate::Mutation::Adoption) {
+            return Ok(adoption.looking_at_mounts_alone());
+        }
+        Ok(adoption)
     }
 
     /// Refuses packages where they could not be installed.
@@ -206,8 +211,14 @@ impl<F: OfFamily> ContainerBackend<F> {
             engine,
             image: &image,
         };
-        let provided = provisioner.provide(plan).await?;
-        self.place(&provided, engine, &image, None).await
+        let (provided, note) = provisioner.provide(plan).await?;
+        let mut instance = self.place(&provided, engine, &image, None).await?;
+        if let Some(note) = note {
+            let mut report = instance.enforcement().clone();
+            report.note(note);
+            instance.set_enforcement(report);
+        }
+        Ok(instance)
     }
 
     /// What would be enforced of a plan on this engine.
@@ -215,8 +226,9 @@ impl<F: OfFamily> ContainerBackend<F> {
         &self,
         plan: &Plan,
         engine: &Engine,
+        trial: Trial,
     ) -> Result<EnforcementReport> {
-        Ok(self.draft(plan, engine).await?.report)
+        Ok(self.draft(plan, engine, trial).await?.report)
     }
 
     /// Makes the sandbox of a plan out of this image. Where it has a network, that is `network`, else the engine's default.
@@ -228,11 +240,20 @@ impl<F: OfFamily> ContainerBackend<F> {
         network: Option<&str>,
     ) -> Result<AgentInstance> {
         let tier = self.tier;
-        let draft = self.draft(plan, engine).await?;
+        let draft = self.draft(plan, engine, Trial::Allowed).await?;
         let source = Source::new(inspected);
         let image = ImageFacts::new(inspected);
         let volume = &self.volume;
         let hidden = self.hidden(plan)?;
+        let folders = draft.folders;
+        #[cfg(feature = "mutants")]
+        let vouched = self.config.mutation != Some(crate::Mutation::Folders);
+        #[cfg(not(feature = "mutants"))]
+        let vouched = true;
+        if vouched && draft.confined.is_some() {
+            check_nested(tier, plan, &hidden)?;
+            folders.vouch(tier, engine).await?;
+        }
         let store = match plan.detached {
             true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
             false => None,
@@ -241,6 +262,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             Some(_) if engine.facts.seccomp => volume.profile(tier, engine).await?,
             _ => None,
         };
+        let usual = usual_paths(tier, engine, &self.config.options, &image.id).await?;
         let parts = Parts {
             tier,
             facts: &engine.facts,
@@ -248,6 +270,8 @@ impl<F: OfFamily> ContainerBackend<F> {
             volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
             hidden: &hidden,
+            usual: &usual,
+            folders: &folders,
             network,
             profile: profile.as_deref(),
             options: &self.config.options,
@@ -258,13 +282,13 @@ impl<F: OfFamily> ContainerBackend<F> {
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }
-        let folders = &mut sandbox.settings.make_dirs;
+        let made = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
             Some((storage, identity)) => {
                 // What is mounted exists, and the rest of the root is read-only.
-                folders.retain(|folder| storage.covers(folder));
+                made.retain(|folder| storage.covers(folder));
                 if plan.writable_root && plan.workspace.is_none() {
-                    folders.push(WORK_FOLDER.into());
+                    made.push(WORK_FOLDER.into());
                 }
                 let lowered = lower::confined(plan, &parts, storage, *identity)?;
                 #[cfg(feature = "mutants")]
@@ -276,10 +300,18 @@ impl<F: OfFamily> ContainerBackend<F> {
                 lowered.body
             }
             None => {
-                folders.push(WORK_FOLDER.into());
+                made.push(WORK_FOLDER.into());
                 lower::unconfined(plan, &parts)?
             }
         };
+        let mut body = body;
+        if let Some(written) = folders::label(&folders.written(plan)) {
+            let labels = body.labels.get_or_insert_default();
+            labels.insert(labels::WRITTEN.to_owned(), written);
+        }
+        if vouched && engine.facts.compares_folders() {
+            sandbox.settings.placed = folders.placed(plan);
+        }
         let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
@@ -355,15 +387,16 @@ impl<F: OfFamily> ContainerBackend<F> {
         if !kept::shows_the_host(plan) {
             return Ok(Vec::new());
         }
-        let mut hidden = kept::hidden(self.tier, plan, &self.state_folder())?;
-        if !hidden.is_empty() {
+        let mut seen = kept::hidden(self.tier, plan, &self.state_folder())?;
+        if !seen.is_empty() {
             // What is not there cannot be covered, and may be there later.
             Store::prepare(self.tier, self.config.state_folder.as_deref())?;
         }
-        if let Some(cache) = in_reach(plan, &self.config.packages) {
-            hidden.extend(kept::seen_at(plan, &cache));
+        let cache = in_reach(plan, &self.config.packages);
+        if let Some(cache) = cache.map_err(|error| error.on(self.tier))? {
+            seen.extend(kept::seen_at(plan, &cache));
         }
-        Ok(hidden)
+        Ok(seen)
     }
 
     /// What of its engine a tier's sandboxes are found on.
@@ -391,7 +424,12 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
-        self.assess_on(plan, &engine).await
+        self.assess_on(plan, &engine, Trial::No).await
+    }
+
+    async fn measure(&self, plan: &Plan) -> Result<EnforcementReport> {
+        let engine = self.engine().await?;
+        self.assess_on(plan, &engine, Trial::Allowed).await
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {

@@ -64,6 +64,9 @@ pub struct EngineFacts {
     pub shell: Shell,
     /// Whether paths of this process mean the same to the engine.
     pub local: bool,
+    /// Whether the engine's containers run on the kernel of this process, so that both know a file by the same numbers. An engine on this
+    /// host may run in a virtual machine.
+    pub same_kernel: bool,
 }
 
 impl EngineFacts {
@@ -84,6 +87,8 @@ impl EngineFacts {
         let runtime = runtime.map_or_else(|| text(&info.default_runtime), ToOwned::to_owned);
         let known = info.runtimes.as_ref().and_then(|known| known.get(&runtime));
         let program = known.and_then(|known| known.path.as_deref());
+        // The engine's own default is there whatever the engine calls it: Podman names one by its path that was given by its path.
+        let is_default = !runtime.is_empty() && info.default_runtime.as_ref() == Some(&runtime);
         Self {
             api: (api.major_version, api.minor_version),
             version: text(&info.server_version),
@@ -125,12 +130,18 @@ impl EngineFacts {
             user_namespace: has("userns"),
             storage: text(&info.driver),
             backing: backing(info),
-            runtime_known: known.is_some(),
+            runtime_known: known.is_some() || is_default,
             shell: Shell::of(&runtime, program.unwrap_or_default()),
             default_runtime: text(&info.default_runtime),
             runtime,
             local,
+            same_kernel: local && is_this_kernel(info),
         }
+    }
+
+    /// Whether the agent can compare what is mounted in a container with what was opened on this host.
+    pub(crate) fn compares_folders(&self) -> bool {
+        self.same_kernel && self.shell.shares_kernel()
     }
 
     /// Major and minor version of the engine ("20.10"): what lies behind them does not change enforcement.
@@ -156,6 +167,13 @@ fn backing(info: &SystemInfo) -> String {
         _ => None,
     })
     .unwrap_or_default()
+}
+
+/// Whether an engine names the kernel that this process runs on. One in a virtual machine would have to run the very same build.
+fn is_this_kernel(info: &SystemInfo) -> bool {
+    let ours = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let theirs = info.kernel_version.as_deref();
+    ours.is_ok_and(|ours| theirs == Some(ours.trim_end()))
 }
 
 /// How many users an engine gives containers that have users of their own: the count that distributions hand out, which it does not tell.
@@ -207,6 +225,7 @@ impl EngineFacts {
             runtime_known: true,
             shell: Shell::Namespaces,
             local: true,
+            same_kernel: true,
         }
     }
 }
@@ -224,6 +243,24 @@ mod tests {
         let facts = EngineFacts::new(&SystemInfo::default(), &api, true, None);
         assert!(!facts.memory_limit && !facts.seccomp && !facts.pids_limit && !facts.runtime_known);
         assert_eq!(facts.cgroup, 0);
+    }
+
+    #[test]
+    fn a_default_runtime_that_is_named_by_its_path_is_there() {
+        let api = ClientVersion {
+            major_version: 1,
+            minor_version: 41,
+        };
+        let info = SystemInfo {
+            default_runtime: Some("/usr/sbin/runc".into()),
+            runtimes: Some([("runc".to_owned(), Default::default())].into()),
+            ..SystemInfo::default()
+        };
+        let of = |runtime| EngineFacts::new(&info, &api, true, runtime);
+        assert!(of(None).runtime_known);
+        assert_eq!(of(None).runtime, "/usr/sbin/runc");
+        assert!(of(Some("runc")).runtime_known);
+        assert!(!of(Some("crun")).runtime_known);
     }
 
     #[test]

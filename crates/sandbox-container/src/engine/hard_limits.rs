@@ -7,6 +7,8 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HardLimits {
+    /// Bytes of a core file.
+    pub core_file: Option<u64>,
     /// Open descriptors of a process.
     pub open_files: Option<u64>,
     /// Processes of a user.
@@ -37,6 +39,7 @@ impl HardLimits {
         Self {
             open_files: hard("Max open files"),
             processes: hard("Max processes"),
+            core_file: hard("Max core file size"),
         }
     }
 }

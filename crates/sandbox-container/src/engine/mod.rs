@@ -28,6 +28,7 @@ use ping::{Ping, ping};
 pub use runtime::Shell;
 
 use crate::config::ContainerConfig;
+use crate::lower::UsualPaths;
 use crate::quota::Quota;
 use crate::{Family, Tier};
 
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     pub facts: EngineFacts,
     /// Whether its storage bounds a container's own layer, once that was tried.
     pub quota: Arc<OnceCell<Quota>>,
+    /// What its containers hide by default, once that was asked.
+    pub usual_paths: Arc<OnceCell<UsualPaths>>,
 }
 
 impl Endpoint {
@@ -144,6 +147,7 @@ impl Engine {
             address,
             facts,
             quota: Arc::default(),
+            usual_paths: Arc::default(),
         })
     }
 }

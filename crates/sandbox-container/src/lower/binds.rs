@@ -9,6 +9,7 @@ use sandbox_host::WORK_FOLDER;
 use super::storage::is_below;
 use crate::Tier;
 use crate::engine::EngineFacts;
+use crate::folders::Folders;
 use crate::volume;
 
 /// Since this version of the API a read-only bind makes what is mounted below it read-only too, or fails.
@@ -17,57 +18,44 @@ const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
 /// Trees that the container has of its own.
 const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// The binds that a plan asks for.
+/// The binds that a plan asks for, of what was opened.
 ///
 /// # Errors
 ///
 /// `Unsupported` for an engine of another host and for places that a container cannot share with its host.
-pub(crate) fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
+pub(crate) fn binds(
+    tier: Tier,
+    plan: &Plan,
+    facts: &EngineFacts,
+    folders: &Folders,
+) -> Result<Vec<Mount>> {
     let mut binds = Vec::new();
+    let bind = |field, path: &Path, target, read_only| {
+        bind(
+            tier,
+            field,
+            (path, folders.source(path)),
+            target,
+            read_only,
+            facts,
+        )
+    };
     for root in &plan.read_roots {
         // What is writable as well is mounted once.
         if !plan.write_roots.contains(root) {
-            binds.push(bind(
-                tier,
-                "filesystem_read_roots",
-                root,
-                None,
-                true,
-                facts,
-            )?);
+            binds.push(bind("filesystem_read_roots", root, None, true)?);
         }
     }
     for root in &plan.write_roots {
-        binds.push(bind(
-            tier,
-            "filesystem_write_roots",
-            root,
-            None,
-            false,
-            facts,
-        )?);
+        binds.push(bind("filesystem_write_roots", root, None, false)?);
     }
     if let Some(workspace) = &plan.workspace {
         let (path, read_only) = (&workspace.path, workspace.read_only);
-        binds.push(bind(
-            tier,
-            "workspace",
-            path,
-            Some(WORK_FOLDER),
-            read_only,
-            facts,
-        )?);
+        binds.push(bind("workspace", path, Some(WORK_FOLDER), read_only)?);
     }
     for provided in &plan.provided {
         let target = provided.target.to_str();
-        binds.push(bind(
-            tier,
-            "packages",
-            &provided.source,
-            target,
-            true,
-            facts,
-        )?);
+        binds.push(bind("packages", &provided.source, target, true)?);
     }
     if !binds.is_empty() && !facts.local {
         return Err(refused(
@@ -82,7 +70,7 @@ pub(crate) fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<
 fn bind(
     tier: Tier,
     field: &str,
-    path: &Path,
+    (path, source): (&Path, &Path),
     target: Option<&str>,
     read_only: bool,
     facts: &EngineFacts,
@@ -96,6 +84,9 @@ fn bind(
         )
     };
     let text = path.to_str().ok_or_else(|| bad("is not UTF-8"))?;
+    let source = source
+        .to_str()
+        .ok_or_else(|| bad("leads to what is not UTF-8"))?;
     if !path.is_absolute() {
         return Err(bad("is not absolute"));
     }
@@ -116,7 +107,7 @@ fn bind(
     let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
     Ok(Mount {
         target: Some(target.to_owned()),
-        source: Some(text.to_owned()),
+        source: Some(source.to_owned()),
         typ: Some(MountType::BIND),
         read_only: Some(read_only),
         bind_options: Some(MountBindOptions {
@@ -138,6 +129,11 @@ fn refused(tier: Tier, context: String, fix: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of folders that nobody has opened.
+    fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
+        super::binds(tier, plan, facts, &Folders::default())
+    }
     use crate::family::samples::TIER;
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};

@@ -17,11 +17,13 @@ use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::Mode;
 
 pub(crate) use storage::{Root, Storage, is_below};
+pub(crate) use tighten::UsualPaths;
 
 use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;
 
 use crate::engine::EngineFacts;
+use crate::folders::Folders;
 use crate::identity::Identity;
 use crate::image::ImageFacts;
 use crate::labels;
@@ -69,6 +71,10 @@ pub(crate) struct Parts<'a> {
     pub profile: Option<&'a str>,
     /// The user's own engine options.
     pub options: &'a EngineOptions,
+    /// What the engine hides by default, where an option names more.
+    pub usual: &'a UsualPaths,
+    /// The host's folders, as they were opened.
+    pub folders: &'a Folders,
 }
 
 /// A plan in the engine's words.
@@ -100,7 +106,7 @@ pub(crate) fn confined(
         Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(parts.volume)];
-    mounts.extend(binds::binds(tier, plan, parts.facts)?);
+    mounts.extend(binds::binds(tier, plan, parts.facts, parts.folders)?);
     let family = parts.tier.family;
     let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
@@ -170,7 +176,14 @@ pub(crate) fn confined(
         host_config: Some(host),
         ..agent(plan, parts, user)?
     };
-    tighten::tighten(tier, plan, parts.facts, parts.options, &mut body)?;
+    tighten::tighten(
+        tier,
+        plan,
+        parts.facts,
+        parts.options,
+        parts.usual,
+        &mut body,
+    )?;
     Ok(Lowered { body, give })
 }
 
@@ -181,7 +194,7 @@ pub(crate) fn confined(
 /// As [`confined`].
 pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCreateBody> {
     let mut mounts = vec![agent_mount(parts.volume)];
-    mounts.extend(binds::binds(parts.tier, plan, parts.facts)?);
+    mounts.extend(binds::binds(parts.tier, plan, parts.facts, parts.folders)?);
     let mut tmpfs = TmpfsMounts::default();
     hide_socket(plan, &mut tmpfs);
     hide_state(parts, &mut tmpfs);

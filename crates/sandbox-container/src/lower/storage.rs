@@ -12,6 +12,9 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// POSIX shared memory is small in practice: it never gets more than this, nor more than an eighth of the storage.
 const SHARED_MEMORY_MAX: u64 = 64 << 20;
 
+/// The kernel sizes a tmpfs in pages.
+const PAGE: u64 = 4096;
+
 /// Bytes of storage for each file or folder: a tmpfs without a bound on its inodes could be filled with empty files.
 const BYTES_PER_INODE: u64 = 4096;
 
@@ -35,6 +38,8 @@ pub(crate) struct Storage {
     pub host_folders: bool,
     /// What becomes of the image's files.
     pub root: Root,
+    /// Bytes that the plan gives to all places together.
+    pub asked: u64,
 }
 
 /// What becomes of an image's files in a sandbox.
@@ -79,17 +84,18 @@ impl Storage {
         let shared_memory = (disk / 8).min(SHARED_MEMORY_MAX);
         let places = folders.len() + usize::from(*quota == Quota::Works);
         let share = (disk - shared_memory) / places.max(1) as u64;
-        // Whole pages: the kernel rounds up.
-        let share = share & !4095;
+        // Whole pages, and at least one: a tmpfs of size 0 has no bound at all.
+        let share = (share & !(PAGE - 1)).max(PAGE);
         Self {
             tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
-            shared_memory: (shared_memory & !4095).max(4096),
+            shared_memory: (shared_memory & !(PAGE - 1)).max(PAGE),
             host_folders: writable_workspace || !plan.write_roots.is_empty(),
             root: match quota {
                 Quota::NotNeeded => Root::ReadOnly,
                 Quota::Works => Root::Bounded(share),
                 Quota::Missing(why) => Root::Unbounded(why.clone()),
             },
+            asked: disk,
         }
     }
 
@@ -112,6 +118,22 @@ impl Storage {
             mounts.cover(folder, tmpfs);
         }
         mounts
+    }
+
+    /// Bytes of all places together, where that is more than the plan gives: each of them has at least a page.
+    pub(crate) fn excess(&self) -> Option<ByteSize> {
+        let total = self.total();
+        (total > self.asked).then(|| ByteSize::bytes(total))
+    }
+
+    /// Bytes of all places together.
+    fn total(&self) -> u64 {
+        let layer = match self.root {
+            Root::Bounded(size) => size,
+            Root::ReadOnly | Root::Unbounded(_) => 0,
+        };
+        let places = self.tmpfs.iter().map(|(_, size)| size).sum::<u64>();
+        places + self.shared_memory + layer
     }
 
     /// Whether a folder lies in one of the writable places.
@@ -171,10 +193,6 @@ mod tests {
     use crate::lower::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
-    fn total(storage: &Storage) -> u64 {
-        storage.tmpfs.iter().map(|(_, size)| size).sum::<u64>() + storage.shared_memory
-    }
-
     #[test]
     fn all_writable_places_together_stay_within_the_storage() {
         let exports = ["/output".to_owned(), "/output/deep".into(), "/data".into()];
@@ -196,8 +214,26 @@ mod tests {
                 folders.collect::<Vec<_>>(),
                 ["/tmp", "/workspace", "/data", "/output"]
             );
-            assert!(total(&storage) <= disk.as_u64(), "{storage:?}");
-            assert!(total(&storage) * 10 >= disk.as_u64() * 7, "{storage:?}");
+            assert!(storage.total() <= disk.as_u64(), "{storage:?}");
+            assert!(storage.total() * 10 >= disk.as_u64() * 7, "{storage:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_less_than_a_page_is_a_page_and_never_without_a_bound() {
+        for disk in [ByteSize::bytes(4096), ByteSize::kib(8), ByteSize::kib(13)] {
+            let mut policy = CapabilityPolicy::new();
+            policy.disk = Some(disk);
+            let plan = plan(&SandboxSpec::new("sb"), &policy);
+            let storage = Storage::new(&plan, &["/output".into()], &Quota::NotNeeded);
+            for (folder, size) in &storage.tmpfs {
+                assert!(
+                    *size >= PAGE && size % PAGE == 0,
+                    "{folder} has {size} of {disk}"
+                );
+            }
+            let least = ByteSize::bytes(4 * PAGE);
+            assert_eq!(storage.excess(), Some(least), "{disk}");
         }
     }
 
@@ -232,7 +268,7 @@ mod tests {
             panic!("no share: {storage:?}");
         };
         assert_eq!(storage.tmpfs, [("/tmp".to_owned(), layer)]);
-        assert_eq!(total(&storage) + layer, ByteSize::mib(64).as_u64());
+        assert_eq!(storage.total(), ByteSize::mib(64).as_u64());
         let said = storage.describe();
         assert!(said.contains("layer of its own of 28MiB"), "{said}");
     }

@@ -6,6 +6,7 @@ use super::samples::plan;
 use super::*;
 use crate::ProfileForm;
 use crate::family::samples::{FAMILY, OTHER, TIER};
+use crate::folders::Folders;
 use crate::quota::Quota;
 
 const CODE: (u32, u32) = (1000, 1000);
@@ -62,6 +63,8 @@ fn lowered_for(
             ProfileForm::Text => PROFILE,
             ProfileForm::File => PROFILE_FILE,
         }),
+        usual: &UsualPaths::default(),
+        folders: &Folders::default(),
         options: &EngineOptions::default(),
     };
     let storage = Storage::new(&plan, &exports, &Quota::NotNeeded);
@@ -175,6 +178,8 @@ fn a_sandbox_without_a_policy() {
         hidden: &[],
         network: None,
         profile: None,
+        usual: &UsualPaths::default(),
+        folders: &Folders::default(),
         options: &EngineOptions::default(),
     };
     snapshot!(unconfined(&plan, &parts));

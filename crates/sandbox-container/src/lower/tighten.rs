@@ -10,7 +10,15 @@ use crate::engine::EngineFacts;
 use crate::family::PathOptions;
 use crate::options::{EngineOptions, Ulimit};
 
-/// What an engine with Docker's API hides by default. A container that names paths to hide gets these no more by itself.
+/// What an engine's containers have by default. One that names paths of its own gets these no more by itself, so they are named with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UsualPaths {
+    /// Hidden.
+    pub masked: Vec<String>,
+    pub read_only: Vec<String>,
+}
+
+/// What engines with Docker's API have always hidden. A newer one hides more: see [`UsualPaths`].
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
@@ -26,7 +34,7 @@ const MASKED: &[&str] = &[
     "/sys/firmware",
 ];
 
-/// What it makes read-only by default, likewise.
+/// What they make read-only, likewise.
 const READ_ONLY: &[&str] = &[
     "/proc/bus",
     "/proc/fs",
@@ -60,6 +68,7 @@ pub(super) fn tighten(
     plan: &Plan,
     facts: &EngineFacts,
     options: &EngineOptions,
+    usual: &UsualPaths,
     body: &mut ContainerCreateBody,
 ) -> Result<()> {
     let refusal = Refusal { tier };
@@ -70,7 +79,7 @@ pub(super) fn tighten(
     let host = body.host_config.get_or_insert_default();
     ulimits(refusal, options, host)?;
     security(refusal, facts, options, host)?;
-    paths(refusal, options, host)?;
+    paths(refusal, options, usual, host)?;
     shares(refusal, facts, options, host)?;
     if options.private_users {
         users(refusal, plan, facts, host)?;
@@ -182,7 +191,12 @@ fn security(
     Ok(())
 }
 
-fn paths(refusal: Refusal, options: &EngineOptions, host: &mut HostConfig) -> Result<()> {
+fn paths(
+    refusal: Refusal,
+    options: &EngineOptions,
+    usual: &UsualPaths,
+    host: &mut HostConfig,
+) -> Result<()> {
     let (masked, read_only) = (&options.masked_paths, &options.read_only_paths);
     for path in masked.iter().chain(read_only) {
         let plain = path.starts_with('/')
@@ -199,17 +213,25 @@ fn paths(refusal: Refusal, options: &EngineOptions, host: &mut HostConfig) -> Re
             || super::storage::is_below(path, crate::volume::FOLDER);
         refusal.unless(!agents, "path", path, "would take the agent away")?;
     }
-    let with = |usual: &[&str], more: &BTreeSet<String>| {
-        let usual = usual.iter().map(|path| (*path).to_owned());
-        Some(usual.chain(more.iter().cloned()).collect::<Vec<_>>())
+    let with = |always: &[&str], usual: &[String], more: &BTreeSet<String>| {
+        let mut all = always
+            .iter()
+            .map(|path| (*path).to_owned())
+            .collect::<Vec<_>>();
+        for path in usual.iter().chain(more) {
+            if !all.contains(path) {
+                all.push(path.clone());
+            }
+        }
+        Some(all)
     };
     match refusal.tier.family.path_options {
         PathOptions::Lists => {
             if !masked.is_empty() {
-                host.masked_paths = with(MASKED, masked);
+                host.masked_paths = with(MASKED, &usual.masked, masked);
             }
             if !read_only.is_empty() {
-                host.readonly_paths = with(READ_ONLY, read_only);
+                host.readonly_paths = with(READ_ONLY, &usual.read_only, read_only);
             }
         }
         PathOptions::Masks => {

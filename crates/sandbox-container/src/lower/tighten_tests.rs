@@ -5,6 +5,7 @@ use super::samples::plan;
 use super::*;
 use crate::engine::EngineFacts;
 use crate::family::samples::{OTHER, TIER};
+use crate::folders::Folders;
 use crate::options::{EngineOptions, Ulimit};
 use crate::quota::Quota;
 
@@ -13,6 +14,17 @@ fn tightened(
     facts: &EngineFacts,
     spec: &SandboxSpec,
     options: EngineOptions,
+) -> Result<ContainerCreateBody> {
+    tightened_beside(tier, facts, spec, options, &UsualPaths::default())
+}
+
+/// On an engine that hides these by default.
+fn tightened_beside(
+    tier: Tier,
+    facts: &EngineFacts,
+    spec: &SandboxSpec,
+    options: EngineOptions,
+    usual: &UsualPaths,
 ) -> Result<ContainerCreateBody> {
     let plan = plan(spec, &CapabilityPolicy::new());
     let image = ImageFacts::default();
@@ -25,6 +37,8 @@ fn tightened(
         hidden: &[],
         network: None,
         profile: None,
+        usual,
+        folders: &Folders::default(),
         options: &options,
     };
     let identity = Identity::plain((1000, 1000));
@@ -62,6 +76,29 @@ fn everything() -> EngineOptions {
         .io_weight(100)
         .oom_score_adj(500)
         .hostname("grader")
+}
+
+#[test]
+fn what_a_newer_engine_hides_by_itself_stays_hidden() {
+    let options = EngineOptions {
+        masked_paths: ["/srv".to_owned()].into(),
+        ..EngineOptions::default()
+    };
+    let thermal = "/sys/devices/system/cpu/cpu0/thermal_throttle";
+    let usual = UsualPaths {
+        masked: vec!["/proc/kcore".into(), thermal.into()],
+        read_only: vec!["/proc/new".into()],
+    };
+    let spec = SandboxSpec::new("sb");
+    let body = tightened_beside(TIER, &EngineFacts::sample(), &spec, options, &usual);
+    let host = body.expect("tightened").host_config.expect("options");
+    let masked = host.masked_paths.expect("a list");
+    for path in ["/srv", thermal, "/proc/keys"] {
+        assert!(masked.iter().any(|it| it == path), "{path} in {masked:?}");
+    }
+    let twice = masked.iter().filter(|it| *it == "/proc/kcore").count();
+    assert_eq!(twice, 1, "{masked:?}");
+    assert_eq!(host.readonly_paths, None, "the engine's own apply");
 }
 
 #[test]
@@ -180,6 +217,6 @@ fn no_limit_is_above_the_engines() {
         .map(|limit| (limit.name.unwrap_or_default(), limit.hard));
     assert_eq!(
         ulimits.collect::<Vec<_>>(),
-        [("core", 0), ("nofile", 4000), ("nproc", 300)].map(|(n, h)| (n.to_owned(), Some(h)))
+        [("core", 1), ("nofile", 4000), ("nproc", 300)].map(|(n, h)| (n.to_owned(), Some(h)))
     );
 }

@@ -2,6 +2,7 @@
 
 use bollard::models::ResourcesUlimits;
 use sandbox_core::Plan;
+use sandbox_host::confinement::NO_CORE_FILE;
 
 use crate::engine::HardLimits;
 
@@ -18,8 +19,7 @@ const USERS_PROCESSES: u64 = 32_768;
 pub(super) fn ulimits(plan: &Plan, hard: HardLimits) -> Vec<ResourcesUlimits> {
     let open_files = u64::from(plan.open_files).max(AGENTS_OPEN_FILES);
     vec![
-        // A core dump would go to a program of the host.
-        limit("core", 0, None),
+        limit("core", NO_CORE_FILE, hard.core_file),
         limit("nofile", open_files, hard.open_files),
         limit("nproc", USERS_PROCESSES, hard.processes),
     ]

@@ -22,18 +22,34 @@ pub(crate) enum Quota {
     NotNeeded,
 }
 
+/// Whether a container may be made to find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trial {
+    Allowed,
+    /// Only what is known already is told: nothing is made for a question.
+    No,
+}
+
 /// The name that engines know the size by.
 pub(crate) const OPTION: &str = "size";
 
 impl Quota {
     /// What the engine can do for the root of this plan: tried once in the engine's life in this process, and again where it could
     /// not be tried.
-    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan) -> Self {
+    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan, trial: Trial) -> Self {
         if !plan.writable_root {
             return Self::NotNeeded;
         }
         if let Some(why) = hopeless(&engine.facts) {
             return Self::Missing(why);
+        }
+        if trial == Trial::No {
+            return engine.quota.get().cloned().unwrap_or_else(|| {
+                Self::Missing(format!(
+                    "not measured: whether the engine's storage ({}) has quotas is tried when a sandbox is made",
+                    engine.facts.storage
+                ))
+            });
         }
         let tried = engine.quota.get_or_try_init(|| trial::run(tier, engine));
         match tried.await {

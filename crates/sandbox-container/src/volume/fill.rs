@@ -134,6 +134,8 @@ fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> Co
     };
     ContainerCreateBody {
         image: Some(image.to_owned()),
+        // Podman gives what is uploaded to the container's user, which an image may set.
+        user: Some("0:0".to_owned()),
         entrypoint: Some(vec![AGENT.to_owned()]),
         labels: Some(labels::ours(tier)),
         host_config: Some(HostConfig {

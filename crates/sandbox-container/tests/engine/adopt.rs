@@ -1,5 +1,6 @@
 //! Containers that somebody else has made, and sandboxes that become images.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use bollard::errors::Error;
@@ -29,6 +30,10 @@ pub const TESTS: &[Test] = &[
     ),
     ("adopt::a_read_only_root_cannot_be_entered", read_only),
     (
+        "adopt::an_interrupted_adoption_leaves_nothing_there",
+        interrupted,
+    ),
+    (
         "commit::what_code_wrote_is_in_a_new_image_and_nothing_of_ours",
         committed,
     ),
@@ -36,7 +41,7 @@ pub const TESTS: &[Test] = &[
     ("commit::the_agent_goes_on_afterwards", goes_on),
 ];
 
-fn no_network() -> HostConfig {
+pub fn no_network() -> HostConfig {
     HostConfig {
         network_mode: Some("none".into()),
         ..HostConfig::default()
@@ -44,12 +49,12 @@ fn no_network() -> HostConfig {
 }
 
 /// A container that is nobody's sandbox, and is removed with this value.
-struct Foreign {
-    name: String,
+pub struct Foreign {
+    pub name: String,
 }
 
 impl Foreign {
-    async fn start(image: &str, command: &[&str], host: HostConfig) -> Self {
+    pub async fn start(image: &str, command: &[&str], host: HostConfig) -> Self {
         let name = unique_name("foreign");
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
@@ -96,7 +101,7 @@ impl Foreign {
         found.state.and_then(|state| state.running) == Some(true)
     }
 
-    async fn remove(self) {
+    pub async fn remove(self) {
         let options = RemoveContainerOptions {
             force: true,
             ..RemoveContainerOptions::default()
@@ -109,7 +114,7 @@ impl Foreign {
 }
 
 /// A client that accepts what no foreign container can hold.
-fn accepting(more: &[Capability]) -> SandboxClient {
+pub fn accepting(more: &[Capability]) -> SandboxClient {
     let mut policy = CapabilityPolicy::new();
     policy.allow_partial = vec![Capability::EnvVarAccess, Capability::Processes];
     policy.allow_unenforced = more.to_vec();
@@ -151,6 +156,49 @@ fn entered() -> Result<(), Failed> {
         Ok(())
     })
 }
+
+/// Drops a future after it has been polled this often; gives its result where it was ready before.
+async fn at_most<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn interrupted() -> Result<(), Failed> {
+    run(async {
+        let theirs = Foreign::busybox(&["/bin/sleep", "300"]).await;
+        let before = theirs.changes().await;
+        let client = accepting(&[]);
+        // Its engine is found before, so that the attempts are interrupted where they differ.
+        client.adopt(&theirs.name, &spec()).await?.kill().await?;
+        let mut whole = false;
+        for polls in 0..MOST_POLLS {
+            let spec = spec();
+            let adopted = at_most(polls, client.adopt(&theirs.name, &spec)).await;
+            client.settle().await;
+            assert_eq!(theirs.changes().await, before, "after {polls} polls");
+            if let Some(adopted) = adopted {
+                adopted?.kill().await?;
+                whole = true;
+                break;
+            }
+        }
+        assert!(whole, "no adoption was whole after {MOST_POLLS} polls");
+        theirs.remove().await;
+        Ok(())
+    })
+}
+
+/// More than an adoption takes.
+const MOST_POLLS: usize = 200;
 
 fn gate() -> Result<(), Failed> {
     run(async {

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use bollard::query_parameters::RemoveImageOptions;
 use libtest_mimic::Failed;
-use sandbox_core::{Capability, CapabilityPolicy, SandboxClient, unique_name};
+use sandbox_core::{
+    ByteSize, Capability, CapabilityPolicy, EnforcementReport, SandboxClient, unique_name,
+};
 
 use crate::family::Backend;
 use crate::suite::engine::{
@@ -25,7 +27,54 @@ pub const TESTS: &[Test] = &[
         unsafe_tier,
     ),
     ("lifetime::the_owner_is_killed", owner_killed),
+    ("limits::a_share_below_a_page_has_a_bound", small_disk),
+    ("check::a_question_makes_no_container", check_makes_nothing),
 ];
+
+fn small_disk() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::bytes(4096));
+        let error = client(policy.clone()).create(&spec()).await;
+        let error = error.expect_err("each place has a page").to_string();
+        assert!(error.contains("at least a page"), "{error}");
+        policy.allow_partial.push(Capability::Disk);
+        let sandbox = client(policy).create(&spec()).await?;
+        for place in ["/tmp", "/workspace", "/dev/shm"] {
+            let fill = format!("dd if=/dev/zero of={place}/big bs=4k count=16 2>&1");
+            let filled = shell(&sandbox, &fill).await?;
+            let said = filled.output();
+            assert!(said.contains("No space left"), "{place}: {filled:?}");
+        }
+        sandbox.kill().await
+    })
+}
+
+/// Where only a trial tells whether the engine's storage has quotas, a question is answered without one.
+fn check_makes_nothing() -> Result<(), Failed> {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.allow_partial.push(Capability::Disk);
+        let client = client(policy);
+        let spec = spec().writable_root(true);
+        let said = |report: &EnforcementReport| {
+            let disk = report.get(Capability::Disk).expect("an entry");
+            disk.to_string()
+        };
+        let (_, report, _) = client.check(&spec).await?;
+        let before = said(&report);
+        let unmeasured = before.contains("not measured");
+        let hopeless = before.contains("has no quotas;");
+        assert!(unmeasured || hopeless, "{before}");
+        let sandbox = client.create(&spec).await?;
+        let measured = said(sandbox.enforcement());
+        assert!(!measured.contains("not measured"), "{measured}");
+        sandbox.kill().await?;
+        let (_, report, _) = client.check(&spec).await?;
+        assert_eq!(said(&report), measured, "what was measured is known");
+        Ok(())
+    })
+}
 
 fn image_volumes() -> Result<(), Failed> {
     run(async {

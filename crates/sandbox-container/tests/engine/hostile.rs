@@ -259,9 +259,14 @@ fn code() -> Result<(), Failed> {
             .lines()
             .filter(|line| *line != "over")
             .partition::<Vec<_>, _>(|line| line.starts_with("child "));
-        for way in ["limit", "nice", "stop", "kill"] {
+        for way in ["stop", "kill"] {
             let line = format!("child {way}");
             assert!(own.contains(&line.as_str()), "no control of {way}: {said}");
+        }
+        // Limits and priorities of another process are refused even where it is the code's own child.
+        for way in ["limit", "nice"] {
+            let line = format!("child {way}");
+            assert!(!own.contains(&line.as_str()), "{way}: {said}");
         }
         assert_eq!(others, [""; 0], "its agent was touched");
         assert!(said.ends_with("over\n"), "{said}");

@@ -9,9 +9,12 @@
 mod abilities;
 mod adopt;
 mod build;
+mod clients;
 mod containers;
+mod counter;
 mod detached;
 mod engine;
+mod exchanged;
 mod exec;
 mod failures;
 mod folders;
@@ -22,10 +25,12 @@ mod inherited;
 mod isolation;
 mod lifetime;
 mod limits;
+mod opened;
 mod owner;
 #[path = "../../../sandbox-local/tests/local/registry.rs"]
 mod package_registry;
 mod packages;
+mod recipes;
 mod registry;
 mod runtime;
 mod sandboxes;
@@ -57,6 +62,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = images::pull_if_asked() {
         return code;
     }
+    if let Some(code) = clients::run_if_asked() {
+        return code;
+    }
     let arguments = Arguments::from_args();
     let missing = engine::missing();
     let required = std::env::var("SANDBOX_REQUIRE")
@@ -86,12 +94,16 @@ pub fn main() -> ExitCode {
         lifetime::TESTS,
         inherited::TESTS,
         detached::TESTS,
+        clients::TESTS,
         volume::TESTS,
         failures::WITH_ENGINE,
         images::TESTS,
         adopt::TESTS,
+        opened::TESTS,
         build::TESTS,
+        recipes::TESTS,
         folders::TESTS,
+        exchanged::TESTS,
         workspaces::TESTS,
         packages::TESTS,
         speed::TESTS,

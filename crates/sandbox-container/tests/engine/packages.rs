@@ -468,8 +468,6 @@ fn together() -> Result<(), Failed> {
 fn reach() -> Result<(), Failed> {
     run(async {
         let place = Place::with_wheels();
-        let mode = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(place.folder.path(), mode).expect("mode");
         // Makes the cache.
         place
             .client(&["demo"])
@@ -477,11 +475,19 @@ fn reach() -> Result<(), Failed> {
             .await?
             .kill()
             .await?;
-        let workspace = spec().workspace(Workspace::read_write(place.folder.path()));
+        // Code could rename the folder between the workspace and the cache, with what hides the cache.
+        let deep = spec().workspace(Workspace::read_write(place.folder.path()));
+        let error = place.client(&["demo"]).create(&deep).await;
+        let error = error.expect_err("deep in the workspace");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let folder = place.folder.path().join("cache");
+        let mode = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(&folder, mode).expect("mode");
+        let workspace = spec().workspace(Workspace::read_write(&folder));
         let sandbox = place.client(&["demo"]).create(&workspace).await?;
         let own = shell(&sandbox, "touch /workspace/own").await?;
         assert!(own.ok(), "{}", own.stderr_text());
-        let look = shell(&sandbox, "ls /workspace/cache/packages").await?;
+        let look = shell(&sandbox, "ls /workspace/packages").await?;
         assert!(
             !look.ok() && !look.stdout_text().contains("entries"),
             "{}",

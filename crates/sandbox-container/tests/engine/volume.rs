@@ -11,7 +11,7 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 use libtest_mimic::Failed;
 use sandbox_container::ProfileForm;
-use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
+use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, Workspace, unique_name};
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
@@ -26,6 +26,10 @@ pub const TESTS: &[Test] = &[
         replaced,
     ),
     ("volume::what_does_not_belong_there_is_refused", refused),
+    (
+        "volume::another_program_in_it_is_never_started",
+        never_started,
+    ),
     ("volume::processes_that_fill_it_at_once_agree", at_once),
     ("volume::a_volume_that_was_removed_is_filled_again", removed),
 ];
@@ -178,6 +182,27 @@ fn refused() -> Result<(), Failed> {
         assert!(fix.contains(&name_of(&program)), "{fix}");
         remove(&program).await;
         try_agent(&program).await?;
+        remove(&program).await;
+        Ok(())
+    })
+}
+
+fn never_started() -> Result<(), Failed> {
+    run(async {
+        let program = marked("poisoned");
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), mode).expect("mode");
+        let poison = b"#!/bin/sh\necho there > /workspace/poison\nsleep 1\n";
+        put(&name_of(&program), "agent", poison).await;
+        let backend = Backend::new(config().agent(program.as_slice()));
+        let mut policy = CapabilityPolicy::new();
+        policy.allow_partial = vec![Capability::Disk, Capability::Timeout, Capability::OpenFiles];
+        let client = client_of(backend, policy);
+        let spec = spec().workspace(Workspace::read_write(folder.path()));
+        let sandbox = client.create(&spec).await?;
+        assert_eq!(output(&sandbox, "ls").await?, "", "another program ran");
+        sandbox.kill().await?;
         remove(&program).await;
         Ok(())
     })

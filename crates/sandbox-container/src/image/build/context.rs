@@ -1,57 +1,77 @@
 //! The folder that a build can copy from, as the archive that is sent.
 
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, readlinkat, statat};
+
 use super::super::pipe::PipeWriter;
+use super::beneath;
 use super::ignore::Ignore;
 
 const IGNORE: &str = ".dockerignore";
 
-/// A folder to send.
+/// The largest Dockerfile, and the largest list of what is not sent.
+const LARGEST: u64 = 1 << 20;
+
+/// A folder to send. It is opened once, and everything in it is found from there without following a link.
 #[derive(Debug)]
 pub(super) struct Context {
-    root: PathBuf,
-    /// The Dockerfile below it, and what is sent instead of its content.
-    dockerfile: (PathBuf, String),
+    root: OwnedFd,
+    /// The folder as the caller named it.
+    shown: PathBuf,
+    /// The Dockerfile below it.
+    dockerfile: PathBuf,
     ignore: Ignore,
 }
 
 impl Context {
-    /// Reads what is not to be sent: `NAME.dockerignore` beside the Dockerfile, else the context's.
+    /// Opens the folder; gives it with the Dockerfile's text. Reads what is not to be sent: `NAME.dockerignore` beside the Dockerfile,
+    /// else the context's.
     ///
     /// # Errors
     ///
-    /// What cannot be read, and bad patterns.
-    pub(super) fn open(root: &Path, dockerfile: &Path, text: String) -> Result<Self, String> {
+    /// What cannot be read, links as the Dockerfile, on the way to it or as a list, and bad patterns.
+    pub(super) fn open(
+        shown: &Path,
+        dockerfile: PathBuf,
+        follow: bool,
+    ) -> Result<(Self, String), String> {
+        let failed = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
+        let root = beneath::root(shown, follow)?;
+        let text = beneath::text(&root, &dockerfile, LARGEST);
+        let text = text.map_err(|why| failed(&shown.join(&dockerfile), why))?;
         let mut own = dockerfile.as_os_str().to_owned();
         own.push(IGNORE);
         let mut ignore = Ignore::default();
-        for path in [root.join(own), root.join(IGNORE)] {
-            match fs::read_to_string(&path) {
+        for path in [own, IGNORE.into()].map(PathBuf::from) {
+            match beneath::text(&root, &path, LARGEST) {
                 Ok(text) => {
                     ignore = Ignore::parse(&text)?;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(format!("{}: {error}", path.display())),
+                Err(error) => return Err(failed(&shown.join(path), error)),
             }
         }
-        Ok(Self {
-            root: root.to_owned(),
-            dockerfile: (dockerfile.to_owned(), text),
+        let context = Self {
+            root,
+            shown: shown.to_owned(),
+            dockerfile,
             ignore,
-        })
+        };
+        Ok((context, text))
     }
 
-    /// Sends it. Everything belongs to root, as the engine's own client has it. Says why it could not be sent; a reader that went away is
-    /// no reason of ours.
-    pub(super) fn send(&self, mut writer: PipeWriter) -> Option<String> {
+    /// Sends it, with this text as the Dockerfile. Everything belongs to root, as the engine's own client has it. Says why it could not be
+    /// sent; a reader that went away is no reason of ours.
+    pub(super) fn send(&self, text: &str, mut writer: PipeWriter) -> Option<String> {
         let mut archive = tar::Builder::new(&mut writer);
-        let sent = self.folder(&mut archive, Path::new(""));
+        let sent = self.folder(&mut archive, &self.root, Path::new(""), text);
         let sent = sent.and_then(|()| archive.into_inner().map(drop));
         let said = match &sent {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Some(error.to_string()),
@@ -61,25 +81,28 @@ impl Context {
         said
     }
 
-    fn folder(&self, archive: &mut tar::Builder<impl io::Write>, below: &Path) -> io::Result<()> {
+    fn folder(
+        &self,
+        archive: &mut tar::Builder<impl io::Write>,
+        folder: &OwnedFd,
+        below: &Path,
+        text: &str,
+    ) -> io::Result<()> {
         let named = |path: &Path, error: io::Error| {
+            let path = self.shown.join(path);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let folder = self.root.join(below);
-        let entries = fs::read_dir(&folder).map_err(|error| named(&folder, error))?;
-        let mut names = entries
-            .map(|entry| entry.map(|entry| entry.file_name()))
-            .collect::<io::Result<Vec<_>>>()?;
         // The same context is the same archive, so that the engine's cache is of use.
-        names.sort();
+        let names = names(folder).map_err(|error| named(below, error))?;
         for name in names {
-            let path = below.join(name);
-            let place = self.root.join(&path);
-            let facts = fs::symlink_metadata(&place).map_err(|error| named(&place, error))?;
-            let needed = path == self.dockerfile.0 || path.as_os_str() == IGNORE;
-            let leads_to_needed = self.dockerfile.0.starts_with(&path);
+            let path = below.join(&name);
+            let facts = statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW);
+            let facts = facts.map_err(|error| named(&path, error.into()))?;
+            let needed = path == self.dockerfile || path.as_os_str() == IGNORE;
+            let leads_to_needed = self.dockerfile.starts_with(&path);
             let out = self.ignore.leaves_out(&path) && !needed;
-            if facts.is_dir() {
+            let kind = FileType::from_raw_mode(facts.st_mode);
+            if kind.is_dir() {
                 if !out {
                     append(
                         archive,
@@ -91,45 +114,72 @@ impl Context {
                     )?;
                 }
                 if !out || leads_to_needed || self.ignore.has_exceptions() {
-                    self.folder(archive, &path)?;
+                    let inner = beneath::folder(folder, &name);
+                    let inner = inner.map_err(|error| named(&path, error))?;
+                    self.folder(archive, &inner, &path, text)?;
                 }
+            } else if path == self.dockerfile {
+                let size = text.len() as u64;
+                append(
+                    archive,
+                    &path,
+                    &facts,
+                    tar::EntryType::Regular,
+                    size,
+                    text.as_bytes(),
+                )?;
             } else if !out {
-                self.entry(archive, &path, &facts)
-                    .map_err(|error| named(&place, error))?;
+                entry(archive, folder, &name, &path, &facts)
+                    .map_err(|error| named(&path, error))?;
             }
         }
         Ok(())
     }
+}
 
-    fn entry(
-        &self,
-        archive: &mut tar::Builder<impl io::Write>,
-        path: &Path,
-        facts: &fs::Metadata,
-    ) -> io::Result<()> {
-        let place = self.root.join(path);
-        if path == self.dockerfile.0 {
-            let text = self.dockerfile.1.as_bytes();
-            let size = text.len() as u64;
-            append(archive, path, facts, tar::EntryType::Regular, size, text)
-        } else if facts.is_symlink() {
-            let target = fs::read_link(&place)?;
+/// What is in a folder, sorted.
+fn names(folder: impl AsFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn entry(
+    archive: &mut tar::Builder<impl io::Write>,
+    folder: &OwnedFd,
+    name: &OsStr,
+    path: &Path,
+    facts: &Stat,
+) -> io::Result<()> {
+    match FileType::from_raw_mode(facts.st_mode) {
+        FileType::Symlink => {
+            let target = readlinkat(folder, name, Vec::new())?;
             let mut header = header(facts, tar::EntryType::Symlink, 0);
-            archive.append_link(&mut header, path, target)
-        } else if facts.is_file() {
-            let file = File::open(&place)?;
-            let size = facts.len();
+            archive.append_link(&mut header, path, OsStr::from_bytes(target.to_bytes()))
+        }
+        FileType::RegularFile => {
+            let file: File = beneath::file(folder, name)?;
+            let facts = fstat(&file)?;
+            let size = file.metadata()?.len();
             // A file that changes meanwhile must not shift what follows.
             let content = io::Read::chain(file, io::repeat(0));
+            let content = io::Read::take(content, size);
             append(
                 archive,
                 path,
-                facts,
+                &facts,
                 tar::EntryType::Regular,
                 size,
-                io::Read::take(content, size),
+                content,
             )
-        } else {
+        }
+        _ => {
             let why = "neither a file, a folder nor a link: name it in .dockerignore";
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         }
@@ -139,7 +189,7 @@ impl Context {
 fn append(
     archive: &mut tar::Builder<impl io::Write>,
     path: &Path,
-    facts: &fs::Metadata,
+    facts: &Stat,
     kind: tar::EntryType,
     size: u64,
     content: impl io::Read,
@@ -151,14 +201,81 @@ fn append(
     archive.append_data(&mut header(facts, kind, size), name, content)
 }
 
-fn header(facts: &fs::Metadata, kind: tar::EntryType, size: u64) -> tar::Header {
+fn header(facts: &Stat, kind: tar::EntryType, size: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_size(size);
-    header.set_mode(facts.mode() & 0o7777);
+    header.set_mode(facts.st_mode & 0o7777);
     header.set_uid(0);
     header.set_gid(0);
     // Before 1970 is as good as then.
-    header.set_mtime(u64::try_from(facts.mtime()).unwrap_or_default());
+    header.set_mtime(u64::try_from(facts.st_mtime).unwrap_or_default());
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn why(folder: &Path, dockerfile: &str) -> String {
+        Context::open(folder, dockerfile.into(), false).expect_err(dockerfile)
+    }
+
+    #[test]
+    fn a_link_to_the_context_that_leaves_its_folder_is_refused() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path();
+        fs::create_dir_all(path.join("private")).expect("folder");
+        fs::create_dir(path.join("project")).expect("folder");
+        fs::write(path.join("private/Dockerfile"), "FROM scratch\n").expect("file");
+        symlink("../private", path.join("project/image")).expect("link");
+        let context = path.join("project/image");
+        let why = why(&context, "Dockerfile");
+        assert!(why.contains("outside of the folder"), "{why}");
+        assert!(why.contains("--follow"), "{why}");
+        assert!(Context::open(&context, "Dockerfile".into(), true).is_ok());
+        let why = self::why(&path.join("private/Dockerfile"), "Dockerfile");
+        assert!(why.contains("Not a directory"), "{why}");
+    }
+
+    #[test]
+    fn no_link_leads_to_the_dockerfile_or_to_the_list() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path();
+        fs::create_dir(path.join("real")).expect("folder");
+        fs::write(path.join("real/Dockerfile"), "FROM scratch\n").expect("file");
+        symlink("real", path.join("sub")).expect("link");
+        symlink("real/Dockerfile", path.join("Dockerfile")).expect("link");
+        for name in ["sub/Dockerfile", "Dockerfile"] {
+            let why = why(path, name);
+            assert!(why.contains("is a link; name what it leads to"), "{why}");
+        }
+        assert!(why(path, "real").contains("is no file"));
+        assert!(why(path, "real/../real/Dockerfile").contains("leaves the context"));
+        let (_, text) =
+            Context::open(path, "real/Dockerfile".into(), false).expect("the file itself");
+        assert_eq!(text, "FROM scratch\n");
+        symlink("/etc/passwd", path.join(".dockerignore")).expect("link");
+        assert!(why(path, "real/Dockerfile").contains(".dockerignore"));
+        fs::write(path.join("real/Dockerfile"), "#".repeat(1 << 20) + "x").expect("file");
+        assert!(why(path, "real/Dockerfile").contains("more than 1048576 bytes"));
+    }
+
+    #[test]
+    fn a_pipe_as_the_dockerfile_holds_nothing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let pipe = folder.path().join("Dockerfile");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            FileType::Fifo,
+            rustix::fs::Mode::from(0o600),
+            0,
+        )
+        .expect("pipe");
+        assert!(why(folder.path(), "Dockerfile").contains("is no file"));
+    }
 }

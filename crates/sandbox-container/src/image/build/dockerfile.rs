@@ -1,104 +1,368 @@
-//! What a Dockerfile would have the builder fetch.
+//! A Dockerfile that was checked, and what is sent to the builder: the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
 
-use parse_dockerfile::{Flag, Instruction, Source};
+use super::arguments::{expand, values};
+use super::flags::{Flag, check_run, flags};
+use super::lines::{Line, lines};
 
-/// An image that a Dockerfile names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Use {
-    /// Where in the text.
-    pub span: Range<usize>,
-    /// The image, with arguments put in.
-    pub name: String,
+/// A Dockerfile that names what it fetches, and nothing else.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub instructions: Vec<Instruction>,
+    /// What the caller should know.
+    pub notes: Vec<String>,
 }
 
-/// The images that a Dockerfile names, in `FROM` and `COPY --from`, without its own stages and `scratch`.
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Instruction {
+    pub keyword: &'static str,
+    /// What it starts or copies from.
+    pub base: Option<Base>,
+    /// The name of the stage that it begins.
+    pub stage: Option<String>,
+    /// What stands before the base, with the keyword.
+    head: String,
+    /// What stands behind the base.
+    tail: String,
+}
+
+/// What `FROM` and `COPY --from` name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Base {
+    Image(String),
+    /// An earlier stage, by its number, and what to call it.
+    Stage(usize, String),
+    /// `scratch`.
+    Nothing,
+}
+
+impl Instruction {
+    /// The line to send, with images by their ids.
+    pub(super) fn line(&self, ids: &HashMap<String, String>) -> String {
+        let base = match &self.base {
+            None => "",
+            Some(Base::Nothing) => "scratch",
+            Some(Base::Stage(_, name)) => name,
+            Some(Base::Image(name)) => ids.get(name).unwrap_or(name),
+        };
+        format!("{}{base}{}", self.head, self.tail)
+    }
+}
+
+/// Reads a Dockerfile.
 ///
 /// # Errors
 ///
-/// What is no Dockerfile, what cannot be known before the build, and without `network` what the builder would fetch from one.
-pub(super) fn images(
+/// What is no Dockerfile, what builders read in different ways, what cannot be known before the build, and without `network` what the
+/// builder would fetch from one.
+pub(super) fn read(
     text: &str,
     arguments: &BTreeMap<String, String>,
     network: bool,
-) -> Result<Vec<Use>, String> {
-    let file = parse_dockerfile::parse(text).map_err(|error| error.to_string())?;
-    let values = values(&file, arguments);
-    let mut stages = BTreeSet::new();
-    let mut count = 0_usize;
-    let mut uses = Vec::new();
-    for instruction in &file.instructions {
-        match instruction {
-            Instruction::From(from) => {
-                let name = expand(&from.image.value, &values)?;
-                let own = stages.contains(&name.to_lowercase());
-                if !own && name != "scratch" {
-                    uses.push(Use {
-                        span: from.image.span.clone(),
-                        name,
-                    });
+) -> Result<Recipe, String> {
+    let lines = lines(text)?;
+    let values = values(&lines.lines, arguments);
+    let mut reader = Reader {
+        values,
+        network,
+        stages: Vec::new(),
+    };
+    let mut instructions = Vec::new();
+    for line in &lines.lines {
+        let read = reader.instruction(line);
+        instructions.push(read.map_err(|why| format!("line {}: {why}", line.number))?);
+    }
+    if reader.stages.is_empty() {
+        return Err("there is no FROM".into());
+    }
+    let recipe = Recipe {
+        instructions,
+        notes: lines.notes,
+    };
+    recipe.check()?;
+    Ok(recipe)
+}
+
+/// Checks an instruction that an image adds to what starts from it; gives its keyword. It is the image's own text that the builder reads.
+///
+/// # Errors
+///
+/// As [`read`], and whatever names an image.
+pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String> {
+    let fragment = format!("FROM scratch\n{}\n", text.trim());
+    if text.trim().contains('\n') || text.contains(['\r', '\u{feff}']) {
+        return Err("it has more than one line".into());
+    }
+    let recipe = read(&fragment, &BTreeMap::new(), network)?;
+    match &recipe.instructions[..] {
+        [_, one] if one.base.is_none() && one.keyword != "FROM" => Ok(one.keyword),
+        [_] => Err("it is no instruction".into()),
+        _ => Err("it names another image".into()),
+    }
+}
+
+impl Recipe {
+    /// The images that have to be there.
+    pub(super) fn images(&self) -> impl Iterator<Item = &str> {
+        let bases = self.instructions.iter().filter_map(|one| one.base.as_ref());
+        bases.filter_map(|base| match base {
+            Base::Image(name) => Some(name.as_str()),
+            Base::Stage(..) | Base::Nothing => None,
+        })
+    }
+
+    /// The text to send, with images by their ids.
+    pub(super) fn text(&self, ids: &HashMap<String, String>) -> String {
+        let lines = self.instructions.iter().map(|one| one.line(ids) + "\n");
+        lines.collect()
+    }
+
+    /// The number of a stage: of this name, or with this number.
+    pub(super) fn stage(&self, target: &str) -> Option<usize> {
+        let froms = self.instructions.iter().filter(|one| one.keyword == "FROM");
+        let names = froms.map(|one| one.stage.as_deref()).collect::<Vec<_>>();
+        let target = target.to_ascii_lowercase();
+        let named = names.iter().position(|name| *name == Some(&*target));
+        named.or_else(|| {
+            let number = target.parse::<usize>().ok()?;
+            (number < names.len() && number.to_string() == target).then_some(number)
+        })
+    }
+
+    /// Reads what is sent with another parser: it has to find the same instructions, bases and stages, one in each line.
+    fn check(&self) -> Result<(), String> {
+        use parse_dockerfile::Instruction as Parsed;
+        let text = self.text(&HashMap::new());
+        let file = parse_dockerfile::parse(&text).map_err(|error| error.to_string())?;
+        let pairs = self.instructions.iter().zip(&file.instructions);
+        let same = pairs.clone().all(|(ours, theirs)| {
+            let text = ours.line(&HashMap::new());
+            match theirs {
+                Parsed::From(from) => {
+                    let stage = from.as_.as_ref().map(|(_, name)| name.value.as_ref());
+                    let tail = stage.map_or_else(String::new, |name| format!(" AS {name}"));
+                    ours.keyword == "FROM"
+                        && text.ends_with(&format!(" {}{tail}", from.image.value))
                 }
-                if let Some((_, stage)) = &from.as_ {
-                    stages.insert(stage.value.to_lowercase());
+                Parsed::Copy(copy) => {
+                    let mut from = copy.options.iter().filter(|flag| flag.name.value == "from");
+                    ours.keyword == "COPY" && ours.base.is_some() == from.next().is_some()
                 }
-                count += 1;
+                Parsed::Run(run) => ours.keyword == "RUN" && run.here_docs.is_empty(),
+                Parsed::Add(_) => ours.keyword == "ADD",
+                _ => !matches!(ours.keyword, "FROM" | "COPY" | "RUN" | "ADD"),
             }
-            Instruction::Copy(copy) => {
-                for flag in copy.options.iter().filter(|flag| flag.name.value == "from") {
-                    uses.extend(copied(flag, &stages, count)?);
-                }
-            }
-            Instruction::Add(add) if !network => {
-                for source in &add.src {
-                    check_source(source)?;
-                }
-            }
-            Instruction::Run(run) => {
-                for flag in &run.options {
-                    check_run(flag, &stages, network)?;
-                }
-            }
-            _ => {}
+        });
+        match same
+            && pairs.len() == file.instructions.len()
+            && pairs.len() == self.instructions.len()
+        {
+            true => Ok(()),
+            false => Err("two readers find different instructions; write one on each line".into()),
         }
     }
-    Ok(uses)
 }
 
-/// The image of a `COPY --from`, unless it is a stage.
-fn copied(flag: &Flag<'_>, stages: &BTreeSet<String>, count: usize) -> Result<Option<Use>, String> {
-    let Some(value) = &flag.value else {
-        return Err("COPY --from needs a value".into());
-    };
-    let name = value.value.as_ref();
-    if name.contains('$') {
-        return Err(format!(
-            "COPY --from={name}: a variable there is not put in by builders"
-        ));
-    }
-    let is_number = name.parse::<usize>().is_ok_and(|number| number < count);
-    if is_number || stages.contains(&name.to_lowercase()) {
-        return Ok(None);
-    }
-    Ok(Some(Use {
-        span: value.span.clone(),
-        name: name.to_owned(),
-    }))
+/// What was read so far.
+struct Reader {
+    values: HashMap<String, String>,
+    network: bool,
+    /// The names of the stages.
+    stages: Vec<Option<String>>,
 }
 
-/// Whether a source of `ADD` is a file of the context: builders fetch addresses with the host's network.
-fn check_source(source: &Source<'_>) -> Result<(), String> {
-    let Source::Path(path) = source else {
-        return Ok(());
+impl Reader {
+    fn instruction(&mut self, line: &Line) -> Result<Instruction, String> {
+        let (options, rest) = flags(line)?;
+        let keyword = line.keyword;
+        if self.stages.is_empty() && !matches!(keyword, "FROM" | "ARG") {
+            return Err(format!("{keyword} before the first FROM"));
+        }
+        match keyword {
+            "FROM" => return self.from(&options, rest),
+            "COPY" | "ADD" => return self.copy(keyword, &options, rest),
+            "RUN" => options
+                .iter()
+                .try_for_each(|flag| check_run(flag, self.network))?,
+            _ => {}
+        }
+        let rest = match keyword {
+            "RUN" | "CMD" | "ENTRYPOINT" | "SHELL" | "VOLUME" => command(keyword, rest)?,
+            _ => rest.to_owned(),
+        };
+        Ok(Instruction {
+            keyword,
+            base: None,
+            stage: None,
+            head: joined(keyword, &options, &rest),
+            tail: String::new(),
+        })
+    }
+
+    fn from(&mut self, options: &[Flag<'_>], rest: &str) -> Result<Instruction, String> {
+        let words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
+        let words = words.collect::<Vec<_>>();
+        let (image, stage) = match words[..] {
+            [image] => (image, None),
+            [image, word, name] if word.eq_ignore_ascii_case("as") => (image, Some(name)),
+            _ => return Err("write FROM image, or FROM image AS name".into()),
+        };
+        let stage = stage.map(|name| self.name(name)).transpose()?;
+        let name = expand(image, &self.values)?;
+        let own = name.to_ascii_lowercase();
+        let own = self
+            .stages
+            .iter()
+            .position(|stage| stage.as_ref() == Some(&own));
+        let base = match own {
+            Some(number) => Base::Stage(number, name.to_ascii_lowercase()),
+            None if name == "scratch" => Base::Nothing,
+            None => Base::Image(name),
+        };
+        self.stages.push(stage.clone());
+        let tail = stage.as_ref().map(|name| format!(" AS {name}"));
+        Ok(Instruction {
+            keyword: "FROM",
+            base: Some(base),
+            stage,
+            head: joined("FROM", options, "") + " ",
+            tail: tail.unwrap_or_default(),
+        })
+    }
+
+    /// The name of a new stage, in small letters: some builders tell small letters from capitals, others do not.
+    fn name(&self, name: &str) -> Result<String, String> {
+        let name = name.to_ascii_lowercase();
+        let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c));
+        if !is_plain || name == "scratch" {
+            return Err(format!(
+                "{name:?} is no name for a stage: write a letter, then letters, digits, '-', '_' and '.'"
+            ));
+        }
+        match self.stages.contains(&Some(name.clone())) {
+            true => Err(format!(
+                "{name}: an earlier stage has this name, capital letters or not"
+            )),
+            false => Ok(name),
+        }
+    }
+
+    fn copy(
+        &self,
+        keyword: &'static str,
+        options: &[Flag<'_>],
+        rest: &str,
+    ) -> Result<Instruction, String> {
+        let (paths, rest) = paths(keyword, rest)?;
+        let Some((_, sources)) = paths
+            .split_last()
+            .filter(|(_, sources)| !sources.is_empty())
+        else {
+            return Err(format!("{keyword} needs a source and a destination"));
+        };
+        if !self.network {
+            sources
+                .iter()
+                .try_for_each(|source| check_source(keyword, source))?;
+        }
+        let (from, others) = options
+            .iter()
+            .partition::<Vec<Flag<'_>>, _>(|flag| flag.name == "from");
+        let base = from.first().map(|flag| self.copied(flag)).transpose()?;
+        let head = joined(keyword, &others, "");
+        let (head, tail) = match &base {
+            Some(_) => (head + " --from=", format!(" {rest}")),
+            None => (format!("{head} {rest}"), String::new()),
+        };
+        Ok(Instruction {
+            keyword,
+            base,
+            stage: None,
+            head,
+            tail,
+        })
+    }
+
+    /// What a `COPY --from` names. Builders look for an image of this name where the stage is not a whole one yet.
+    fn copied(&self, flag: &Flag<'_>) -> Result<Base, String> {
+        let name = flag.value.unwrap_or_default();
+        let lower = name.to_ascii_lowercase();
+        let number = match lower.parse::<usize>() {
+            Ok(number) => Some(number),
+            Err(_) => self
+                .stages
+                .iter()
+                .position(|stage| stage.as_ref() == Some(&lower)),
+        };
+        match number {
+            Some(number) if number + 1 < self.stages.len() => {
+                let name = self.stages[number].clone();
+                Ok(Base::Stage(
+                    number,
+                    name.unwrap_or_else(|| number.to_string()),
+                ))
+            }
+            Some(_) => Err(format!("COPY --from={name} names no earlier stage")),
+            None if name.is_empty() => Err("COPY --from needs a value".into()),
+            None => Ok(Base::Image(name.to_owned())),
+        }
+    }
+}
+
+/// An instruction as one line.
+fn joined(keyword: &str, options: &[Flag<'_>], rest: &str) -> String {
+    let options = options.iter().map(|flag| flag.text);
+    let parts = [keyword].into_iter().chain(options).chain([rest]);
+    let parts = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    parts.join(" ")
+}
+
+/// The paths of `COPY` and `ADD`, and how they are sent.
+fn paths(keyword: &str, rest: &str) -> Result<(Vec<String>, String), String> {
+    if !rest.starts_with('[') {
+        let words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
+        return Ok((words.map(str::to_owned).collect(), rest.to_owned()));
+    }
+    let list = serde_json::from_str::<Vec<String>>(rest);
+    let list = list.map_err(|error| format!("{keyword} {rest}: no list of strings: {error}"))?;
+    let sent = serde_json::to_string(&list).map_err(|error| error.to_string())?;
+    Ok((list, sent))
+}
+
+/// A command as it is sent: a list of strings, or text for a shell. Builders take a list, and forget what follows it.
+fn command(keyword: &str, rest: &str) -> Result<String, String> {
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Vec<String>>();
+    let Some(Ok(list)) = values.next() else {
+        return Ok(rest.to_owned());
     };
-    let path = path.value.as_ref();
-    if path.contains("://") || path.starts_with("git@") {
+    if !rest[values.byte_offset()..].trim().is_empty() {
         return Err(format!(
-            "ADD {path}: the build has no network (allow it, or copy a file)"
+            "{keyword} {rest}: builders forget what follows the list; write a list alone, or quote the first word"
         ));
     }
-    if path.contains('$') {
+    serde_json::to_string(&list).map_err(|error| error.to_string())
+}
+
+/// Whether a source is a file of the context: builders fetch addresses with the host's network.
+fn check_source(keyword: &str, path: &str) -> Result<(), String> {
+    let is_login = path
+        .split_once('@')
+        .is_some_and(|(_, host)| host.contains(':'));
+    let is_add = keyword == "ADD";
+    let is_short = path
+        .get(..11)
+        .is_some_and(|start| start.eq_ignore_ascii_case("github.com/"));
+    if path.contains("://") || is_add && (is_login || is_short) {
+        return Err(format!(
+            "{keyword} {path}: the build has no network (allow it, or copy a file)"
+        ));
+    }
+    if is_add && path.contains(['$', '"', '\'', '\\']) {
         return Err(format!(
             "ADD {path}: that may be an address, and the build has no network (use COPY, or allow it)"
         ));
@@ -106,135 +370,6 @@ fn check_source(source: &Source<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `RUN` takes options that give it more than the request does.
-fn check_run(flag: &Flag<'_>, stages: &BTreeSet<String>, network: bool) -> Result<(), String> {
-    let name = flag.name.value.as_ref();
-    let value = flag.value.as_ref().map_or("", |value| value.value.as_ref());
-    match name {
-        "network" if network || matches!(value, "none" | "default") => Ok(()),
-        "network" => Err(format!("RUN --network={value}: the build has no network")),
-        "mount" => {
-            let from = value.split(',').find_map(|part| part.strip_prefix("from="));
-            match from {
-                Some(image) if !stages.contains(&image.to_lowercase()) => Err(format!(
-                    "RUN --mount from {image}: only stages can be mounted; copy from images (COPY --from)"
-                )),
-                _ => Ok(()),
-            }
-        }
-        _ => Err(format!("RUN --{name} is not supported")),
-    }
-}
-
-/// What `ARG`s before the first stage say, with the request's own values.
-fn values(
-    file: &parse_dockerfile::Dockerfile<'_>,
-    arguments: &BTreeMap<String, String>,
-) -> HashMap<String, String> {
-    let mut values = HashMap::new();
-    for argument in file.global_args() {
-        for part in argument.arguments.value.split_whitespace() {
-            let (name, default) = match part.split_once('=') {
-                Some((name, default)) => (name, Some(default.trim_matches(['"', '\'']))),
-                None => (part, None),
-            };
-            let given = arguments.get(name).map(String::as_str);
-            if let Some(value) = given.or(default) {
-                // A default may name arguments before it; what cannot be read so is told where it is used.
-                let value = expand(value, &values).unwrap_or_else(|_| value.to_owned());
-                values.insert(name.to_owned(), value);
-            }
-        }
-    }
-    values
-}
-
-/// Puts arguments into a text: `$name`, `${name}`, `${name:-default}`, `${name:+other}`.
-fn expand(text: &str, values: &HashMap<String, String>) -> Result<String, String> {
-    let unknown = |name: &str| {
-        format!("{text}: no value is known for {name:?} (ARG before FROM, or a build argument)")
-    };
-    let mut out = String::new();
-    let mut rest = text.trim_matches(['"', '\'']);
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let (name, default) = if let Some(inner) = rest.strip_prefix('{') {
-            let (inner, after) = inner.split_once('}').ok_or_else(|| unknown(rest))?;
-            rest = after;
-            match inner.find(":-").map(|at| (&inner[..at], &inner[at + 2..])) {
-                Some((name, default)) => (name, Some(default)),
-                None => (inner, None),
-            }
-        } else {
-            let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let end = rest.find(|c| !word(c)).unwrap_or(rest.len());
-            let (name, after) = rest.split_at(end);
-            rest = after;
-            (name, None)
-        };
-        let value = values.get(name).map(String::as_str);
-        let value = value.filter(|value| !value.is_empty() || default.is_none());
-        match value.or(default) {
-            Some(value) if !value.contains('$') => out.push_str(value),
-            _ => return Err(unknown(name)),
-        }
-    }
-    out.push_str(rest);
-    Ok(out)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Vec<String>, String> {
-        let given = BTreeMap::from([("GIVEN".to_owned(), "given:1".to_owned())]);
-        let uses = images(text, &given, false)?;
-        for used in &uses {
-            assert!(!text[used.span.clone()].contains(' '), "{used:?}");
-        }
-        Ok(uses.into_iter().map(|used| used.name).collect())
-    }
-
-    #[test]
-    fn images_are_found_and_stages_are_not() {
-        let text = "# comment\nARG BASE=python:3.11\nARG GIVEN=other\nFROM --platform=linux/amd64 ${BASE} AS Build\n\
-                    RUN echo \\\n  FROM nothing\nFROM $GIVEN\nCOPY --from=build /a /a\nCOPY --from=0 /b /b\n\
-                    COPY --from=team/tool:1 /c /c\nFROM scratch\nFROM build\nFROM ${NONE:-alpine}\n";
-        let found = read(text).expect("images");
-        assert_eq!(found, ["python:3.11", "given:1", "team/tool:1", "alpine"]);
-        let uses = images(text, &BTreeMap::new(), false).expect("images");
-        assert_eq!(&text[uses[0].span.clone()], "${BASE}");
-        assert_eq!(uses[1].name, "other");
-    }
-
-    #[test]
-    fn nothing_is_fetched_behind_the_requests_back() {
-        for bad in [
-            "FROM x\nADD http://example.org/x /",
-            "FROM x\nADD --chown=1 https://example.org/x /",
-            "FROM x\nADD git@example.org:x /",
-            "FROM x\nARG URL\nADD $URL /",
-            "FROM x\nADD [\"http://example.org/x\", \"/\"]",
-            "FROM x\nRUN --network=host true",
-            "FROM x\nRUN --mount=type=bind,from=other:1,target=/x true",
-            "FROM x\nRUN --security=insecure true",
-            "FROM $MISSING",
-            "FROM x\nCOPY --from=$X /a /a",
-            "RUN true",
-            "",
-        ] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
-        for good in [
-            "FROM x\nADD file.tar /",
-            "FROM x\nRUN --network=none true",
-            "FROM x AS y\nFROM x\nRUN --mount=type=bind,from=y,target=/x true",
-            "FROM x\nRUN --mount=type=cache,target=/x true",
-        ] {
-            assert!(read(good).is_ok(), "{good}: {:?}", read(good));
-        }
-        assert!(images("FROM x\nADD http://example.org/x /", &BTreeMap::new(), true).is_ok());
-    }
-}
+#[path = "dockerfile_tests.rs"]
+mod tests;

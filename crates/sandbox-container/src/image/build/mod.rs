@@ -3,17 +3,28 @@
 //! The engine's builder would pull what it does not have and fetch what `ADD` names by address, with the host's network, whatever a
 //! request says. So the Dockerfile is read first: every image that it names is looked at as any other, and put in by its id, so that the
 //! builder has nothing to look for; what would reach a network is refused where the request has none.
+//!
+//! Builders disagree on what a Dockerfile says. So the author's text is never sent: what is sent is written from what was checked, in a form
+//! that every builder reads alike, and the steps that the builder then announces are compared with it.
 
+mod arguments;
+mod beneath;
 mod context;
 mod dockerfile;
+mod flags;
 mod ignore;
+mod lines;
+mod output;
+mod steps;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::errors::Error as EngineError;
-use bollard::models::{BuildInfo, ImageInspect};
+use bollard::models::ImageInspect;
 use bollard::query_parameters::{BuildImageOptions, ListImagesOptions};
 use futures_util::StreamExt;
 use sandbox_core::{
@@ -26,8 +37,11 @@ use super::find::{Wanted, look};
 use super::stock::is_upset;
 use super::{Puller, info, pipe};
 use crate::error::{Operation, engine_error};
-use crate::labels;
+use crate::{labels, removal};
 use context::Context;
+use dockerfile::Recipe;
+use output::Output;
+use steps::Steps;
 
 /// How often a build is begun whose search for steps done before met an image that was being removed.
 const ATTEMPTS: u32 = 20;
@@ -37,15 +51,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// How Podman's words on a failed search begin. Nothing that a step printed is among them.
 const CACHE: &str = "checking if cached image exists";
-
-/// How many lines of a failed step are told.
-const TOLD_LINES: usize = 20;
-
-/// How many characters of each of them.
-const TOLD_LENGTH: usize = 400;
-
-/// The largest Dockerfile.
-const LARGEST: u64 = 1 << 20;
 
 /// A build.
 pub(crate) struct Build<'a> {
@@ -65,18 +70,22 @@ impl Build<'_> {
         let puller = &self.puller;
         let tag = self.tag().await?;
         let path = self.dockerfile()?;
-        let text = read(&self.request.context, &path).map_err(|why| {
+        let request = self.request;
+        let opened = Context::open(&request.context, path.clone(), request.follow_links);
+        let (context, text) = opened.map_err(|why| {
             let fix = "name the folder that holds the Dockerfile, and where in it with --file";
             self.invalid(why).with_fix(fix)
         })?;
-        let text = self.with_ids(&path, &text, progress).await?;
+        let checked = self.check(&path, &text, progress).await?;
+        let context = Arc::new(context);
         let before = puller.ids(&ListImagesOptions::default()).await?;
         let mut attempts = 1;
         let id = loop {
-            match self.build(&path, &text, tag.as_ref(), progress).await {
+            let built = self.build(&path, &context, &checked, tag.as_ref(), progress);
+            match built.await {
                 Ok(id) => break id,
                 Err(failure) if failure.is_passing && attempts < ATTEMPTS => attempts += 1,
-                Err(failure) => return Err(failure.error),
+                Err(failure) => return Err(self.without(failure, &before).await),
             }
             tokio::time::sleep(PAUSE).await;
         };
@@ -113,42 +122,74 @@ impl Build<'_> {
     fn dockerfile(&self) -> Result<PathBuf> {
         let path = self.request.dockerfile.clone();
         let path = path.unwrap_or_else(|| "Dockerfile".into());
-        let plain = path
+        let is_plain = path
             .components()
             .all(|part| matches!(part, Component::Normal(_)));
-        match plain && path.to_str().is_some() {
-            true => Ok(path),
-            false => Err(self.invalid(format!("{path:?} is no path within the context"))),
+        if !is_plain || path.to_str().is_none() {
+            return Err(self.invalid(format!("{path:?} is no path within the context")));
         }
+        if path.as_os_str().as_bytes().ends_with(b".in") {
+            let context = format!(
+                "{path:?}: Podman gives files whose names end in .in to the C preprocessor"
+            );
+            let error = self.invalid(context);
+            return Err(
+                error.with_fix("rename the file: what is checked would not be what is built")
+            );
+        }
+        Ok(path.components().collect())
     }
 
-    /// The Dockerfile with the images that it names replaced by their ids.
-    async fn with_ids(
+    /// Checks the Dockerfile, and has the images that it names.
+    async fn check(
         &self,
         path: &Path,
         text: &str,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<String> {
-        let network = self.request.network;
-        let uses = dockerfile::images(text, &self.request.args, network);
-        let mut uses = uses.map_err(|why| self.invalid(format!("{}: {why}", path.display())))?;
-        let mut ids = HashMap::new();
-        for used in &uses {
-            if !ids.contains_key(&used.name) {
-                let image = self.base(&used.name, progress).await?;
-                ids.insert(used.name.clone(), image.id.unwrap_or_default());
+    ) -> Result<Checked> {
+        let named = |why: String| self.invalid(format!("{}: {why}", path.display()));
+        let request = self.request;
+        let recipe = dockerfile::read(text, &request.args, request.network).map_err(named)?;
+        for note in &recipe.notes {
+            let text = format!("{}: {note}", path.display());
+            progress(&ImageEvent::Note { text });
+        }
+        let mut target = None;
+        if let Some(name) = &request.target {
+            target = recipe.stage(name);
+            if target.is_none() {
+                return Err(named(format!("it has no stage {name:?}"))
+                    .with_fix("name a stage (FROM image AS name), or its number"));
             }
         }
-        let mut text = text.to_owned();
-        uses.sort_by_key(|used| used.span.start);
-        for used in uses.into_iter().rev() {
-            text.replace_range(used.span, &ids[&used.name]);
+        let mut ids = HashMap::new();
+        let mut triggers = HashMap::new();
+        for name in recipe.images() {
+            if !ids.contains_key(name) {
+                let (image, added) = self.base(name, progress).await?;
+                let Some(id) = image.id else {
+                    let context = format!("the engine has {name} without an id");
+                    return Err(self.error(ErrorKind::ImageBuildFailed, context));
+                };
+                ids.insert(name.to_owned(), id);
+                triggers.insert(name.to_owned(), added);
+            }
         }
-        Ok(text)
+        Ok(Checked {
+            text: Arc::from(recipe.text(&ids)),
+            recipe,
+            target,
+            ids,
+            triggers,
+        })
     }
 
-    /// An image that the build starts or copies from.
-    async fn base(&self, name: &str, progress: &mut ImageProgress<'_>) -> Result<ImageInspect> {
+    /// An image that the build starts or copies from, and the keywords of the instructions that it adds.
+    async fn base(
+        &self,
+        name: &str,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<(ImageInspect, Vec<&'static str>)> {
         let reference: ImageReference = name.parse()?;
         let allowed = self.allowed;
         if allowed.is_some_and(|allowed| !allowed.iter().any(|rule| rule.matches(&reference))) {
@@ -171,25 +212,22 @@ impl Build<'_> {
             .config
             .as_ref()
             .and_then(|config| config.on_build.clone());
+        let mut added = Vec::new();
         for trigger in triggers.into_iter().flatten() {
-            let fragment = format!("FROM scratch\n{trigger}\n");
-            let network = self.request.network;
-            let refused = match dockerfile::images(&fragment, &self.request.args, network) {
-                Ok(uses) if uses.is_empty() => continue,
-                Ok(_) => "it names another image".to_owned(),
-                Err(why) => why,
-            };
-            let context = format!("{name} adds {trigger:?} to the build: {refused}");
-            return Err(self.invalid(context));
+            let keyword = dockerfile::trigger(&trigger, self.request.network);
+            added.push(keyword.map_err(|why| {
+                self.invalid(format!("{name} adds {trigger:?} to the build: {why}"))
+            })?);
         }
-        Ok(image)
+        Ok((image, added))
     }
 
     /// Has the engine build; gives the image's id.
     async fn build(
         &self,
         path: &Path,
-        text: &str,
+        context: &Arc<Context>,
+        checked: &Checked,
         tag: Option<&ImageReference>,
         progress: &mut ImageProgress<'_>,
     ) -> Result<String, Failure> {
@@ -210,35 +248,48 @@ impl Build<'_> {
                 let family = self.puller.tier.family;
                 family.no_network_in_builds.to_owned()
             }),
-            target: request.target.clone().unwrap_or_default(),
+            target: checked.target().unwrap_or_default(),
             ..BuildImageOptions::default()
         };
-        let context = Context::open(&request.context, path, text.to_owned());
-        let context = context.map_err(|why| self.invalid(why))?;
         let (writer, archive) = pipe::writer();
-        let sending = tokio::task::spawn_blocking(move || context.send(writer));
+        let (context, text) = (Arc::clone(context), Arc::clone(&checked.text));
+        let sending = tokio::task::spawn_blocking(move || context.send(&text, writer));
         progress(&ImageEvent::Building);
         let limit = config.image_timeout;
         let client = engine.client.clone().with_timeout(limit);
-        let mut output = Output::default();
+        let mut output = Output::new(checked.steps());
         let events = async {
             let body = bollard::body_try_stream(archive);
             let mut events = Box::pin(client.build_image(options, None, Some(body)));
             while let Some(event) = events.next().await {
                 output.take(event?, progress);
+                if output.steps.difference().is_some() {
+                    // The builder stops with the request.
+                    break;
+                }
             }
             Ok(())
         };
         let built = tokio::time::timeout(limit, events).await;
+        if let Some(difference) = output.steps.difference() {
+            return Err(self.differs(difference, output.id.clone()));
+        }
         // The engine only says that its request broke; we know why.
         if let Ok(Some(why)) = sending.await {
             return Err(self.invalid(why).into());
         }
         match built {
-            Ok(Ok(())) => output.id.ok_or_else(|| {
-                let context = format!("the builder gave no image{}", output.told);
-                self.error(ErrorKind::ImageBuildFailed, context).into()
-            }),
+            Ok(Ok(())) => {
+                if output.id.is_some()
+                    && let Some(difference) = output.steps.ended()
+                {
+                    return Err(self.differs(&difference, output.id));
+                }
+                output.id.ok_or_else(|| {
+                    let context = format!("the builder gave no image{}", output.told);
+                    self.error(ErrorKind::ImageBuildFailed, context).into()
+                })
+            }
             Ok(Err(error)) => Err(self.failed(error, &output)),
             Err(_) => {
                 let context = format!("the image was not built after {limit:?}{}", output.told);
@@ -246,6 +297,54 @@ impl Build<'_> {
                 Err(error.with_fix("allow more time (image_timeout)").into())
             }
         }
+    }
+
+    /// The error for a builder that did something else than what was checked.
+    fn differs(&self, difference: &str, made: Option<String>) -> Failure {
+        let context = format!(
+            "the builder did not follow the Dockerfile that was checked: {}",
+            escape(difference)
+        );
+        let error = self.error(ErrorKind::ImageBuildFailed, context);
+        Failure {
+            error: error
+                .with_fix("let no program of the build print lines such as \"Step 1/2 : RUN\""),
+            is_passing: false,
+            made,
+        }
+    }
+
+    /// The error of a failed build, without the image that it has made all the same.
+    async fn without(&self, failure: Failure, before: &HashSet<String>) -> Error {
+        let Failure { error, made, .. } = failure;
+        let (Some(id), client) = (made, &self.puller.engine.client) else {
+            return error;
+        };
+        let mut names = Vec::new();
+        if let Some(tag) = &self.request.tag
+            && self.is_named(tag, &id).await
+        {
+            names.push(tag);
+        }
+        if !before.contains(&id) {
+            names.push(&id);
+        }
+        for name in names {
+            if let Err(left) = removal::remove_image(self.puller.tier, client, name).await {
+                let context = format!("{}; {name} is left: {}", error.context(), left.context());
+                return self.error(error.kind(), context);
+            }
+        }
+        error
+    }
+
+    /// Whether this name is that of the image that was made: an earlier image may still have it.
+    async fn is_named(&self, tag: &str, id: &str) -> bool {
+        let Ok(tag) = tag.parse() else {
+            return false;
+        };
+        let found = look(self.puller.tier, self.puller.engine, &tag).await;
+        matches!(found, Ok(Some(image)) if image.id.as_deref() == Some(id))
     }
 
     fn failed(&self, error: EngineError, output: &Output) -> Failure {
@@ -262,6 +361,7 @@ impl Build<'_> {
         Failure {
             error: self.error(kind, format!("{}{}", escape(said), output.told)),
             is_passing,
+            made: None,
         }
     }
 
@@ -274,18 +374,36 @@ impl Build<'_> {
     }
 }
 
-fn read(context: &Path, path: &Path) -> Result<String, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", context.join(path).display());
-    let root = context.canonicalize().map_err(|why| failed(&why))?;
-    let file = root.join(path).canonicalize().map_err(|why| failed(&why))?;
-    if !file.starts_with(&root) {
-        return Err(failed(&"leads out of the context"));
+/// A Dockerfile that may be built.
+#[derive(Debug)]
+struct Checked {
+    recipe: Recipe,
+    /// What is sent as the Dockerfile.
+    text: Arc<str>,
+    /// The number of the stage to build, unless it is the last one.
+    target: Option<usize>,
+    /// The ids of the images that it names.
+    ids: HashMap<String, String>,
+    /// The keywords of the instructions that they add.
+    triggers: HashMap<String, Vec<&'static str>>,
+}
+
+impl Checked {
+    fn steps(&self) -> Steps {
+        Steps::of(&self.recipe, self.target, &self.ids, &self.triggers)
     }
-    let facts = file.metadata().map_err(|why| failed(&why))?;
-    if !facts.is_file() || facts.len() > LARGEST {
-        return Err(failed(&"is no file of at most 1 MiB"));
+
+    /// The stage to build as the builder knows it: by its name where it has one.
+    fn target(&self) -> Option<String> {
+        let number = self.target?;
+        let mut froms = self
+            .recipe
+            .instructions
+            .iter()
+            .filter(|one| one.keyword == "FROM");
+        let stage = froms.nth(number).and_then(|from| from.stage.clone());
+        Some(stage.unwrap_or_else(|| number.to_string()))
     }
-    std::fs::read_to_string(file).map_err(|why| failed(&why))
 }
 
 /// A build that failed.
@@ -294,6 +412,8 @@ struct Failure {
     error: Error,
     /// The same build may succeed at once.
     is_passing: bool,
+    /// The image that it has made.
+    made: Option<String>,
 }
 
 impl From<Error> for Failure {
@@ -301,104 +421,7 @@ impl From<Error> for Failure {
         Self {
             error,
             is_passing: false,
+            made: None,
         }
-    }
-}
-
-/// What a build has said.
-#[derive(Debug, Default)]
-struct Output {
-    id: Option<String>,
-    told: Told,
-}
-
-/// The last lines of the step that runs.
-#[derive(Debug, Default)]
-struct Told {
-    lines: VecDeque<String>,
-    /// What no line end has come for.
-    rest: String,
-}
-
-impl Output {
-    fn take(&mut self, event: BuildInfo, progress: &mut ImageProgress<'_>) {
-        if let Some(id) = event.aux.and_then(|aux| aux.id) {
-            self.id = Some(id);
-        }
-        if let Some(text) = event.stream {
-            self.told.take(&text);
-            progress(&ImageEvent::Output { text });
-        }
-    }
-}
-
-impl Told {
-    fn take(&mut self, text: &str) {
-        self.rest.push_str(text);
-        while let Some(end) = self.rest.find('\n') {
-            let line = self.rest.drain(..=end).collect::<String>();
-            self.line(line.trim_end());
-        }
-        // Output without an end of line is kept as far as it is told.
-        if self.rest.len() > 16 * TOLD_LENGTH {
-            let line = std::mem::take(&mut self.rest);
-            self.line(&line);
-        }
-    }
-
-    fn line(&mut self, line: &str) {
-        let step = line
-            .strip_prefix("Step ")
-            .or_else(|| line.strip_prefix("STEP "));
-        if step.is_some_and(|step| step.starts_with(|c: char| c.is_ascii_digit())) {
-            self.lines.clear();
-        }
-        self.lines
-            .push_back(line.chars().take(TOLD_LENGTH).collect());
-        if self.lines.len() > TOLD_LINES {
-            self.lines.pop_front();
-        }
-    }
-}
-
-impl std::fmt::Display for Told {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let rest = [self.rest.clone()];
-        let lines = self.lines.iter().chain(&rest).map(|line| line.trim());
-        let lines = lines.filter(|line| !line.is_empty()).map(escape);
-        let lines = lines.collect::<Vec<_>>().join(" | ");
-        match lines.is_empty() {
-            true => Ok(()),
-            false => write!(f, "; the step's last lines: {lines}"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_lines_are_those_of_the_step_that_failed() {
-        let mut told = Told::default();
-        for text in [
-            "Step 1/2 : RUN a",
-            "\n",
-            "old\n",
-            "Step 2/2 : RUN b\nnew \x1b[31m",
-            "er\n",
-            "end",
-        ] {
-            told.take(text);
-        }
-        let text = told.to_string();
-        assert!(
-            text.contains("Step 2/2 : RUN b | new") && text.ends_with("| end"),
-            "{text}"
-        );
-        assert!(!text.contains("old") && !text.contains('\x1b'), "{text}");
-        let many = "line\n".repeat(1000) + &"x".repeat(1 << 20);
-        told.take(&many);
-        assert!(told.to_string().len() < TOLD_LINES * (TOLD_LENGTH + 10) + 16 * TOLD_LENGTH + 100);
     }
 }

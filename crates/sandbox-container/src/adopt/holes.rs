@@ -1,0 +1,310 @@
+//! What the maker of a foreign container has opened: options that take away what every container otherwise has.
+
+use std::os::unix::fs::FileTypeExt;
+
+use bollard::models::HostConfig;
+use sandbox_core::{Capability, escape};
+
+use super::Found;
+
+/// An option of a foreign container that takes some of its isolation away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hole {
+    /// What it is, as the report names it.
+    pub name: String,
+    /// What does not hold because of it.
+    pub of: &'static [Capability],
+}
+
+/// The host's files, through a device, the kernel's own files or the engine.
+const FILES: &[Capability] = &[
+    Capability::FilesystemReadRoots,
+    Capability::FilesystemWriteRoots,
+    Capability::Privileges,
+];
+
+/// Everything that the container's namespaces and its missing capabilities are for.
+const ISOLATION: &[Capability] = &[
+    Capability::FilesystemReadRoots,
+    Capability::FilesystemWriteRoots,
+    Capability::NetworkAccess,
+    Capability::Egress,
+    Capability::Processes,
+    Capability::Privileges,
+];
+
+const HOSTS: &str = "the host's";
+
+const NETWORK: &[Capability] = &[Capability::NetworkAccess, Capability::Egress];
+
+const PRIVILEGES: &[Capability] = &[Capability::Privileges];
+
+const PROCESSES: &[Capability] = &[Capability::Processes];
+
+/// Every hole of a container.
+pub(super) fn holes(found: &Found) -> Vec<Hole> {
+    let host = &found.host;
+    let mut holes = Vec::new();
+    let mut add = |name: String, of| holes.push(Hole { name, of });
+    if host.privileged == Some(true) {
+        add("the container is privileged".into(), ISOLATION);
+    }
+    for device in devices(host) {
+        add(device, FILES);
+    }
+    if let Some(unmasked) = &found.unmasked {
+        add(unmasked.clone(), FILES);
+    }
+    for (mode, kernels, of) in [
+        (&host.ipc_mode, "ipc", PROCESSES),
+        (&host.pid_mode, "pid", PROCESSES),
+        (&host.uts_mode, "uts", PROCESSES),
+        (&host.network_mode, "net", NETWORK),
+        (&host.userns_mode, "user", PRIVILEGES),
+        (&None, "mnt", FILES),
+    ] {
+        // Podman's answer over Docker's API names no IPC namespace of the host's; the kernel does.
+        let process = found.process.as_ref();
+        let seen = process.is_some_and(|process| process.shared_namespaces.contains(&kernels));
+        let whose = mode.as_deref().and_then(shared);
+        if let Some(whose) = whose.or_else(|| seen.then(|| HOSTS.to_owned())) {
+            add(format!("the container has {whose} {kernels} namespace"), of);
+        }
+    }
+    for option in host.security_opt.iter().flatten() {
+        if is_unconfined(option) {
+            add(format!("security option {}", escape(option)), PRIVILEGES);
+        }
+    }
+    let added = host.cap_add.iter().flatten();
+    let added = added.map(|name| escape(name)).collect::<Vec<_>>();
+    if !added.is_empty() {
+        add(
+            format!("added capabilities {}", added.join(", ")),
+            PRIVILEGES,
+        );
+    }
+    for socket in sockets(found) {
+        add(format!("the host's socket {socket} is mounted"), ISOLATION);
+    }
+    holes
+}
+
+/// Whose namespace it is, where it is not the container's own.
+fn shared(mode: &str) -> Option<String> {
+    match mode.split_once(':') {
+        Some(("container", other)) => Some(format!("container {}'s", escape(other))),
+        Some(("ns", path)) => Some(format!("{}'s", escape(path))),
+        _ if mode == "host" => Some(HOSTS.into()),
+        _ => None,
+    }
+}
+
+fn devices(host: &HostConfig) -> impl Iterator<Item = String> {
+    let named = host.devices.iter().flatten().map(|device| {
+        let path = device.path_on_host.as_deref().unwrap_or("without a name");
+        format!("device {}", escape(path))
+    });
+    let requested = host.device_requests.iter().flatten().map(|request| {
+        let driver = request.driver.as_deref().unwrap_or_default();
+        format!("a request for devices {}", escape(driver))
+    });
+    let rules = host.device_cgroup_rules.iter().flatten();
+    let rules = rules.map(|rule| format!("rule for devices {}", escape(rule)));
+    named.chain(requested).chain(rules)
+}
+
+/// Whether a security option turns a layer off, in the spellings of both engines.
+fn is_unconfined(option: &str) -> bool {
+    let (name, value) = option.split_once(['=', ':']).unwrap_or((option, ""));
+    match name {
+        "seccomp" | "apparmor" | "systempaths" => value == "unconfined",
+        "label" => value == "disable",
+        "unmask" => true,
+        _ => false,
+    }
+}
+
+/// Sockets of the host that are mounted: a read-only mount does not keep anybody from connecting. Engines have theirs mounted most.
+fn sockets(found: &Found) -> impl Iterator<Item = String> {
+    const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+    let is_socket = |source: &&str| {
+        let named = ENGINES.iter().any(|name| source.ends_with(name));
+        // What cannot be looked at from here goes by its name.
+        named || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
+    };
+    let sources = found.mounts.iter().filter_map(|it| it.source.as_deref());
+    sources.filter(is_socket).map(escape)
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::{DeviceMapping, DeviceRequest, MountPoint};
+
+    use super::*;
+    use crate::applied::Process;
+
+    fn of(host: HostConfig) -> Vec<Hole> {
+        holes(&Found {
+            host,
+            ..Found::default()
+        })
+    }
+
+    fn text(value: &str) -> Option<String> {
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn a_container_as_engines_make_it_has_none() {
+        let host = HostConfig {
+            ipc_mode: text("shareable"),
+            pid_mode: text("private"),
+            uts_mode: text(""),
+            userns_mode: text(""),
+            security_opt: Some(vec!["no-new-privileges".into(), "seccomp={}".into()]),
+            devices: Some(Vec::new()),
+            cap_add: Some(Vec::new()),
+            ..HostConfig::default()
+        };
+        assert_eq!(of(host), []);
+    }
+
+    #[test]
+    fn every_hole_is_named_and_takes_what_it_concerns() {
+        let options = |option: &str| HostConfig {
+            security_opt: Some(vec![option.to_owned()]),
+            ..HostConfig::default()
+        };
+        let device = DeviceMapping {
+            path_on_host: text("/dev/sda"),
+            ..DeviceMapping::default()
+        };
+        for (host, name, capability) in [
+            (
+                HostConfig {
+                    privileged: Some(true),
+                    ..HostConfig::default()
+                },
+                "privileged",
+                Capability::Processes,
+            ),
+            (
+                HostConfig {
+                    devices: Some(vec![device]),
+                    ..HostConfig::default()
+                },
+                "/dev/sda",
+                Capability::FilesystemReadRoots,
+            ),
+            (
+                HostConfig {
+                    device_requests: Some(vec![DeviceRequest {
+                        driver: text("nvidia"),
+                        ..DeviceRequest::default()
+                    }]),
+                    ..HostConfig::default()
+                },
+                "nvidia",
+                Capability::FilesystemWriteRoots,
+            ),
+            (
+                HostConfig {
+                    device_cgroup_rules: Some(vec!["b 8:* rwm".into()]),
+                    ..HostConfig::default()
+                },
+                "b 8:* rwm",
+                Capability::Privileges,
+            ),
+            (
+                HostConfig {
+                    ipc_mode: text("host"),
+                    ..HostConfig::default()
+                },
+                "host's ipc",
+                Capability::Processes,
+            ),
+            (
+                HostConfig {
+                    pid_mode: text("container:other"),
+                    ..HostConfig::default()
+                },
+                "container other's pid",
+                Capability::Processes,
+            ),
+            (
+                HostConfig {
+                    uts_mode: text("host"),
+                    ..HostConfig::default()
+                },
+                "host's uts",
+                Capability::Processes,
+            ),
+            (
+                HostConfig {
+                    userns_mode: text("host"),
+                    ..HostConfig::default()
+                },
+                "user namespace",
+                Capability::Privileges,
+            ),
+            (
+                HostConfig {
+                    cap_add: Some(vec!["SYS_ADMIN".into()]),
+                    ..HostConfig::default()
+                },
+                "SYS_ADMIN",
+                Capability::Privileges,
+            ),
+            (
+                options("seccomp=unconfined"),
+                "seccomp",
+                Capability::Privileges,
+            ),
+            (
+                options("apparmor=unconfined"),
+                "apparmor",
+                Capability::Privileges,
+            ),
+            (options("label:disable"), "label", Capability::Privileges),
+            (options("label=disable"), "label", Capability::Privileges),
+        ] {
+            let found = of(host);
+            assert_eq!(found.len(), 1, "{name}: {found:?}");
+            assert!(found[0].name.contains(name), "{found:?}");
+            assert!(found[0].of.contains(&capability), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_only_the_kernel_shows_is_named() {
+        let process = Process {
+            shared_namespaces: vec!["ipc"],
+            ..Process::default()
+        };
+        let found = holes(&Found {
+            process: Some(process),
+            ..Found::default()
+        });
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].name.contains("host's ipc"), "{found:?}");
+        assert_eq!(found[0].of, PROCESSES);
+    }
+
+    #[test]
+    fn a_socket_of_the_engine_opens_everything() {
+        let mount = MountPoint {
+            source: text("/nowhere/docker.sock"),
+            rw: Some(false),
+            ..MountPoint::default()
+        };
+        let found = holes(&Found {
+            mounts: vec![mount],
+            unmasked: text("/proc/sys is not read-only"),
+            ..Found::default()
+        });
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0].of, FILES);
+        assert_eq!(found[1].of, ISOLATION);
+    }
+}

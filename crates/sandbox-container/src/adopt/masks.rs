@@ -1,0 +1,114 @@
+//! Whether a foreign container keeps the kernel's own files from its root user.
+
+use std::path::Path;
+
+use bollard::models::HostConfig;
+
+use crate::applied::Process;
+use crate::lower::is_below;
+
+/// What has to be hidden: memory of the kernel, keys of its users, the machine's firmware.
+const HIDDEN: [&str; 3] = ["/proc/kcore", "/proc/keys", "/sys/firmware"];
+
+/// What has to be read-only: through these, user 0 changes the host's kernel without any capability.
+const READ_ONLY: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// What of the kernel's files is open, in words; `None` where nothing is.
+///
+/// The engine's own lists count. Where it tells none, as Podman does not, what the kernel shows of the container's first process does;
+/// without either, the files count as open.
+pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<String> {
+    if let Some((masked, read_only)) = host.masked_paths.as_ref().zip(host.readonly_paths.as_ref())
+    {
+        let below_any = |path: &str, list: &[String]| list.iter().any(|it| is_below(path, it));
+        return open(
+            |path| below_any(path, masked),
+            |path| below_any(path, read_only),
+        );
+    }
+    let Some(mounts) = process.and_then(|process| process.mounts.as_ref()) else {
+        return Some("whether the kernel's own files are masked cannot be told".into());
+    };
+    // A later mount lies over an earlier one.
+    let over = |path: &str| {
+        let mut mounts = mounts.iter().rev();
+        mounts.find(|mount| is_below(path, &mount.target))
+    };
+    // What this kernel does not have needs no mask.
+    let missing = |path: &str| !Path::new(path).exists();
+    open(
+        |path| missing(path) || over(path).is_some_and(|it| it.target.matches('/').count() > 1),
+        |path| missing(path) || over(path).is_some_and(|it| it.read_only),
+    )
+}
+
+fn open(is_hidden: impl Fn(&str) -> bool, is_read_only: impl Fn(&str) -> bool) -> Option<String> {
+    let shown = HIDDEN.into_iter().filter(|path| !is_hidden(path));
+    // What is hidden cannot be written either.
+    let writable = READ_ONLY
+        .into_iter()
+        .filter(|path| !is_read_only(path) && !is_hidden(path));
+    let all = shown.chain(writable).collect::<Vec<_>>();
+    (!all.is_empty()).then(|| format!("unmasked files of the kernel: {}", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(masked: &[&str], read_only: &[&str]) -> HostConfig {
+        let list = |paths: &[&str]| Some(paths.iter().map(|&path| path.to_owned()).collect());
+        HostConfig {
+            masked_paths: list(masked),
+            readonly_paths: list(read_only),
+            ..HostConfig::default()
+        }
+    }
+
+    fn process(table: &str) -> Process {
+        Process {
+            mounts: Some(crate::applied::mounts(table)),
+            ..Process::default()
+        }
+    }
+
+    #[test]
+    fn an_engines_lists_are_taken_at_their_word() {
+        assert_eq!(unmasked(&lists(&HIDDEN, &READ_ONLY), None), None);
+        let said = unmasked(&lists(&[], &[]), None).expect("all open");
+        for path in HIDDEN.iter().chain(&READ_ONLY) {
+            assert!(said.contains(path), "{said}");
+        }
+        let said = unmasked(&lists(&HIDDEN, &READ_ONLY[1..]), None).expect("one open");
+        assert!(said.ends_with(": /proc/bus"), "{said}");
+    }
+
+    #[test]
+    fn without_lists_the_kernels_table_tells() {
+        let open = "10 1 0:5 / /proc rw - proc proc rw\n11 1 0:6 / /sys ro - sysfs sysfs ro\n";
+        let none = HostConfig::default();
+        let said = unmasked(&none, Some(&process(open))).expect("open");
+        assert!(said.contains("/proc/sys"), "{said}");
+        let mut closed = open.to_owned();
+        for path in READ_ONLY {
+            closed += &format!("12 10 0:5 {path} {path} ro - proc proc rw\n");
+        }
+        for path in HIDDEN {
+            closed += &format!("13 10 0:7 /null {path} rw - tmpfs tmpfs rw\n");
+        }
+        assert_eq!(unmasked(&none, Some(&process(&closed))), None);
+    }
+
+    #[test]
+    fn what_nobody_tells_counts_as_open() {
+        for process in [None, Some(&Process::default())] {
+            assert!(unmasked(&HostConfig::default(), process).is_some());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The host's folders of a sandbox, opened once before an engine is asked to mount them.
+//!
+//! An engine takes a path, not a descriptor. So three things stand in for one:
+//!
+//! - Each path is opened without following links that code could have made, and stays open until the agent has answered.
+//! - A path is refused where somebody else could exchange a part of it: another user ([`vouch`]), or the code of another sandbox on the
+//!   same engine ([`live`]).
+//! - The agent is told which object each place of the container must be, and refuses to serve where it is another one. Nothing has run by
+//!   then.
+
+mod live;
+mod nested;
+mod vouch;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandbox_agent::protocol::Placed;
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
+
+use crate::Tier;
+use crate::engine::{Engine, EngineFacts};
+pub(crate) use live::label;
+pub(crate) use nested::check as check_nested;
+
+/// The host's folders of a plan, by the paths that the plan names.
+#[derive(Debug, Default)]
+pub(crate) struct Folders(BTreeMap<PathBuf, Opened>);
+
+/// Owner and permission bits of a folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owned {
+    pub user: u32,
+    pub group: u32,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+impl Folders {
+    /// Opens the folders of a plan. An engine on another host has none of them.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidSpec` for a folder that is not there or cannot be reached, and for a link that is not followed.
+    pub(crate) fn open(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Self> {
+        if !facts.local {
+            return Ok(Self::default());
+        }
+        let rule = LinkRule::new(plan.follow_links);
+        // By name first, so that no link there is followed. What was opened counts in the end.
+        let rule = rule.writable(Identity::of_paths(writable(plan)));
+        let mut opened = BTreeMap::new();
+        for (field, path) in named(plan) {
+            let found = rule.open(path);
+            let found = found.map_err(|error| refused(tier, field, path, &error))?;
+            opened.insert(path.to_owned(), found);
+        }
+        let folders = Self(opened);
+        let written = folders.written(plan);
+        for (field, path) in named(plan) {
+            if let Some(found) = folders.0.get(path) {
+                let links = found.refuse_links_in(&written);
+                links.map_err(|error| refused(tier, field, path, &error))?;
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Refuses folders whose way can be changed by somebody else than this user, root and whoever runs the engine, and by the code of
+    /// a sandbox that lives on the engine.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` with the part of the path and who can change it; where the engine does not list its containers.
+    pub(crate) async fn vouch(&self, tier: Tier, engine: &Engine) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let trusted = vouch::trusted(&engine.facts).map_err(|cause| {
+            let error = Error::new(ErrorKind::Io, "create sandbox", format!("/: {cause}"));
+            error.on(tier)
+        })?;
+        for (path, opened) in &self.0 {
+            if let Some(doubt) = vouch::doubt(opened, &trusted) {
+                return Err(unsure(tier, path, &doubt.to_string()).with_fix(doubt.fix()));
+            }
+        }
+        for sandbox in live::writers(tier, engine).await? {
+            if let Some((path, _)) = self.0.iter().find(|(_, opened)| sandbox.reaches(opened)) {
+                let why = format!(
+                    "code of the sandbox {:?} can exchange a part of it",
+                    sandbox.name
+                );
+                let fix = "wait for the end of that sandbox, or name a folder outside of what it can write to";
+                return Err(unsure(tier, path, &why).with_fix(fix));
+            }
+        }
+        Ok(())
+    }
+
+    /// The path that the engine is asked to mount for one that the plan names: the same without links.
+    pub(crate) fn source<'a>(&'a self, path: &'a Path) -> &'a Path {
+        self.0.get(path).map_or(path, |opened| &opened.path)
+    }
+
+    /// Owner and permission bits of a folder of the plan: of the object that was opened.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says of a path that was not opened.
+    pub(crate) fn owned(&self, path: &Path) -> io::Result<Owned> {
+        let found = match self.0.get(path) {
+            Some(opened) => opened.found,
+            None => rustix::fs::stat(path)?,
+        };
+        Ok(Owned {
+            user: found.st_uid,
+            group: found.st_gid,
+            mode: found.st_mode,
+        })
+    }
+
+    /// What the agent has to find, and where.
+    pub(crate) fn placed(&self, plan: &Plan) -> Vec<Placed> {
+        let same = plan.read_roots.iter().chain(&plan.write_roots);
+        let same = same.map(|root| (root.as_path(), root.as_path()));
+        let workspace = plan.workspace.iter();
+        let workspace = workspace.map(|it| (it.path.as_path(), Path::new(WORK_FOLDER)));
+        let provided = plan.provided.iter();
+        let provided = provided.map(|it| (it.source.as_path(), it.target.as_path()));
+        let all = same.chain(workspace).chain(provided);
+        let placed = all.filter_map(|(path, target)| {
+            let identity = self.0.get(path)?.identity();
+            Some(Placed {
+                path: target.as_os_str().as_encoded_bytes().to_vec(),
+                device: identity.device,
+                inode: identity.inode,
+            })
+        });
+        placed.collect()
+    }
+
+    /// The folders that code of the plan may write to, as they were opened.
+    pub(crate) fn written(&self, plan: &Plan) -> Vec<Identity> {
+        let opened = writable(plan).filter_map(|path| self.0.get(path));
+        opened.map(Opened::identity).collect()
+    }
+}
+
+/// The paths of the host that a plan names, each with the field that names it.
+fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
+    let read = plan.read_roots.iter();
+    let read = read.map(|root| ("filesystem_read_roots", root.as_path()));
+    let write = plan.write_roots.iter();
+    let write = write.map(|root| ("filesystem_write_roots", root.as_path()));
+    let workspace = plan.workspace.iter();
+    let workspace = workspace.map(|it| ("workspace", it.path.as_path()));
+    let provided = plan.provided.iter();
+    let provided = provided.map(|it| ("packages", it.source.as_path()));
+    read.chain(write).chain(workspace).chain(provided)
+}
+
+/// The paths of the host that code of a plan may write to.
+fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
+    let workspace = workspace.map(|it| it.path.as_path());
+    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
+}
+
+fn refused(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
+    let path = path.display();
+    let missing = matches!(
+        error,
+        PathError::System { at: None, cause } if cause.kind() == io::ErrorKind::NotFound
+    );
+    let (context, fix) = match missing {
+        true => (
+            format!("{field}: {path} is not there"),
+            "make the folder, or leave it out".to_owned(),
+        ),
+        false => (
+            format!("{field}: {path}: {error}"),
+            error.fix().unwrap_or_else(|| {
+                "name a folder that this user can reach, or leave it out".to_owned()
+            }),
+        ),
+    };
+    let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
+    error.on(tier).with_fix(fix)
+}
+
+fn unsure(tier: Tier, path: &Path, why: &str) -> Error {
+    let engine = tier.family.engine;
+    let context = format!("{}: {why} while {engine} mounts it", path.display());
+    Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Mount points in a folder that code can write to.
+//!
+//! A mount point itself cannot be renamed, but the folders above it can, with the mount in them. What code then puts in their place is
+//! taken for what was mounted: by the host, and by the next sandbox.
+
+use std::path::{Path, PathBuf};
+
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::WORK_FOLDER;
+
+use crate::Tier;
+
+/// What is mounted, or hidden, at a place in the sandbox.
+#[derive(Debug)]
+struct Point<'a> {
+    what: &'a str,
+    target: &'a Path,
+    fix: &'a str,
+}
+
+/// Refuses a read root, and what is `hidden`, deeper than directly in a folder that code can write to.
+///
+/// # Errors
+///
+/// `Unsupported` with both places.
+pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
+    let roots = plan.read_roots.iter();
+    let roots = roots.filter(|root| !plan.write_roots.contains(root));
+    let roots = roots.map(|root| Point {
+        what: "the read root",
+        target: root,
+        fix: "put it directly into the folder that code can write to, or elsewhere",
+    });
+    let hidden = hidden.iter().map(|path| Point {
+        what: "what no sandbox may change",
+        target: Path::new(path),
+        fix: APART,
+    });
+    for point in roots.chain(hidden) {
+        let above = writable(plan).find(|folder| {
+            point.target.starts_with(folder)
+                && point.target != *folder
+                && point.target.parent() != Some(folder)
+        });
+        if let Some(folder) = above {
+            let Point { what, target, fix } = point;
+            let context = format!(
+                "{what} {} lies deep in {}, which code can write to: it could replace the folders between",
+                target.display(),
+                folder.display()
+            );
+            return Err(refused(tier, context).with_fix(fix));
+        }
+    }
+    Ok(())
+}
+
+const APART: &str = "name folders that do not contain it, or only to be read; or set another folder for packages or state";
+
+fn refused(tier: Tier, context: String) -> Error {
+    Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)
+}
+
+/// The places in a sandbox that are folders of the host which code can write to.
+fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
+    let workspace = workspace.map(|_| Path::new(WORK_FOLDER));
+    let roots = plan.write_roots.iter().map(PathBuf::as_path);
+    roots.chain(workspace)
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    use super::*;
+    use crate::family::samples::TIER;
+    use crate::lower::samples::plan;
+
+    fn of(read: &[&str], hidden: &[&str]) -> Result<()> {
+        let mut policy = CapabilityPolicy::new();
+        policy.filesystem_read_roots = Some(read.iter().map(Into::into).collect());
+        policy.filesystem_write_roots = Some(vec!["/data".into()]);
+        let spec = SandboxSpec::new("sb").workspace(Workspace::read_write("/home/me"));
+        let text = |paths: &[&str]| {
+            paths
+                .iter()
+                .map(|&path| path.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let plan = plan(&spec, &policy);
+        check(TIER, &plan, &text(hidden))
+    }
+
+    #[test]
+    fn a_mount_point_with_movable_folders_above_it_is_refused() {
+        for fine in ["/data", "/data/ro", "/database/a/b", "/home/me/a/b"] {
+            of(&[fine], &[]).expect(fine);
+        }
+        let error = of(&["/data/a/ro"], &[]).expect_err("deep");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("/data/a/ro"), "{error}");
+        of(&[], &["/workspace/state"]).expect("directly in it");
+        let deep = "/workspace/.cache/sandbox";
+        assert!(of(&[], &[deep]).is_err());
+    }
+}

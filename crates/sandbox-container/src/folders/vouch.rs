@@ -1,0 +1,162 @@
+//! Whether anybody but this user could exchange a part of a path.
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, Stat, fstat, open, openat, stat};
+use sandbox_host::safe_path::{Identity, Opened};
+
+use crate::engine::EngineFacts;
+
+/// The permission bit with which only owners rename what is in a folder.
+const STICKY: u32 = 0o1000;
+
+/// Why a path cannot be vouched for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// The folder in which an entry can be exchanged.
+    folder: PathBuf,
+    who: Who,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Who {
+    /// This user owns the folder, or in a folder with the sticky bit the entry.
+    User(u32),
+    /// This group may write to the folder.
+    Group(u32),
+    Everyone,
+    /// Somebody already has.
+    Done,
+    /// The kernel does not say.
+    Unknown(io::ErrorKind),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        match self.who {
+            Who::User(user) => write!(f, "user {user} can rename what is in {folder}"),
+            Who::Group(group) => write!(f, "group {group} can rename what is in {folder}"),
+            Who::Everyone => write!(f, "every user can rename what is in {folder}"),
+            Who::Done => write!(f, "something in {folder} was exchanged"),
+            Who::Unknown(kind) => write!(f, "{folder} cannot be looked at: {kind}"),
+        }
+    }
+}
+
+impl Doubt {
+    /// What to do about it.
+    pub(super) fn fix(&self) -> String {
+        let folder = self.folder.display();
+        match self.who {
+            Who::User(user) => format!(
+                "run as user {user}, or name a folder whose way only you and root can change"
+            ),
+            Who::Group(_) => format!("`chmod g-w {folder}`, or name another folder"),
+            Who::Everyone => format!("`chmod o-w {folder}`, or name another folder"),
+            Who::Done | Who::Unknown(_) => "run again when nothing is moved there".into(),
+        }
+    }
+}
+
+/// The users who may change the way to a folder: this one, root, who runs an engine without root, and whose the root folder is. In a
+/// user namespace that is whoever stands for users outside.
+pub(super) fn trusted(facts: &EngineFacts) -> io::Result<Vec<u32>> {
+    let mut users = vec![0, rustix::process::geteuid().as_raw(), stat("/")?.st_uid];
+    if facts.rootless {
+        users.extend(facts.engine_user.map(|(user, _)| user));
+    }
+    Ok(users)
+}
+
+/// Who else could exchange a part of the path between now and its mount; `None` for nobody.
+pub(super) fn doubt(opened: &Opened, trusted: &[u32]) -> Option<Doubt> {
+    let mut here = PathBuf::from("/");
+    let doubt = |here: &Path, who| {
+        Some(Doubt {
+            folder: here.to_owned(),
+            who,
+        })
+    };
+    let unknown = |errno: rustix::io::Errno| Who::Unknown(io::Error::from(errno).kind());
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = open("/", flags | OFlags::DIRECTORY, Mode::empty());
+    let mut folder = match root.and_then(|root| fstat(&root).map(|found| (root, found))) {
+        Ok(root) => root,
+        Err(errno) => return doubt(&here, unknown(errno)),
+    };
+    let parts = opened.path.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(part),
+        _ => None,
+    });
+    let own = opened.found.st_uid;
+    for (part, identity) in parts.zip(opened.way().iter().skip(1)) {
+        let entry = openat(&folder.0, part, flags, Mode::empty());
+        let entry = match entry.and_then(|entry| fstat(&entry).map(|found| (entry, found))) {
+            Ok(entry) => entry,
+            Err(errno) => return doubt(&here, unknown(errno)),
+        };
+        if Identity::of(&entry.1) != *identity {
+            return doubt(&here, Who::Done);
+        }
+        let who = renames(&folder.1, &entry.1, trusted);
+        // Whose the folder itself is may as well fill it with links: code runs as that user, and the agent compares.
+        let is_own = *identity == opened.identity() && who == Some(Who::User(own));
+        let is_own = is_own && folder.1.st_mode & STICKY != 0 && folder.1.st_uid != own;
+        if let Some(who) = who.filter(|_| !is_own) {
+            return doubt(&here, who);
+        }
+        here.push(part);
+        folder = entry;
+    }
+    None
+}
+
+/// Who else may rename an entry of a folder.
+fn renames(folder: &Stat, entry: &Stat, trusted: &[u32]) -> Option<Who> {
+    if !trusted.contains(&folder.st_uid) {
+        return Some(Who::User(folder.st_uid));
+    }
+    // A group of the same number as a user is the user's own, by the convention of most distributions.
+    let group = folder.st_mode & 0o020 != 0 && !trusted.contains(&folder.st_gid);
+    let everyone = folder.st_mode & 0o002 != 0;
+    match folder.st_mode & STICKY != 0 {
+        _ if !group && !everyone => None,
+        true => (!trusted.contains(&entry.st_uid)).then_some(Who::User(entry.st_uid)),
+        false if everyone => Some(Who::Everyone),
+        false => Some(Who::Group(folder.st_gid)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(user: u32, group: u32, mode: u32) -> Stat {
+        let mut found = stat("/").expect("the root folder");
+        (found.st_uid, found.st_gid, found.st_mode) = (user, group, mode);
+        found
+    }
+
+    #[test]
+    fn whoever_owns_a_folder_or_may_write_to_it_renames_what_is_there() {
+        const ALICE: u32 = 1000;
+        let trusted = [0, ALICE];
+        let entry = found(ALICE, ALICE, 0o755);
+        let theirs = found(1001, 1001, 0o755);
+        for (folder, entry, who) in [
+            (found(0, 0, 0o755), theirs, None),
+            (found(ALICE, ALICE, 0o700), theirs, None),
+            (found(1001, ALICE, 0o755), entry, Some(Who::User(1001))),
+            (found(ALICE, ALICE, 0o775), entry, None),
+            (found(ALICE, 100, 0o775), entry, Some(Who::Group(100))),
+            (found(0, 0, 0o777), entry, Some(Who::Everyone)),
+            (found(0, 0, 0o1777), entry, None),
+            (found(0, 0, 0o1777), theirs, Some(Who::User(1001))),
+        ] {
+            assert_eq!(renames(&folder, &entry, &trusted), who, "{folder:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Files below a folder that is opened once. No link leads out of it: none is followed.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use sandbox_host::safe_path::LinkRule;
+
+/// Opens the folder that the caller names. Code of an earlier run may have made links on the way to it: see [`LinkRule`].
+///
+/// # Errors
+///
+/// What is no folder, and a link that leaves its folder unless `follow` is set.
+pub(super) fn root(path: &Path, follow: bool) -> Result<OwnedFd, String> {
+    let failed = |why: io::Error| format!("{}: {why}", path.display());
+    let opened = LinkRule::new(follow).open(path).map_err(|error| {
+        let fix = error.fix().map(|fix| format!("; {fix}"));
+        format!("{}: {error}{}", path.display(), fix.unwrap_or_default())
+    })?;
+    if opened.kind() != FileType::Directory {
+        return Err(failed(Errno::NOTDIR.into()));
+    }
+    opened.open_for_reading().map_err(failed)
+}
+
+/// Opens a folder in a folder.
+///
+/// # Errors
+///
+/// What is no folder, and a link.
+pub(super) fn folder(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    opened(parent, name, flags)
+}
+
+/// Opens a file in a folder.
+///
+/// # Errors
+///
+/// What cannot be read or is no file, and a link.
+pub(super) fn file(parent: impl AsFd, name: &OsStr) -> io::Result<File> {
+    // A pipe in its place must not hold the opening.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(opened(parent, name, flags)?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file")),
+    }
+}
+
+/// Reads a text below a folder.
+///
+/// # Errors
+///
+/// As [`file`], a link as a part of the path, and more than `largest` bytes.
+pub(super) fn text(root: &OwnedFd, path: &Path, largest: u64) -> io::Result<String> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+    };
+    let mut here = root.try_clone()?;
+    for part in parent.components() {
+        let Component::Normal(part) = part else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "leaves the context",
+            ));
+        };
+        here = folder(&here, part)?;
+    }
+    let mut text = String::new();
+    let read = file(&here, name)?
+        .take(largest + 1)
+        .read_to_string(&mut text)?;
+    match u64::try_from(read).is_ok_and(|read| read <= largest) {
+        true => Ok(text),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("has more than {largest} bytes"),
+        )),
+    }
+}
+
+fn opened(parent: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = match openat(&parent, name, flags, Mode::empty()) {
+        Ok(opened) => return Ok(opened),
+        Err(errno) => io::Error::from(errno),
+    };
+    let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink()) {
+        true => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name:?} is a link; name what it leads to"),
+        )),
+        false => Err(failed),
+    }
+}

@@ -1,0 +1,255 @@
+//! The steps that a builder announces, compared with the Dockerfile that was sent.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::dockerfile::{Base, Recipe};
+use super::lines::KEYWORDS;
+use crate::labels;
+
+/// The steps that are to come.
+#[derive(Debug)]
+pub(super) struct Steps {
+    expected: Vec<Expected>,
+    /// Which of them may be the next: several, where one may be missing that looks like what follows it.
+    next: BTreeSet<usize>,
+    difference: Option<String>,
+}
+
+/// A step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Expected {
+    keyword: &'static str,
+    from: Option<From>,
+    /// Builders leave it out, or do not announce it.
+    may_be_missing: bool,
+}
+
+impl Expected {
+    /// Whether this is the step that was announced.
+    fn is(&self, keyword: &str, rest: &str) -> bool {
+        let named = rest.split_whitespace().find(|word| !word.starts_with("--"));
+        let is_from = match (&self.from, named) {
+            (Some(from), Some(named)) => from.is(named),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        // A label that nobody wrote is the one that says who built the image.
+        let is_label = keyword != "LABEL" || !self.may_be_missing || rest.contains(labels::BUILT);
+        self.keyword == keyword && is_from && is_label
+    }
+}
+
+/// What a `FROM` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum From {
+    /// This image, or nothing.
+    Exactly(String),
+    /// A stage of this name; some builders tell the id of what it has become.
+    Stage(String),
+}
+
+impl From {
+    fn is(&self, said: &str) -> bool {
+        match self {
+            Self::Exactly(name) => said == name,
+            Self::Stage(name) => {
+                let id = said.strip_prefix("sha256:").unwrap_or(said);
+                let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+                said == name || is_id
+            }
+        }
+    }
+}
+
+impl Steps {
+    /// The steps up to stage number `target`. `triggers` are the keywords of what images, by their names, add to stages that start from them.
+    pub(super) fn of(
+        recipe: &Recipe,
+        target: Option<usize>,
+        ids: &HashMap<String, String>,
+        triggers: &HashMap<String, Vec<&'static str>>,
+    ) -> Self {
+        let count = recipe
+            .instructions
+            .iter()
+            .filter(|one| one.keyword == "FROM");
+        let last = target.unwrap_or_else(|| count.count().saturating_sub(1));
+        let needed = needed(recipe, last);
+        let optional = |keyword| Expected {
+            keyword,
+            from: None,
+            may_be_missing: true,
+        };
+        let mut expected = Vec::new();
+        let mut stage = None;
+        for one in &recipe.instructions {
+            if one.keyword != "FROM" {
+                let Some(stage) = stage else {
+                    // An argument of the whole file: some builders do not announce it.
+                    expected.push(optional(one.keyword));
+                    continue;
+                };
+                expected.push(Expected {
+                    may_be_missing: !needed.contains(&stage),
+                    ..optional(one.keyword)
+                });
+                continue;
+            }
+            if stage.is_some() {
+                expected.push(optional("LABEL"));
+            }
+            let number = stage.map_or(0, |stage| stage + 1);
+            if number > last {
+                return Self::new(expected);
+            }
+            stage = Some(number);
+            let from = match &one.base {
+                Some(Base::Image(name)) => From::Exactly(ids.get(name).unwrap_or(name).clone()),
+                Some(Base::Stage(_, name)) => From::Stage(name.clone()),
+                Some(Base::Nothing) | None => From::Exactly("scratch".to_owned()),
+            };
+            expected.push(Expected {
+                keyword: "FROM",
+                from: Some(from),
+                may_be_missing: !needed.contains(&number),
+            });
+            if let Some(Base::Image(name)) = &one.base {
+                expected.extend(
+                    triggers
+                        .get(name)
+                        .into_iter()
+                        .flatten()
+                        .map(|one| optional(one)),
+                );
+            }
+        }
+        expected.push(optional("LABEL"));
+        Self::new(expected)
+    }
+
+    fn new(expected: Vec<Expected>) -> Self {
+        Self {
+            expected,
+            next: BTreeSet::from([0]),
+            difference: None,
+        }
+    }
+
+    /// Takes a line of what the builder says.
+    pub(super) fn take(&mut self, line: &str) {
+        let Some((keyword, rest)) = announced(line) else {
+            return;
+        };
+        if self.difference.is_some() {
+            return;
+        }
+        let next = self
+            .next
+            .iter()
+            .flat_map(|start| self.reachable(*start))
+            .filter(|at| self.expected[*at].is(keyword, rest))
+            .map(|at| at + 1)
+            .collect::<BTreeSet<_>>();
+        match next.is_empty() {
+            false => self.next = next,
+            true => {
+                let instead = self.instead();
+                self.difference = Some(format!("the builder announced {line:?}, {instead}"));
+            }
+        }
+    }
+
+    /// The steps that may come where all before this one have.
+    fn reachable(&self, start: usize) -> impl Iterator<Item = usize> {
+        let rest = &self.expected[start..];
+        let missing = rest.iter().take_while(|expected| expected.may_be_missing);
+        start..(start + missing.count() + 1).min(self.expected.len())
+    }
+
+    /// What has to come, from the furthest step on that may be the next.
+    fn required(&self) -> Option<&Expected> {
+        let start = self.next.last().copied().unwrap_or_default();
+        let mut rest = self.expected[start..].iter();
+        rest.find(|expected| !expected.may_be_missing)
+    }
+
+    /// What is to come.
+    fn instead(&self) -> String {
+        match self.required() {
+            Some(expected) => format!("where the Dockerfile goes on with {}", expected.keyword),
+            None => "where the Dockerfile ends".into(),
+        }
+    }
+
+    /// How what was announced differs from the Dockerfile.
+    pub(super) fn difference(&self) -> Option<&str> {
+        self.difference.as_deref()
+    }
+
+    /// How the whole build differs from the Dockerfile.
+    pub(super) fn ended(&self) -> Option<String> {
+        match &self.difference {
+            Some(difference) => Some(difference.clone()),
+            None => self
+                .required()
+                .map(|_| format!("the builder ended {}", self.instead())),
+        }
+    }
+}
+
+/// The stages that stage number `last` needs, and it: builders may leave the others out.
+fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
+    let mut uses = Vec::<Vec<usize>>::new();
+    for one in &recipe.instructions {
+        if one.keyword == "FROM" {
+            uses.push(Vec::new());
+        }
+        if let (Some(Base::Stage(number, _)), Some(uses)) = (&one.base, uses.last_mut()) {
+            uses.push(*number);
+        }
+    }
+    let mut needed = vec![last];
+    let mut at = 0;
+    while let Some(stage) = needed.get(at).copied() {
+        at += 1;
+        for number in uses.get(stage).into_iter().flatten() {
+            if !needed.contains(number) {
+                needed.push(*number);
+            }
+        }
+    }
+    needed
+}
+
+/// Instruction and arguments of a line with which a builder announces a step: `Step 1/2 : FROM x`, `STEP 1/2: FROM x`,
+/// `[1/3] STEP 1/2: FROM x`.
+fn announced(line: &str) -> Option<(&'static str, &str)> {
+    let is_count = |text: &str| {
+        let numbers = text.split_once('/');
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        numbers.is_some_and(|(at, of)| is_number(at) && is_number(of))
+    };
+    let line = match line
+        .strip_prefix('[')
+        .and_then(|line| line.split_once("] "))
+    {
+        Some((stage, line)) if is_count(stage) => line,
+        _ => line,
+    };
+    let step = line
+        .strip_prefix("Step ")
+        .or_else(|| line.strip_prefix("STEP "))?;
+    let (count, text) = step.split_once(':')?;
+    if !is_count(count.trim_end()) {
+        return None;
+    }
+    let text = text.trim_start();
+    let (word, rest) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+    let capital = word.to_ascii_uppercase();
+    let keyword = KEYWORDS.into_iter().find(|keyword| *keyword == capital)?;
+    Some((keyword, rest))
+}
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;
