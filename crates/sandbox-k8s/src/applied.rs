@@ -30,6 +30,15 @@ const ROUTES: &str = "/proc/1/net/route";
 /// The same by IPv6, without titles; the last word is the interface.
 const ROUTES_6: &str = "/proc/1/net/ipv6_route";
 
+/// Sockets that take connections or packets, behind a line with titles. Only code's would be there, which has not begun: with every interface
+/// down the loopback still works, and an agent of a mesh on the node may listen inside of the pod's network.
+const SOCKETS: [&str; 4] = [
+    "/proc/1/net/tcp",
+    "/proc/1/net/tcp6",
+    "/proc/1/net/udp",
+    "/proc/1/net/udp6",
+];
+
 /// What is mounted in the pod, for the first process as for any other.
 const MOUNTS: &str = "/proc/1/mountinfo";
 
@@ -84,9 +93,33 @@ async fn way_out(instance: &AgentInstance) -> Option<String> {
     };
     let routes_6 = read(instance, ROUTES_6).await;
     // A kernel without IPv6 has no such file.
-    let interface = route(&routes, routes_6.as_deref().unwrap_or(""))?;
-    let interface = sandbox_core::escape(interface);
-    Some(format!("the pod has a route over {interface}"))
+    if let Some(interface) = route(&routes, routes_6.as_deref().unwrap_or("")) {
+        let interface = sandbox_core::escape(interface);
+        return Some(format!("the pod has a route over {interface}"));
+    }
+    for sockets in SOCKETS {
+        let table = read(instance, sockets).await;
+        if let Some(port) = table.as_deref().and_then(listening) {
+            let protocol = sockets.rsplit('/').next().unwrap_or(sockets);
+            return Some(format!(
+                "somebody else listens inside of the pod's network ({protocol} port {port}): a mesh's agent on the node, or another container"
+            ));
+        }
+    }
+    None
+}
+
+/// The first port that somebody listens on, out of the kernel's table.
+fn listening(table: &str) -> Option<u16> {
+    // TCP's state of that name, and the one that every socket of UDP has that is not connected.
+    const STATES: [&str; 2] = ["0A", "07"];
+    table.lines().skip(1).find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, _, state) = (words.next()?, words.next()?, words.next()?);
+        let (_, port) = local.rsplit_once(':')?;
+        STATES.contains(&state).then_some(())?;
+        u16::from_str_radix(port, 16).ok()
+    })
 }
 
 /// The first interface, beside the loopback, that a route leads over.
@@ -224,6 +257,25 @@ mod tests {
         assert_eq!(route(&four, lo), Some("eth0"));
         let six = format!("{lo}{}", lo.replace("lo", "net1"));
         assert_eq!(route(head, &six), Some("net1"));
+    }
+
+    #[test]
+    fn whoever_listens_is_found() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+        let socket = |state: &str| {
+            format!(
+                "{head}   0: 0100007F:3ACD 00000000:0000 {state} 00000000:00000000 00:00000000\n"
+            )
+        };
+        assert_eq!(listening(head), None);
+        assert_eq!(listening(""), None);
+        assert_eq!(listening(&socket("0A")), Some(15053));
+        assert_eq!(listening(&socket("07")), Some(15053));
+        // Connected, and closing.
+        assert_eq!(listening(&socket("01")), None);
+        assert_eq!(listening(&socket("06")), None);
+        let six = "0: 00000000000000000000000001000000:3A99 00000000000000000000000000000000:0000 0A 0:0\n";
+        assert_eq!(listening(&format!("{head}{six}")), Some(15001));
     }
 
     #[test]

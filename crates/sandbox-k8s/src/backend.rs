@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
@@ -19,6 +20,7 @@ use crate::identity::Identity;
 use crate::isolator::PodIsolator;
 use crate::kept::{HandOver, Registry};
 use crate::lower::{self, Parts, Storage};
+use crate::made::Asked;
 use crate::network::{self, Canary, Denial};
 use crate::pod::Guard;
 use crate::pool::{self, Pool, PoolCounts, Shape};
@@ -185,17 +187,21 @@ impl Maker {
         if lower::leaves_network(plan, profile) {
             draft.denial = Some(self.denial(plan, cluster, &draft).await?);
         }
+        draft.report = self.report(plan, cluster, &draft);
+        Ok(draft)
+    }
+
+    fn report(&self, plan: &Plan, cluster: &Cluster, draft: &Draft) -> EnforcementReport {
         let facts = Facts {
-            profile,
+            profile: self.config.profile,
             version: &cluster.version,
             kernel: &draft.kernel,
-            mode,
+            mode: draft.mode,
             storage: &draft.storage,
             denial: draft.denial.as_ref(),
             own_user: plan.user.is_none(),
         };
-        draft.report = report::report(plan, &facts);
-        Ok(draft)
+        report::report(plan, &facts)
     }
 
     /// Whether a policy denies this plan's pods their network.
@@ -220,6 +226,7 @@ impl Maker {
             agent: &self.agent.name,
             storage: &draft.storage,
             template: self.config.pod_template.as_ref(),
+            detached: plan.detached,
             denial: draft.denial.as_ref(),
         })
     }
@@ -284,9 +291,10 @@ impl Maker {
             ..
         } = started;
         let pod = identity.pod.clone();
-        let draft = self.draft(plan, cluster, identity).await?;
+        let mut draft = self.draft(plan, cluster, identity).await?;
         let sandbox = self.sandbox(plan, &draft)?;
-        let mut report = sandbox.enforcement;
+        draft.kernel.landlock_abi = instance.landlock_abi();
+        let mut report = self.report(plan, cluster, &draft);
         self.compare(&mut report, &instance, plan).await;
         report::from_pool(&mut report, &pod);
         instance.set_enforcement(report);
@@ -303,7 +311,7 @@ impl Maker {
 
     /// Starts a pod and enters it: as soon as that can be where somebody waits for it, else when its kubelet says that it runs.
     async fn start(&self, plan: &Plan, cluster: Cluster, soon: bool) -> Result<Started> {
-        let draft = self.draft(plan, &cluster, Identity::new(plan)?).await?;
+        let mut draft = self.draft(plan, &cluster, Identity::new(plan)?).await?;
         let (asked, sandbox) = self.lower(plan, &draft)?;
         #[cfg(feature = "mutants")]
         let (asked, sandbox) = match self.config.mutation {
@@ -314,12 +322,17 @@ impl Maker {
         labels::add_client(&mut asked, &cluster.owner);
         let patience = self.patience();
         labels::add_patience(&mut asked, patience.start);
+        let expected = match self.takes_any_pod() {
+            true => None,
+            false => Some(Asked::of(&asked)?),
+        };
+        let expected = expected.as_ref();
         self.agent.provide(&cluster).await?;
         let cluster = cluster.for_sandbox();
         // Before it is made: nothing of it is missed.
         let Identity { pod, creation, .. } = &draft.identity;
         let mut ticket = cluster.watch.expect(pod, creation);
-        let (made, guard) = self.place(plan, &cluster, asked).await?;
+        let (made, guard) = self.place(plan, &cluster, asked, expected).await?;
         ticket.is_made();
         let pods = cluster.pods();
         let target = pod::target(&made)?;
@@ -327,8 +340,11 @@ impl Maker {
         let isolator = PodIsolator::new(cluster.clone(), target, guard, reach.last_words());
         // Later clients find a detached one by what its status says.
         let running = match soon && !plan.detached {
-            true => knock::until_entered(&pods, &mut ticket, patience, &reach, &cluster.pace).await,
-            false => wait::until_running(&pods, &mut ticket, patience, None)
+            true => {
+                let pace = &cluster.pace;
+                knock::until_entered(&pods, &mut ticket, patience, expected, &reach, pace).await
+            }
+            false => wait::until_running(&pods, &mut ticket, patience, expected, None)
                 .await
                 .map(Some),
         };
@@ -345,10 +361,11 @@ impl Maker {
             env: sandbox.env.clone(),
             isolator: isolator.clone(),
         });
-        let mut report = sandbox.enforcement.clone();
         let connected =
             AgentInstance::connect_by(Arc::clone(&reach) as _, sandbox, Box::new(isolator)).await;
         let mut instance = connected.map_err(|failed| reach.why(failed))?;
+        draft.kernel.landlock_abi = instance.landlock_abi();
+        let mut report = self.report(plan, &cluster, &draft);
         if !self.lies() {
             self.compare(&mut report, &instance, plan).await;
         }
@@ -365,12 +382,18 @@ impl Maker {
     }
 
     /// Makes a pod. The name of a detached sandbox that has ended is free.
-    async fn place(&self, plan: &Plan, cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> {
+    async fn place(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        pod: Pod,
+        expected: Option<&Asked>,
+    ) -> Result<(Pod, Guard)> {
         let again = plan.detached.then(|| pod.clone());
-        match (pod::create(cluster, pod).await, again) {
+        match (pod::create(cluster, pod, expected).await, again) {
             (Err(taken), Some(pod)) if taken.kind() == ErrorKind::AlreadyExists => {
                 Registry { cluster }.free(&plan.name).await?;
-                pod::create(cluster, pod).await
+                pod::create(cluster, pod, expected).await
             }
             (made, _) => made,
         }
@@ -411,22 +434,35 @@ impl Maker {
         self.noticing(done).await
     }
 
-    /// Whether what is claimed is not to be compared with what was made.
-    fn lies(&self) -> bool {
+    /// Whether the pod that was made is not to be compared with the one that was asked for.
+    fn takes_any_pod(&self) -> bool {
         #[cfg(feature = "mutants")]
         return self.config.mutation.is_some();
         #[cfg(not(feature = "mutants"))]
         false
     }
 
+    /// Whether what is claimed is not to be compared with what the kernel says.
+    fn lies(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return !matches!(
+            self.config.mutation,
+            None | Some(crate::Mutation::Comparison | crate::Mutation::Labels)
+        );
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
     fn sandbox(&self, plan: &Plan, draft: &Draft) -> Result<Sandbox> {
-        let paths = Paths::of(plan, Isolation::Container);
+        let mut paths = Paths::of(plan, Isolation::Container);
+        paths.write.extend(draft.storage.folders());
         let mut profile = Profile::new(Isolation::Container, paths);
         profile.pids_by_rlimit = plan.user.is_none();
         // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to, unless the agent
         // could close it.
         profile.disk_by_rlimit = true;
-        let confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
+        let mut confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
+        confinement.landlock = landlock(plan, &draft.kernel, &profile);
         let sandbox = Sandbox::new(plan, confinement, draft.report.clone())?;
         let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
@@ -469,6 +505,22 @@ async fn bring_workspace(plan: &Plan, instance: &mut AgentInstance) -> Result<()
         Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
         None => Ok(()),
     }
+}
+
+/// The newest ABI of Landlock that is made use of.
+const NEWEST_LANDLOCK: u32 = 7;
+
+/// The Landlock domain of executions, of which the agent uses what its node's kernel knows: a layer behind the pod's own mounts and users.
+fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
+    let newest = Kernel {
+        landlock_abi: NEWEST_LANDLOCK,
+        ..*kernel
+    };
+    let rules = confinement::landlock(plan, &newest, profile)?;
+    Some(LandlockRules {
+        adapts: true,
+        ..rules
+    })
 }
 
 /// What every node's kernel can do that runs our pods. A pod selects this process' architecture, and without seccomp its runtime
@@ -555,7 +607,7 @@ impl Backend for KubernetesBackend {
     }
 
     async fn settle(&self) {
-        pod::settled().await;
+        tokio::join!(pod::settled(), sandbox_host::farewells());
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -566,9 +618,7 @@ impl Backend for KubernetesBackend {
     }
 
     async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(doctor::profile(
-            &self.maker.cluster().await?,
-            &self.maker.config,
-        ))
+        let cluster = self.maker.cluster().await?;
+        Ok(doctor::profile(&cluster, &self.maker.config).await)
     }
 }

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::api::{ApiResource, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use sandbox_core::{Error, Result};
@@ -145,6 +146,17 @@ impl Cluster {
     /// The namespace's pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The same, as the server writes them.
+    pub(crate) fn pods_as_written(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<Pod>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
+    }
+
+    /// The cluster's nodes.
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
     }
 
     /// The namespace's ConfigMaps.

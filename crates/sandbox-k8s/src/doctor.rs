@@ -1,5 +1,6 @@
 //! What stands in `sandbox doctor`, and the key of the matrix profile.
 
+use kube::api::ListParams;
 use sandbox_core::Error;
 use sandbox_core::spi::Finding;
 
@@ -32,16 +33,27 @@ pub(crate) fn findings(cluster: &Cluster, config: &KubernetesConfig) -> Vec<Find
     ]
 }
 
-/// What of the cluster changes enforcement.
-pub(crate) fn profile(cluster: &Cluster, config: &KubernetesConfig) -> Vec<(String, String)> {
+/// The annotation of nodes whose kubelet is not as it was released: those of tests.
+const KUBELET: &str = "sandbox.test/kubelet";
+
+/// What of the cluster changes enforcement, and how far what is measured there holds elsewhere.
+pub(crate) async fn profile(cluster: &Cluster, config: &KubernetesConfig) -> Vec<(String, String)> {
     let version = &cluster.version;
     let pairs = [
         ("backend", TIER.to_owned()),
         ("server", format!("{}.{}", version.major, version.minor)),
         ("profile", config.profile.as_str().to_owned()),
     ];
+    // An account that may not look at nodes is none of those that measure on such a cluster.
+    let nodes = cluster.nodes().list(&ListParams::default()).await;
+    let nodes = nodes.map(|list| list.items).unwrap_or_default();
+    let changed = nodes.into_iter().find_map(|node| {
+        let mut annotations = node.metadata.annotations?;
+        annotations.remove(KUBELET)
+    });
     pairs
         .into_iter()
+        .chain(changed.map(|changed| ("kubelet", changed)))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }

@@ -15,6 +15,7 @@ use sandbox_core::Result;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use crate::made::Asked;
 use crate::reach::{PodReach, has_no_container};
 use crate::wait::{self, Patience};
 use crate::watch::Ticket;
@@ -61,12 +62,13 @@ pub(crate) async fn until_entered(
     pods: &Api<Pod>,
     ticket: &mut Ticket,
     patience: Patience,
+    asked: Option<&Asked>,
     reach: &PodReach,
     pace: &Pace,
 ) -> Result<Option<Pod>> {
     let few = ticket.waiting() <= FEW;
     let (placed, is_placed) = oneshot::channel();
-    let running = wait::until_running(pods, ticket, patience, Some(placed));
+    let running = wait::until_running(pods, ticket, patience, asked, Some(placed));
     if !few {
         return running.await.map(Some);
     }

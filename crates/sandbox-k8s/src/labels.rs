@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
+use serde_json::Value;
 
 use crate::TIER;
 
@@ -32,6 +33,10 @@ const DETACHED: &str = "sandbox.detached";
 /// The name of the sandbox: an annotation, since it may end like no label may.
 const NAME: &str = "sandbox.name";
 
+/// The specification's labels, as JSON: an annotation, since policies, services and webhooks of the cluster select by labels, and these are
+/// whoever's who writes the specification.
+const LABELS: &str = "sandbox.labels";
+
 /// What tells the creation of a pod from every other: an answer of the API server that was lost on the way leaves nothing else to know
 /// it by.
 const CREATION: &str = "sandbox.creation";
@@ -39,22 +44,44 @@ const CREATION: &str = "sandbox.creation";
 /// For how many seconds a pod's client waits for it to run: an annotation, for whoever finds the pod when its client is no more.
 const PATIENCE: &str = "sandbox.patience";
 
-/// The specification's labels and ours.
+/// The labels of a sandbox's pod. None of them is the specification's.
+pub(crate) fn labels(detached: bool) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from(ours());
+    if detached {
+        labels.insert(DETACHED.to_owned(), "true".to_owned());
+    }
+    labels
+}
+
+/// What stands beside the labels.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a label of the specification that looks like ours. What is no label for a cluster, the cluster refuses.
-pub(crate) fn labels(plan: &Plan) -> Result<BTreeMap<String, String>> {
+/// `InvalidSpec` for a label of the specification that looks like ours.
+pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
         return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER));
     }
-    let mut labels = plan.labels.clone();
-    labels.extend(ours());
-    if plan.detached {
-        labels.insert(DETACHED.to_owned(), "true".to_owned());
+    let mut annotations = of_creation(creation);
+    annotations.insert(NAME.to_owned(), plan.name.clone());
+    if !plan.labels.is_empty() {
+        let labels = plan
+            .labels
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone().into()));
+        let labels = Value::Object(labels.collect());
+        annotations.insert(LABELS.to_owned(), labels.to_string());
     }
-    Ok(labels)
+    Ok(annotations)
+}
+
+/// Takes away what no two pods have in common.
+pub(crate) fn forget_identity(pod: &mut Pod) {
+    pod.metadata.name = None;
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.retain(|name, _| ![NAME, CREATION].contains(&name.as_str()));
+    }
 }
 
 /// Says whose a pod is, so that its client's watch has it.
@@ -86,14 +113,6 @@ pub(crate) fn ours() -> [(String, String); 2] {
 /// What stands beside the labels of a pod that is no sandbox.
 pub(crate) fn of_creation(creation: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(CREATION.to_owned(), creation.to_owned())])
-}
-
-/// What stands beside the labels.
-pub(crate) fn annotations(plan: &Plan, creation: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (NAME.to_owned(), plan.name.clone()),
-        (CREATION.to_owned(), creation.to_owned()),
-    ])
 }
 
 /// What selects everything that is ours.
@@ -131,13 +150,12 @@ pub(crate) fn is_detached(pod: &Pod) -> bool {
     has(pod, DETACHED, "true")
 }
 
-/// The labels that the specification gave a pod of ours.
+/// The labels that the specification gave a pod of ours. Whoever may change the pod may change them; what is no such list is none.
 pub(crate) fn of_specification(pod: &Pod) -> BTreeMap<String, String> {
-    let labels = pod.metadata.labels.iter().flatten();
-    labels
-        .filter(|(name, _)| !name.starts_with(PREFIX))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    let written = annotation(pod, LABELS);
+    written
+        .and_then(|written| serde_json::from_str(written).ok())
+        .unwrap_or_default()
 }
 
 fn has(pod: &Pod, label: &str, value: &str) -> bool {
@@ -151,4 +169,36 @@ fn has(pod: &Pod, label: &str, value: &str) -> bool {
 fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let annotations = pod.metadata.annotations.as_ref()?;
     annotations.get(name).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::tests::plan as lowered;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    #[test]
+    fn labels_of_a_specification_come_back_as_they_were() {
+        let given = [
+            ("app", "api"),
+            ("azure.workload.identity/use", "true"),
+            ("a \"b\"", "ü"),
+        ];
+        let spec = given
+            .iter()
+            .fold(SandboxSpec::new("sb"), |spec, (name, value)| {
+                spec.label(*name, *value)
+            });
+        let plan = lowered(&spec, &CapabilityPolicy::new());
+        let mut pod = Pod::default();
+        pod.metadata.annotations = Some(annotations(&plan, "c").expect("annotations"));
+        pod.metadata.labels = Some(labels(true));
+        assert_eq!(of_specification(&pod), plan.labels);
+        let names = pod.metadata.labels.iter().flatten().map(|(name, _)| name);
+        assert!(names.clone().count() == 3 && names.clone().all(|name| name.starts_with(PREFIX)));
+        assert!(of_specification(&Pod::default()).is_empty());
+        let reserved = SandboxSpec::new("sb").label("sandbox.tier", "x");
+        let error = annotations(&lowered(&reserved, &CapabilityPolicy::new()), "c");
+        assert_eq!(error.expect_err("reserved").kind(), ErrorKind::InvalidSpec);
+    }
 }

@@ -9,6 +9,7 @@
 
 mod adopt;
 mod agent;
+mod annotations;
 mod applied;
 mod backend;
 mod cluster;
@@ -24,11 +25,13 @@ mod kept;
 mod knock;
 mod labels;
 mod lower;
+mod made;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod network;
 mod pod;
 mod pool;
+mod quantity;
 mod reach;
 mod report;
 mod requests;

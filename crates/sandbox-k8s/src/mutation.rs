@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, Securi
 use sandbox_agent::protocol::Limit;
 use sandbox_host::Sandbox;
 
+use crate::labels;
 use crate::lower::CUT_NETWORK;
 
 /// `RLIMIT_FSIZE`, the second bound of what is written.
@@ -42,6 +43,12 @@ pub enum Mutation {
     User,
     /// The environment: the addresses of the cluster's services come with it.
     Environment,
+    /// The Landlock domain of executions, where the node's kernel has Landlock.
+    Landlock,
+    /// That labels of the specification are no labels of the pod.
+    Labels,
+    /// The comparison of the pod that was made with the one that was asked for. What the kernel says inside is still looked at.
+    Comparison,
 }
 
 impl Mutation {
@@ -87,6 +94,13 @@ impl Mutation {
                 let named = variables.map(|name| (name.to_owned(), "10.0.0.1".to_owned()));
                 sandbox.env.extend(named);
             }
+            Self::Landlock => confinement.landlock = None,
+            Self::Labels => {
+                let given = labels::of_specification(&pod);
+                pod.metadata.labels.get_or_insert_default().extend(given);
+            }
+            // Where it would be made.
+            Self::Comparison => {}
         }
         (pod, sandbox)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::Background;
 use tokio::time::{Instant, sleep};
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
 use crate::lower::CONTAINER;
+use crate::made::Asked;
 use crate::{TIER, creation, labels};
 
 /// How long an API server that does not answer is waited for. What is left then has ended by itself, and goes with the next sweep.
@@ -96,8 +97,40 @@ impl Drop for Guard {
 ///
 /// # Errors
 ///
-/// What the cluster refuses. An answer that was lost on the way leaves a guard behind as well.
-pub(crate) async fn create(cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> {
+/// What the cluster refuses. An answer that was lost on the way leaves a guard behind as well. A pod that is not the one that was `asked`
+/// for is removed.
+pub(crate) async fn create(
+    cluster: &Cluster,
+    pod: Pod,
+    asked: Option<&Asked>,
+) -> Result<(Pod, Guard)> {
+    let (made, guard) = make(cluster, pod).await?;
+    let answer = serde_json::to_value(&made).map_err(|error| unreadable(&error))?;
+    let checked = asked.map_or(Ok(()), |asked| asked.check_answer(&answer));
+    let Err(differs) = checked else {
+        let made = serde_json::from_value(answer).map_err(|error| unreadable(&error))?;
+        return Ok((made, guard));
+    };
+    let Some(target) = &guard.target else {
+        return Err(differs);
+    };
+    match remove(&cluster.pods(), target).await {
+        Ok(()) => {
+            guard.release();
+            Err(differs)
+        }
+        // Its drop goes on.
+        Err(left) => Err(differs.with_source(left)),
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> Error {
+    let context = format!("the API server's answer is no pod: {error}");
+    Error::new(ErrorKind::Protocol, "create pod", context).on(TIER)
+}
+
+/// The same without a look at what was made. The answer is as the server wrote it: a type would leave out the fields that it does not know.
+async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
     let cluster = cluster.clone();
     let under_way = REMOVER.hold();
     let made = tokio::spawn(async move {
@@ -112,9 +145,13 @@ pub(crate) async fn create(cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> 
             }),
             cluster: cluster.clone(),
         };
-        let made = match creation::create(&cluster.pods(), &pod).await {
+        let asked = serde_json::to_value(&pod).and_then(serde_json::from_value::<DynamicObject>);
+        let asked = asked.map_err(|error| unreadable(&error))?;
+        let made = match creation::create(&cluster.pods_as_written(), &asked).await {
             Ok(made) => {
-                guard.target = Target::of(&made).or_else(|| guard.target.take());
+                if let (Some(target), Some(uid)) = (&mut guard.target, made.metadata.uid.clone()) {
+                    target.which = Which::Uid(uid);
+                }
                 Ok((made, guard))
             }
             Err(error) => {
@@ -126,10 +163,10 @@ pub(crate) async fn create(cluster: &Cluster, pod: Pod) -> Result<(Pod, Guard)> 
             }
         };
         // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
-        (made, under_way)
+        Ok((made, under_way))
     });
     let made = made.await;
-    made.map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))?
+    made.map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))??
         .0
 }
 

@@ -3,6 +3,7 @@
 //! What the pod's own fields ask for is reported as enforced, since a node that could not do it would not run the pod; and it is
 //! compared with what the kernel says inside (see [`crate::applied`]) before code runs.
 
+use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::confinement::{self, Kernel, Mode};
@@ -52,11 +53,12 @@ pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
 fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement {
     let Facts { kernel, mode, .. } = *facts;
     match capability {
-        Capability::FilesystemReadRoots => {
-            Enforcement::enforced("pod with an image as root and no folder of the node")
-        }
+        Capability::FilesystemReadRoots => behind(
+            "pod with an image as root and no folder of the node",
+            kernel,
+        ),
         Capability::FilesystemWriteRoots => {
-            Enforcement::enforced("read-only root, volumes of the pod's own")
+            behind("read-only root, volumes of the pod's own", kernel)
         }
         Capability::NetworkAccess | Capability::Egress => network(plan, facts),
         Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
@@ -127,6 +129,14 @@ fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
             "{mechanism}, the runtime's default seccomp profile"
         )),
         other => other,
+    }
+}
+
+/// What keeps files apart, with Landlock behind it where the agent has found it: nothing is enforced by that alone.
+fn behind(mechanism: &str, kernel: &Kernel) -> Enforcement {
+    match kernel.landlock_abi {
+        0..LandlockRules::LEAST_ABI => Enforcement::enforced(mechanism),
+        _ => Enforcement::enforced(format!("{mechanism}, Landlock")),
     }
 }
 
@@ -254,6 +264,19 @@ mod tests {
         assert_eq!(status(Capability::Timeout), Some("partial"));
         assert_eq!(status(Capability::Disk), Some("partial"));
         insta::assert_json_snapshot!(report);
+    }
+
+    #[test]
+    fn landlock_is_named_where_the_agent_has_found_it() {
+        let words = |landlock_abi| {
+            let kernel = Kernel {
+                landlock_abi,
+                ..kernel()
+            };
+            behind("image", &kernel).to_string()
+        };
+        assert!(!words(0).contains("Landlock") && !words(1).contains("Landlock"));
+        assert!(words(2).contains("image, Landlock"), "{}", words(2));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
-use sandbox_core::Result;
+use sandbox_core::{Error, Result};
 
+use crate::TIER;
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
 use crate::labels;
@@ -24,7 +25,7 @@ const MARGIN: Duration = Duration::from_secs(300);
 ///
 /// # Errors
 ///
-/// What the cluster refuses; what comes behind is left for the next time.
+/// What the cluster refuses to list; and, once everything was tried, the names of those that could not be removed, each with the reason.
 pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
     let pods = cluster.pods();
     let ours = ListParams::default().labels(&labels::selector());
@@ -33,15 +34,50 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
         .await
         .map_err(|error| cluster_error(Operation::ListPods, error))?;
     let now = Timestamp::now();
-    let mut names = BTreeSet::new();
+    let mut swept = Swept::default();
     for found in found.items.iter().filter(|found| is_dead(found, now)) {
         if let Some(target) = Target::of(found) {
-            pod::remove(&pods, &target).await?;
             let name = labels::sandbox_name(found).unwrap_or(&target.name);
-            names.insert(name.to_owned());
+            swept.add(name, pod::remove(&pods, &target).await);
         }
     }
-    Ok(names.into_iter().collect())
+    swept.result()
+}
+
+/// What a sweep has come to.
+#[derive(Debug, Default)]
+struct Swept {
+    removed: BTreeSet<String>,
+    /// The names of those that are left, each with the reason.
+    left: Vec<(String, Error)>,
+}
+
+impl Swept {
+    fn add(&mut self, name: &str, removed: Result<()>) {
+        match removed {
+            Ok(()) => drop(self.removed.insert(name.to_owned())),
+            Err(error) => self.left.push((name.to_owned(), error)),
+        }
+    }
+
+    fn result(self) -> Result<Vec<String>> {
+        let removed = self.removed.into_iter().collect::<Vec<_>>();
+        let Some((_, first)) = self.left.first() else {
+            return Ok(removed);
+        };
+        let kind = first.kind();
+        let left = self.left.iter().map(|(name, error)| {
+            let why = error.context();
+            sandbox_core::escape(&format!("{name}: {why}")).to_string()
+        });
+        let mut context = format!("not removed: {}", left.collect::<Vec<_>>().join("; "));
+        if !removed.is_empty() {
+            context = format!("{context} (removed: {})", removed.join(", "));
+        }
+        Err(Error::new(kind, "remove what is left of sandboxes", context)
+            .on(TIER)
+            .with_fix("see that this account may remove pods, and what `kubectl describe pod` says of them; the next `sandbox prune` tries again"))
+    }
 }
 
 /// Whether nothing of a pod runs, or ever will.
@@ -69,7 +105,26 @@ fn is_dead(pod: &Pod, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandbox_core::ErrorKind;
     use serde_json::json;
+
+    #[test]
+    fn each_failure_is_told_with_what_was_removed() {
+        let refused = |why: &str| Err(Error::new(ErrorKind::SetupFailed, "remove pod", why));
+        let mut swept = Swept::default();
+        swept.add("one", Ok(()));
+        assert_eq!(swept.result().expect("all"), ["one"]);
+        let mut swept = Swept::default();
+        swept.add("a", refused("forbidden"));
+        swept.add("b", Ok(()));
+        swept.add("c", refused("a webhook says no"));
+        let error = swept.result().expect_err("two are left");
+        assert_eq!(error.kind(), ErrorKind::SetupFailed);
+        assert_eq!(
+            error.context(),
+            "not removed: a: forbidden; c: a webhook says no (removed: b)"
+        );
+    }
 
     #[test]
     fn only_what_has_ended_or_is_forgotten_is_dead() {

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::TIER;
 use crate::error::{Operation, cluster_error};
 use crate::failure::{self, Progress};
+use crate::made::Asked;
 use crate::watch::{Change, Ticket};
 
 /// How long a last look at a pod may take whose time is over.
@@ -29,11 +30,12 @@ pub(crate) struct Patience {
 ///
 /// # Errors
 ///
-/// As soon as it is known that it will not, in the scheduler's or the kubelet's words; at the latest when the time is over.
+/// As soon as the pod is another one than was asked for, where that is given. As soon as it is known that it will not, in the scheduler's or the kubelet's words; at the latest when the time is over.
 pub(crate) async fn until_running(
     pods: &Api<Pod>,
     ticket: &mut Ticket,
     patience: Patience,
+    asked: Option<&Asked>,
     placed: Option<oneshot::Sender<()>>,
 ) -> Result<Pod> {
     let begin = Instant::now();
@@ -42,6 +44,7 @@ pub(crate) async fn until_running(
         room_until: begin + patience.scheduling,
         no_room: None,
         last: None,
+        asked,
         placed,
     };
     loop {
@@ -83,20 +86,25 @@ fn removed() -> Error {
 
 /// What is known while waiting.
 #[derive(Debug)]
-struct Wait {
+struct Wait<'a> {
     deadline: Instant,
     room_until: Instant,
     /// The scheduler's words, while no node has room.
     no_room: Option<String>,
     /// What the pod's state was last called.
     last: Option<String>,
+    /// What the pod is compared with, whenever it is seen.
+    asked: Option<&'a Asked>,
     /// Who wants to know when a node has it.
     placed: Option<oneshot::Sender<()>>,
 }
 
-impl Wait {
+impl Wait<'_> {
     /// Whether the pod runs.
     fn look(&mut self, pod: &Pod) -> Result<bool> {
+        if let Some(asked) = self.asked {
+            asked.check_later(pod)?;
+        }
         self.last = pod.status.as_ref().and_then(state);
         self.no_room = None;
         let has_node = pod
@@ -157,13 +165,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn wait() -> Wait {
+    fn wait() -> Wait<'static> {
         let now = Instant::now();
         Wait {
             deadline: now + Duration::from_secs(60),
             room_until: now + Duration::from_secs(5),
             no_room: None,
             last: None,
+            asked: None,
             placed: None,
         }
     }

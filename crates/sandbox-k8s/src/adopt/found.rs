@@ -5,6 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use sandbox_core::{Error, ErrorKind, ImageReference, Plan, Result};
 
+use super::loosened;
 use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
 use crate::pod::Target;
@@ -43,7 +44,7 @@ impl Found {
     ///
     /// `SandboxNotFound`; `SandboxEnded` for one that does not run; `InvalidRequest` for a sandbox of ours, and where it is not said
     /// which container is meant; `PolicyExceeded` for an image that the plan does not allow; `Unsupported` for another user than the
-    /// container's.
+    /// container's, and for root of the node that may write to its kernel's settings.
     pub(crate) async fn look(cluster: &Cluster, written: &str, plan: &Plan) -> Result<Self> {
         let (pod, container) = parse(written)?;
         let found = cluster.pods().get_opt(pod).await;
@@ -77,6 +78,7 @@ impl Found {
         }
         let spec = pod.spec.clone().unwrap_or_default();
         let container = choose(pod, &spec, container)?;
+        loosened::check(&spec, &container)?;
         if !runs(pod, &container.name) {
             let why = pod.status.as_ref().and_then(failure::end);
             let why = why.map_or_else(String::new, |why| format!(": {why}"));

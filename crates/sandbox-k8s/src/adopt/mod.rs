@@ -5,8 +5,8 @@
 //! away again, and runs on without its file.
 
 mod found;
+mod loosened;
 mod planted;
-mod quantity;
 mod report;
 mod script;
 mod served;

@@ -8,9 +8,8 @@ use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
 use super::Found;
-use super::quantity::thousandths;
-
-const PRIVILEGED: &str = "the container is privileged";
+use super::loosened::Loosened;
+use crate::quantity::thousandths;
 
 /// What is enforced of each demand of a plan.
 pub(super) fn report(plan: &Plan, found: &Found, kernel: &Kernel) -> EnforcementReport {
@@ -30,7 +29,10 @@ fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) ->
         Capability::FilesystemWriteRoots => files(found, true),
         Capability::NetworkAccess | Capability::Egress => network(plan, found),
         Capability::Processes => processes(found),
-        Capability::Privileges if is_privileged(found) => Enforcement::unenforced(PRIVILEGED),
+        Capability::Privileges => match loosened(found).privileges() {
+            Some(why) => Enforcement::unenforced(why),
+            None => adopted::entry(capability, kernel),
+        },
         Capability::Memory => memory(plan, found),
         Capability::Cpus => cpus(plan, found),
         Capability::Pids => Enforcement::unenforced(
@@ -47,15 +49,14 @@ fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) ->
     }
 }
 
-fn is_privileged(found: &Found) -> bool {
-    let context = found.container.security_context.as_ref();
-    context.and_then(|context| context.privileged) == Some(true)
+fn loosened(found: &Found) -> Loosened {
+    Loosened::of(&found.spec, &found.container)
 }
 
 /// Whether the container shows anything of its node, or of the cluster.
 fn files(found: &Found, writing: bool) -> Enforcement {
-    if is_privileged(found) {
-        return Enforcement::unenforced(PRIVILEGED);
+    if let Some(why) = loosened(found).files() {
+        return Enforcement::unenforced(why);
     }
     let mounts = found.container.volume_mounts.iter().flatten();
     let counted = mounts.filter(|mount| !writing || mount.read_only != Some(true));
@@ -109,8 +110,17 @@ fn network(plan: &Plan, found: &Found) -> Enforcement {
 
 fn processes(found: &Found) -> Enforcement {
     let is = |flag: Option<bool>| flag == Some(true);
-    if is(found.spec.host_pid) || is(found.spec.host_ipc) {
-        return Enforcement::unenforced("the pod shares processes or their memory with its node");
+    let shared = [
+        (found.spec.host_pid, "hostPID"),
+        (found.spec.host_ipc, "hostIPC"),
+    ];
+    let shared = shared.iter().filter(|(flag, _)| is(*flag));
+    let shared = shared.map(|(_, name)| *name).collect::<Vec<_>>();
+    if !shared.is_empty() {
+        return Enforcement::unenforced(format!(
+            "the pod shares processes or their memory with its node ({})",
+            shared.join(", ")
+        ));
     }
     let gap = match is(found.spec.share_process_namespace) {
         true => {

@@ -267,8 +267,8 @@ mod tests {
     fn a_list_shows_what_the_specification_said() {
         let metadata = json!({
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": {"sandbox.name": "kept"},
-            "labels": {"sandbox.tier": "k8s", "sandbox.detached": "true", "team": "x"},
+            "annotations": {"sandbox.name": "kept", "sandbox.labels": "{\"team\":\"x\"}"},
+            "labels": {"sandbox.tier": "k8s", "sandbox.detached": "true", "app": "theirs"},
         });
         let mut found = pod(metadata.clone(), runs());
         found.spec.get_or_insert_default().active_deadline_seconds = Some(60);

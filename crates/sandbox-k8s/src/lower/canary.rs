@@ -16,7 +16,8 @@ const CPUS: u32 = 20;
 /// After this many seconds it ends, whoever has forgotten it.
 const DEADLINE: i64 = 180;
 
-/// A pod that takes connections to `port`; `denied` puts it under the policy.
+/// A pod that takes connections to `port`; `denied` puts it under the policy. Its labels are those of the sandbox' pod that it stands for,
+/// so that whatever selects the one selects the other.
 ///
 /// # Errors
 ///
@@ -44,7 +45,7 @@ pub(crate) fn canary(
     pod.metadata.name = Some(identity.pod.clone());
     pod.metadata.annotations = Some(labels::of_creation(&identity.creation));
     let names = pod.metadata.labels.get_or_insert_default();
-    names.extend(labels::ours());
+    names.extend(labels::labels(parts.detached));
     if denied {
         names.insert(labels::NETWORK.to_owned(), labels::DENIED.to_owned());
     }

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{ByteSize, Error, ErrorKind, Plan, PullPolicy, Result};
+use sandbox_core::{ByteSize, Error, ErrorKind, ImageRetention, Plan, PullPolicy, Result};
 use sandbox_host::confinement::Mode;
 use sandbox_host::seccomp::Arch;
 
@@ -63,6 +63,8 @@ pub(crate) struct Parts<'a> {
     pub agent: &'a str,
     pub storage: &'a Storage,
     pub template: Option<&'a PodTemplate>,
+    /// Whether the sandbox outlives its creator.
+    pub detached: bool,
     /// What is known of the namespace's policy, where the pod's network is left to it.
     pub denial: Option<&'a Denial>,
 }
@@ -131,7 +133,7 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
             .map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX).max(1)),
         ..spec
     };
-    let mut names = labels::labels(plan)?;
+    let mut names = labels::labels(plan.detached);
     if leaves_network(plan, parts.profile) {
         names.insert(labels::NETWORK.to_owned(), labels::DENIED.to_owned());
     }
@@ -139,7 +141,7 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
         metadata: ObjectMeta {
             name: Some(parts.identity.pod.clone()),
             labels: Some(names),
-            annotations: Some(labels::annotations(plan, &parts.identity.creation)),
+            annotations: Some(labels::annotations(plan, &parts.identity.creation)?),
             ..ObjectMeta::default()
         },
         spec: Some(spec),
@@ -305,6 +307,13 @@ fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
             unsupported,
             "filesystem_read_roots, filesystem_write_roots: a pod sees no folder of this host",
             "leave them out, or use a tier of this host",
+        );
+    }
+    if plan.image_retention != ImageRetention::Keep {
+        return refused(
+            ErrorKind::InvalidSpec,
+            "image_retention: the images of a cluster's nodes belong to the nodes, and are not removed",
+            "leave image_retention (--rm-image) out, or use the tier docker or podman",
         );
     }
     if plan.writable_root {

@@ -1,5 +1,7 @@
 //! Where code may write: sized volumes in memory that share the plan's storage between them.
 
+use std::path::PathBuf;
+
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sandbox_core::Plan;
@@ -71,6 +73,11 @@ impl Storage {
                 mount_path: folder.clone(),
                 ..VolumeMount::default()
             })
+    }
+
+    /// The folders.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.folders.iter().map(|(folder, _)| folder.into())
     }
 
     /// Folders that are to belong to the code: a volume is root's, and open to everyone.

@@ -1,5 +1,5 @@
 use super::*;
-use sandbox_core::{CapabilityPolicy, SandboxSpec};
+use sandbox_core::{CapabilityPolicy, ImageRetention, SandboxSpec};
 
 pub(crate) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
     Plan::resolve(spec, policy).expect("a plan")
@@ -53,6 +53,7 @@ fn parts<'a>(storage: &'a Storage, identity: &'a Identity, profile: PodProfile) 
         agent: "sandbox-agent-0123456789abcdef",
         storage,
         template: None,
+        detached: false,
         denial: None,
     }
 }
@@ -174,6 +175,10 @@ fn what_a_pod_cannot_be_is_refused() {
             ErrorKind::Unsupported,
         ),
         (spec.clone().writable_root(true), ErrorKind::Unsupported),
+        (
+            spec.clone().image_retention(ImageRetention::Remove),
+            ErrorKind::InvalidSpec,
+        ),
         (spec.clone().user("0:0"), ErrorKind::Unsupported),
         (
             spec.clone().memory(ByteSize::mib(8)),

@@ -13,6 +13,7 @@ use crate::agent::AgentMap;
 use crate::cluster::Cluster;
 use crate::identity::Identity;
 use crate::lower::{self, AGENT, Parts};
+use crate::made::Asked;
 use crate::pod::{self, Guard, Target};
 use crate::wait::{self, Patience};
 use crate::{TIER, labels, stream};
@@ -59,9 +60,10 @@ impl Canary<'_> {
             ..
         } = self;
         format!(
-            "{} {} {targets:?} {:?}",
+            "{} {} {targets:?} {} {:?}",
             cluster.place(),
             cluster.namespace,
+            parts.detached,
             parts.template
         )
     }
@@ -93,10 +95,12 @@ impl Canary<'_> {
         let mut asked = lower::canary(self.parts, &identity, PORT, denied)?;
         labels::add_client(&mut asked, &self.cluster.owner);
         let mut ticket = self.cluster.watch.expect(&identity.pod, &identity.creation);
-        let (made, guard) = pod::create(self.cluster, asked).await?;
+        let asked_for = Asked::of(&asked)?;
+        let (made, guard) = pod::create(self.cluster, asked, Some(&asked_for)).await?;
         ticket.is_made();
         let pods = self.cluster.pods();
-        let running = wait::until_running(&pods, &mut ticket, self.patience, None).await?;
+        let asked = Some(&asked_for);
+        let running = wait::until_running(&pods, &mut ticket, self.patience, asked, None).await?;
         let target = pod::target(&made)?;
         let (address, node) = addresses(&running);
         let address = address.ok_or_else(|| {

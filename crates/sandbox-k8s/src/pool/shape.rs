@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Plan, PullPolicy, Result};
 use sandbox_host::{Key, Sandbox};
 
-use crate::TIER;
+use crate::{TIER, labels};
 
 /// What a plan's pod and the first message to its agent are, but for what no two have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +17,7 @@ impl Shape {
     ///
     /// When a pod cannot be written down.
     pub(crate) fn of(mut pod: Pod, mut sandbox: Sandbox) -> Result<Self> {
-        pod.metadata.name = None;
-        // The sandbox's name.
-        pod.metadata.annotations = None;
+        labels::forget_identity(&mut pod);
         let pod = serde_json::to_vec(&pod).map_err(|error| {
             Error::new(ErrorKind::Io, "compare pods", error.to_string()).on(TIER)
         })?;

@@ -4,6 +4,7 @@ use sandbox_core::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::refused;
+use crate::annotations::is_harmless;
 use crate::labels;
 use crate::lower::CONTAINER;
 
@@ -167,14 +168,6 @@ const METADATA: &[(&str, Rule)] = &[
     ("namespace", Never("the configuration names the namespace")),
 ];
 
-/// Annotations that loosen what a pod may do, or give it networks that no policy of the namespace covers: the beginnings of their names.
-const LOOSENING: [&str; 4] = [
-    "container.apparmor.security.beta.kubernetes.io/",
-    "container.seccomp.security.alpha.kubernetes.io/",
-    "seccomp.security.alpha.kubernetes.io/",
-    "k8s.v1.cni.cncf.io/",
-];
-
 /// Refuses what a template may not set.
 ///
 /// # Errors
@@ -197,11 +190,11 @@ pub(super) fn check(template: &Value) -> Result<()> {
             }
         }
     }
-    for name in keys(&metadata["annotations"]) {
-        if LOOSENING.iter().any(|prefix| name.starts_with(prefix)) {
+    for (name, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        if !is_harmless(name, value.as_str().unwrap_or_default()) {
             return Err(field(
                 &format!("metadata.annotations[{name:?}]"),
-                "filters and networks of a pod are the profile's",
+                "is not among the annotations that are known to change nothing of what a pod may do (filters, networks, runtimes, sidecars)",
             ));
         }
     }

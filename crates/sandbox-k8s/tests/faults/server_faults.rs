@@ -14,6 +14,10 @@ use super::{Done, Test};
 pub const TESTS: &[Test] = &[
     ("server::it_is_killed_and_comes_back", comes_back),
     ("server::it_is_killed_and_stays_away", stays_away),
+    (
+        "server::an_end_while_it_is_away_is_told_as_it_was",
+        ended_meanwhile,
+    ),
 ];
 
 /// The longest that anybody may be left without a word: the agent's lease, and what a removal waits for a server.
@@ -54,6 +58,33 @@ fn comes_back() -> Done {
         everything_at_once(&space, &client, &mut server).await?;
         space.wait_for("afterwards", LEASE, has_ended).await;
         space.is_clean("afterwards").await?;
+        Ok(())
+    })
+}
+
+/// The agent ends executions at their time limits, and this one ended before: that nobody could hear of it until long after is no time out.
+fn ended_meanwhile() -> Done {
+    run(async {
+        let space = Space::make().await;
+        let mut server = Server::start().await;
+        let client = sandboxes(space.config(&server.kubeconfig()));
+        let sandbox = Arc::new(client.create(&spec()).await?);
+        let running = Arc::clone(&sandbox);
+        let execution = tokio::spawn(async move {
+            let request = ExecRequest::shell("sleep 2; echo done").timeout(Duration::from_secs(4));
+            running.exec(&request).await
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.kill();
+        // Longer than the time limit, and what is allowed for beyond it.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        server.resume().await;
+        let end = timeout(BOUND, execution).await.expect("no hang");
+        let result = end.expect("no panic")?;
+        assert_eq!(result.exit_code(), Some(0), "{result:?}");
+        assert_eq!(result.stdout_text(), "done\n");
+        assert!(sandbox.shell("true").await?.ok());
+        sandbox.kill().await?;
         Ok(())
     })
 }

@@ -1,16 +1,12 @@
 //! The network that the agent takes away, and the capability that it takes it away with.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use http::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, CapabilityPolicy, ErrorKind};
+#[cfg(feature = "mutants")]
 use serde_json::Value;
 
+#[cfg(feature = "mutants")]
+use crate::changed::Changing;
 use crate::cluster::{client, output, run, small};
 use crate::ground::{self, Ground, Outsider};
 use crate::{Done, Test};
@@ -18,8 +14,10 @@ use crate::{Done, Test};
 pub const TESTS: &[Test] = &[
     ("cut::code_has_no_network", no_network),
     ("cut::nobody_keeps_the_capability", no_capability),
-    ("cut::without_the_capability_nothing_runs", refused),
     ("cut::an_agent_that_ends_says_why", ended),
+    #[cfg(feature = "mutants")]
+    ("cut::without_the_capability_nothing_runs", refused),
+    #[cfg(feature = "mutants")]
     ("cut::a_cut_that_was_left_out_is_found_out", found_out),
 ];
 
@@ -113,49 +111,7 @@ fn no_capability() -> Done {
     })
 }
 
-/// Who changes each pod on its way to the API server, as an admission webhook does.
-#[derive(Clone)]
-struct Changing {
-    client: Client,
-    change: fn(&mut Value),
-}
-
-impl Changing {
-    fn client(client: Client, namespace: &str, change: fn(&mut Value)) -> Client {
-        Client::new(Self { client, change }, namespace)
-    }
-
-    async fn send(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-        let makes = request.method() == Method::POST && request.uri().path().ends_with("/pods");
-        if !makes {
-            return self.client.send(request).await;
-        }
-        let (mut parts, body) = request.into_parts();
-        let bytes = body.collect_bytes().await?;
-        let mut pod = serde_json::from_slice(&bytes).expect("a pod");
-        (self.change)(&mut pod);
-        parts.headers.remove(http::header::CONTENT_LENGTH);
-        let changed = serde_json::to_vec(&pod).expect("JSON");
-        self.client
-            .send(Request::from_parts(parts, Body::from(changed)))
-            .await
-    }
-}
-
-impl tower_service::Service<Request<Body>> for Changing {
-    type Response = Response<Body>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
-    }
-}
-
+#[cfg(feature = "mutants")]
 fn without(pod: &mut Value, pointer: &str, word: &str) {
     let list = pod.pointer_mut(pointer).and_then(Value::as_array_mut);
     let list = list.expect("a list");
@@ -164,6 +120,13 @@ fn without(pod: &mut Value, pointer: &str, word: &str) {
     assert_eq!(list.len() + 1, count);
 }
 
+#[cfg(feature = "mutants")]
+fn uncompared(ground: &Ground) -> sandbox_k8s::KubernetesConfig {
+    ground.config().mutated(sandbox_k8s::Mutation::Comparison)
+}
+
+/// What stands behind the comparison of the pod that was made, which is left out here: the agent itself does not serve without the cut.
+#[cfg(feature = "mutants")]
 fn refused() -> Done {
     run(async {
         let ground = Ground::new().await;
@@ -171,7 +134,10 @@ fn refused() -> Done {
             let added = "/spec/containers/0/securityContext/capabilities/add";
             without(pod, added, "NET_ADMIN");
         });
-        let client = ground::client(ground.config().client(changing), CapabilityPolicy::new());
+        let client = ground::client(
+            uncompared(&ground).client(changing),
+            CapabilityPolicy::new(),
+        );
         let error = client.create(&small("weak")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
         let text = error.to_string();
@@ -203,14 +169,18 @@ fn ended() -> Done {
     })
 }
 
-/// Whoever removes the word from the agent's command line removes the cut: the kernel's routes tell.
+/// Whoever removes the word from the agent's command line removes the cut: the kernel's routes tell, also without the comparison.
+#[cfg(feature = "mutants")]
 fn found_out() -> Done {
     run(async {
         let ground = Ground::new().await;
         let changing = Changing::client(ground.client.clone(), &ground.name, |pod| {
             without(pod, "/spec/containers/0/command", "--cut-network");
         });
-        let client = ground::client(ground.config().client(changing), CapabilityPolicy::new());
+        let client = ground::client(
+            uncompared(&ground).client(changing),
+            CapabilityPolicy::new(),
+        );
         let error = client.create(&small("left")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let text = error.to_string();

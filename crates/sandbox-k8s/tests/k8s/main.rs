@@ -3,6 +3,7 @@
 //! Without a cluster the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
 
 mod adopt;
+mod changed;
 mod cluster;
 mod cut;
 mod detached;
@@ -29,6 +30,7 @@ mod scale;
 mod storage;
 mod suite;
 mod template;
+mod visitors;
 mod webhook;
 mod workspace;
 
@@ -45,6 +47,7 @@ type Test = (&'static str, fn() -> Done);
 /// A module's tests begin with its name.
 const TESTS: &[&[Test]] = &[
     adopt::TESTS,
+    changed::TESTS,
     cut::TESTS,
     detached::TESTS,
     failing_fast::TESTS,
@@ -61,6 +64,7 @@ const TESTS: &[&[Test]] = &[
     scale::TESTS,
     storage::TESTS,
     template::TESTS,
+    visitors::TESTS,
     webhook::TESTS,
     workspace::TESTS,
 ];
@@ -84,6 +88,9 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(code) = in_cluster::run_if_asked() {
+        return code;
+    }
+    if let Some(code) = visitors::run_if_asked() {
         return code;
     }
     if pool::doomed() {

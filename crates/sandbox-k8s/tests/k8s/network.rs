@@ -22,6 +22,10 @@ pub const TESTS: &[Test] = &[
     ("network::a_policy_that_nobody_enforces_is_none", unenforced),
     ("network::a_policy_that_is_enforced_denies", enforced),
     ("network::a_warm_pool_under_a_policy", pooled),
+    (
+        "network::a_policy_for_a_label_of_the_specification_opens_nothing",
+        labeled,
+    ),
     ("network::a_policy_that_lets_pods_in_is_none", half_enforced),
     ("network::without_a_witness_nothing_is_proven", no_witness),
 ];
@@ -31,6 +35,8 @@ pub const TESTS: &[Test] = &[
 enum Enforced {
     /// Everything, some time after the pod has begun.
     All,
+    /// The same, but for pods that another policy selects by the label `app=api`: policies add up.
+    AllButApi,
     /// What it sends, and nothing of what it gets.
     Outwards,
 }
@@ -54,7 +60,10 @@ impl Network {
                 let client = client.await.expect("a client");
                 let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
                     kube::Api::namespaced(client, &name);
-                let under = ListParams::default().labels("sandbox.network=denied");
+                let under = ListParams::default().labels(match enforced {
+                    Enforced::AllButApi => "sandbox.network=denied,app!=api",
+                    Enforced::All | Enforced::Outwards => "sandbox.network=denied",
+                });
                 let mut done = HashSet::new();
                 while !seen.load(Ordering::Relaxed) {
                     let found = pods.list(&under).await;
@@ -90,7 +99,7 @@ fn deny(id: &str, enforced: Enforced) -> bool {
         return false;
     };
     let rules: &[&[&str]] = match enforced {
-        Enforced::All => &[
+        Enforced::All | Enforced::AllButApi => &[
             &["-A", "OUTPUT", "!", "-o", "lo", "-j", "DROP"],
             &["-A", "INPUT", "!", "-i", "lo", "-j", "DROP"],
         ],
@@ -188,6 +197,38 @@ fn enforced() -> Done {
         let second = client.create(&small("denied")).await?;
         eprintln!("without: {:?}", begin.elapsed());
         second.kill().await?;
+        ground.empty().await;
+        Ok(())
+    })
+}
+
+/// A policy of the namespace lets the pods of its application out; code whose specification has the same label gets nothing by that.
+fn labeled() -> Done {
+    run(async {
+        let ground = Ground::new().await;
+        let outsider = Outsider::new(ground.node().await).await;
+        let _network = Network::new(&ground, Enforced::AllButApi);
+        let config = ground
+            .config()
+            .profile(PodProfile::Restricted)
+            .canary_target(outsider.address);
+        let spec = small("labeled").label("app", "api");
+        let sandbox = client(config.clone(), CapabilityPolicy::new())
+            .create(&spec)
+            .await?;
+        let entry = sandbox.enforcement().get(Capability::NetworkAccess);
+        let entry = entry.expect("an entry");
+        assert!(entry.is_enforced(), "{entry}");
+        cannot_reach(&sandbox, &outsider).await;
+        sandbox.kill().await?;
+        // The control: as a label of the pod it would, and the pod waits in vain for a denial.
+        #[cfg(feature = "mutants")]
+        {
+            let config = config.mutated(sandbox_k8s::Mutation::Labels);
+            let opened = client(config, CapabilityPolicy::new()).create(&spec).await;
+            let error = opened.expect_err("its network stays");
+            assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
+        }
         ground.empty().await;
         Ok(())
     })

@@ -21,7 +21,7 @@ fn words() -> Done {
             r#"
 metadata:
   labels: {team: graders}
-  annotations: {example.org/note: "kept"}
+  annotations: {note: "kept"}
 spec:
   tolerations: [{key: sandboxes, operator: Exists}]
   nodeSelector: {kubernetes.io/os: linux}
@@ -37,7 +37,7 @@ spec:
         assert_eq!(names.len(), 1, "{names:?}");
         assert_eq!(pod.metadata.labels.unwrap_or_default()["team"], "graders");
         let annotations = pod.metadata.annotations.unwrap_or_default();
-        assert_eq!(annotations["example.org/note"], "kept");
+        assert_eq!(annotations["note"], "kept");
         let spec = pod.spec.expect("a specification");
         let tolerations = spec.tolerations.unwrap_or_default();
         assert!(

@@ -1,7 +1,7 @@
 //! Quantities as clusters write them: `500m`, `1.5`, `64Mi`, `1e3`.
 
 /// Thousandths of what a quantity says, rounded up; `None` for what is none, or negative.
-pub(super) fn thousandths(text: &str) -> Option<u128> {
+pub(crate) fn thousandths(text: &str) -> Option<u128> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());

@@ -1,0 +1,94 @@
+//! Annotations that change nothing of what a pod may do. Networks, runtimes, injectors and cloud accounts are steered by annotations, and
+//! nobody knows all of them: so those that do not steer are listed, and every other one is refused.
+
+/// Names that mean the same with every value.
+const FREE: &[&str] = &[
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "karpenter.sh/do-not-disrupt",
+    "karpenter.sh/do-not-evict",
+    "kubectl.kubernetes.io/default-container",
+    "kubernetes.io/description",
+    // A limit of the pod's traffic, where its network knows of any.
+    "kubernetes.io/egress-bandwidth",
+    "kubernetes.io/ingress-bandwidth",
+    // What admission plugins of the API server say that they have done.
+    "kubernetes.io/limit-ranger",
+    "kubernetes.io/psp",
+    "openshift.io/scc",
+];
+
+/// Names with the only values that switch something off, or say what holds anyway.
+const WITH: &[(&str, &[&str])] = &[
+    ("consul.hashicorp.com/connect-inject", &["false"]),
+    ("kuma.io/sidecar-injection", &["disabled", "false"]),
+    ("linkerd.io/inject", &["disabled"]),
+    ("sidecar.istio.io/inject", &["false"]),
+    ("vault.hashicorp.com/agent-inject", &["false"]),
+    // Servers before 1.27 say the profile of a pod's security context here once more.
+    (
+        "seccomp.security.alpha.kubernetes.io/pod",
+        &["runtime/default"],
+    ),
+];
+
+/// A container's, in the same servers; behind it is the container's name.
+const SECCOMP_OF: &str = "container.seccomp.security.alpha.kubernetes.io/";
+
+/// Whether an annotation changes nothing of what a pod may do. A name without a domain is private to its users, by Kubernetes' rules; but
+/// runtimes have names with a domain in front of a dot (`io.kubernetes.cri-o.Devices`).
+pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
+    if !name.contains(['/', '.']) || FREE.contains(&name) {
+        return true;
+    }
+    if name.starts_with(SECCOMP_OF) {
+        return value == "runtime/default";
+    }
+    let with = WITH.iter().find(|(known, _)| *known == name);
+    with.is_some_and(|(_, values)| values.contains(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_networks_runtimes_and_injectors_is_not_harmless() {
+        for (name, value) in [
+            ("k8s.v1.cni.cncf.io/networks", "x"),
+            ("v1.multus-cni.io/default-network", "x"),
+            ("io.kubernetes.cri-o.Devices", "/dev/sda"),
+            ("io.kubernetes.cri-o.userns-mode", "host"),
+            ("seccomp-profile.kubernetes.cri-o.io/POD", "unconfined"),
+            ("seccomp.security.alpha.kubernetes.io/pod", "unconfined"),
+            (
+                "container.seccomp.security.alpha.kubernetes.io/sandbox",
+                "unconfined",
+            ),
+            (
+                "container.apparmor.security.beta.kubernetes.io/sandbox",
+                "unconfined",
+            ),
+            ("io.katacontainers.config.hypervisor.path", "/x"),
+            ("dev.gvisor.flag.network", "host"),
+            ("run.oci.keep_original_groups", "1"),
+            ("sidecar.istio.io/inject", "true"),
+            ("linkerd.io/inject", "enabled"),
+            ("vault.hashicorp.com/agent-inject", "true"),
+            ("iam.amazonaws.com/role", "admin"),
+        ] {
+            assert!(!is_harmless(name, value), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("team", "x"),
+            ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+            ("sidecar.istio.io/inject", "false"),
+            (
+                "seccomp.security.alpha.kubernetes.io/pod",
+                "runtime/default",
+            ),
+        ] {
+            assert!(is_harmless(name, value), "{name}: {value}");
+        }
+    }
+}
