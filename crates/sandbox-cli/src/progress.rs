@@ -50,6 +50,7 @@ impl Shown {
     fn take(&mut self, event: &ImageEvent) {
         match event {
             ImageEvent::Pulling { reference } => self.line(&format!("pulling {reference}")),
+            ImageEvent::Note { text } => self.line(&format!("note: {text}")),
             ImageEvent::Building => self.line("building the image"),
             ImageEvent::Output { text } => {
                 for line in text.lines().filter(|line| !line.trim().is_empty()) {

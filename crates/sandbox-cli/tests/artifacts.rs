@@ -167,3 +167,68 @@ fn json_lists_what_came_out_and_what_did_not() {
     let skipped = serde_json::json!([{"source": "/output/none", "reason": {"kind": "missing"}}]);
     assert_eq!(result["skipped_artifacts"], skipped);
 }
+
+/// Code of one run prepares what the next run, under another policy, is to write to or to read.
+#[test]
+fn what_an_earlier_run_has_replaced_by_a_link_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proj, victim) = (folder.path().join("proj"), folder.path().join("victim"));
+    for folder in [&proj, &victim] {
+        std::fs::create_dir(folder).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder, mode).unwrap();
+    }
+    std::fs::write(
+        victim.join("policy.toml"),
+        "version = 1\nallow_partial = ['disk']\n",
+    )
+    .unwrap();
+    std::fs::create_dir(proj.join("results")).unwrap();
+    let plant = "ln -s ../victim artifacts; mv results old; ln -s ../victim results; \
+                 ln -s old inner; ln -s ../victim/policy.toml policy.toml";
+    let planted = ["run", "-q", "--workspace", ".", "--allow-partial", "disk"];
+    let planted = [&planted[..], &["--", "sh", "-c", plant]].concat();
+    let output = run_in(&proj, &planted);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(proj.join("artifacts").is_symlink());
+
+    let write = ["--", "sh", "-c", "echo evil > /output/evil.desktop"];
+    let elsewhere = ["run", "--artifact", "/output/evil.desktop"];
+    let out = |out: &'static str| [&["run", "--out", out][..], &write].concat();
+    let default = [&elsewhere[..], &write].concat();
+    for arguments in [
+        default,
+        out("results"),
+        out("results/new"),
+        out("inner/new"),
+        [&["run", "--follow", "--out", "results"][..], &write].concat(),
+    ] {
+        let output = run_in(&proj, &arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {stderr}");
+        assert!(
+            stderr.contains("on the way to an output folder"),
+            "{stderr}"
+        );
+        assert!(stderr.contains("instead"), "{stderr}");
+    }
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 1);
+    assert!(!proj.join("old/new").exists());
+
+    let policy = ["run", "--policy", "policy.toml", "--", "true"];
+    let output = run_in(&proj, &policy);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("outside of the folder that it stands in"),
+        "{stderr}"
+    );
+    let followed = [&["run", "--follow"][..], &policy[1..]].concat();
+    assert!(run_in(&proj, &followed).status.success());
+    let around = [&followed[..4], &["--workspace", ".", "--", "true"]].concat();
+    let stderr = text(&run_in(&proj, &around).stderr);
+    assert!(
+        stderr.contains("in a folder that the code can write to"),
+        "{stderr}"
+    );
+}

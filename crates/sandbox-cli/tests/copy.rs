@@ -298,6 +298,47 @@ fn what_code_can_write_is_no_way_out_of_a_folder() {
 }
 
 #[test]
+fn a_link_that_code_has_planted_above_a_source_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::set_permissions(&work, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let stage = Stage::new(&[
+        "--workspace",
+        work.to_str().unwrap(),
+        "--allow-partial",
+        "disk",
+        "--follow",
+    ]);
+    stage.write("outside/priv", "secret", 0o600);
+    let outside = stage.path("outside").display().to_string();
+    stage.sh(&format!(
+        "mkdir real; echo own > real/priv; ln -s {outside} sub; ln -s real inner"
+    ));
+    for planted in ["sub/priv", "inner/priv", "sub", "sub/."] {
+        let (code, stderr) = stage.cp(work.join(planted), stage.inside("/tmp/x"));
+        assert_eq!(code, Some(125), "{planted}: {stderr}");
+        assert!(stderr.contains("link"), "{stderr}");
+    }
+    assert_eq!(stage.sh("ls /tmp"), "");
+    stage.copies(work.join("real/priv"), stage.inside("/tmp/x"));
+
+    // Somebody else's link, in a sandbox whose policy does not follow links.
+    let stage = Stage::new(&[]);
+    stage.write("outside/file", "", 0o644);
+    std::fs::create_dir(stage.path("proj")).unwrap();
+    symlink("../outside", stage.path("proj/sub")).unwrap();
+    symlink("outside", stage.path("stays")).unwrap();
+    let (code, stderr) = stage.cp(stage.path("proj/sub/file"), stage.inside("/tmp/x"));
+    assert_eq!(code, Some(125), "{stderr}");
+    assert!(
+        stderr.contains("outside of the folder that it stands in"),
+        "{stderr}"
+    );
+    stage.copies(stage.path("stays/file"), stage.inside("/tmp/x"));
+}
+
+#[test]
 fn a_limit_bounds_what_comes_out() {
     let stage = Stage::new(&["--disk", "64MiB"]);
     stage.sh("cd /tmp; mkdir d; truncate -s 1T d/sparse || truncate -s 60M d/sparse; echo small > d/small");

@@ -117,6 +117,20 @@ fn error(arguments: &[&str]) -> Value {
 }
 
 /// Has a test run as an ordinary user as well.
+/// A sandbox serves few clients at once, and each of these is gone when the next one comes.
+#[test]
+fn fifty_executions_in_a_row_by_name() {
+    let kept = Kept::create("row", &[]);
+    for number in 0..50 {
+        let number = number.to_string();
+        let (code, stdout, stderr) = kept.exec(&["echo", &number]);
+        assert_eq!(
+            (code, stdout, stderr),
+            (Some(0), format!("{number}\n"), String::new())
+        );
+    }
+}
+
 #[test]
 fn as_an_ordinary_user() {
     if rustix_user() != 0 || std::env::var_os(AGAIN).is_some() {
@@ -204,6 +218,7 @@ fn executions_take_input_options_and_limits() {
     let name = kept.name.as_str();
     let output = sandbox([
         "exec",
+        "-i",
         name,
         "--",
         "sh",
@@ -240,6 +255,11 @@ fn executions_take_input_options_and_limits() {
     ]);
     assert_eq!((code, stdout.as_str()), (Some(124), "before\n"));
     assert!(stderr.contains("timed out"), "{stderr}");
+    let longer = ["exec", "--timeout", "60s", "-o", "json", name, "--", "true"];
+    let (code, stdout, stderr) = run(&longer);
+    assert_eq!(code, Some(0));
+    assert!(stderr.contains("--timeout is cut to 20s"), "{stderr}");
+    assert!(stdout.contains("\"timeout_ms\":20000.0"), "{stdout}");
     assert!(start.elapsed() < Duration::from_secs(10));
     for (command, expected) in [(&["no-such-program"][..], 127), (&["/etc/passwd"][..], 126)] {
         let (code, _, stderr) = kept.exec(command);
@@ -265,7 +285,7 @@ fn two_at_the_same_time_keep_apart() {
     let start = |letter: &str| {
         let script = format!("for i in 1 2 3 4 5; do echo {letter}$i; sleep 0.1; done; cat");
         let mut child = Command::new(program())
-            .args(["exec", &kept.name, "--", "sh", "-c", &script])
+            .args(["exec", "-i", &kept.name, "--", "sh", "-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -133,7 +133,7 @@ fn an_interrupted_creation_is_over_with_the_command() {
     }
     let mut seen = 0;
     // From before the engine knows of the container to well into its start.
-    for delay in [20, 40, 60, 80, 100, 150, 200] {
+    for delay in [20, 40, 60, 80, 100, 150, 200, 300, 500, 800] {
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(program())

@@ -68,7 +68,19 @@ fn a_package_of_the_host_s_pip_is_there_and_reported() {
         assert_eq!(text(&output.stdout), "1\n", "{stderr}");
         let partial = stderr.split("partial: ").nth(1).unwrap_or_default();
         assert!(partial.contains("package_installation ("), "{stderr}");
+        assert!(!stderr.contains("installed again"), "{stderr}");
     }
+    // Somebody changes what is installed.
+    let changed = Command::new("find")
+        .arg(folder.path().join("cache"))
+        .args(["-name", "demo.py", "-exec", "sh", "-c"])
+        .args(["echo version = 2 > \"$1\"", "sh", "{}", ";"])
+        .status();
+    assert!(changed.unwrap().success());
+    let output = run_in(folder.path(), &arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "1\n", "{stderr}");
+    assert!(stderr.contains("installed again: demo"), "{stderr}");
     let output = run_in(
         folder.path(),
         &["run", "--package", "demo==2", "-c", "pass"],

@@ -54,7 +54,7 @@ fn output_comes_as_it_is_written_and_input_goes_in() {
     let mut child = Command::new(program())
         .args([
             "run",
-            "-q",
+            "-qi",
             "--",
             "/bin/sh",
             "-c",
@@ -80,7 +80,7 @@ fn standard_input_arrives_whole() {
     let input = (0..3_000_000_u32)
         .map(|i| (i % 251) as u8)
         .collect::<Vec<_>>();
-    let output = sandbox(["run", "-q", "--", "cat"])
+    let output = sandbox(["run", "-qi", "--", "cat"])
         .write_stdin(input.clone())
         .output()
         .unwrap();
@@ -94,12 +94,37 @@ fn standard_input_arrives_whole() {
 }
 
 #[test]
-fn no_stdin_is_an_empty_one() {
-    let output = sandbox(["run", "-q", "--no-stdin", "--", "cat"])
-        .write_stdin("x")
+fn standard_input_is_passed_on_only_where_that_is_asked_for() {
+    for (options, hint) in [("", true), ("-q", false), ("-n", false)] {
+        let options = ["run", options].into_iter().filter(|one| !one.is_empty());
+        let output = sandbox(options.chain(["--", "cat"]))
+            .write_stdin("x")
+            .output()
+            .unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()));
+        let stderr = text(&output.stderr);
+        let hints = stderr
+            .lines()
+            .filter(|line| line.contains("-i passes it on"));
+        assert_eq!(hints.count(), usize::from(hint), "{stderr}");
+    }
+    let output = sandbox(["run", "--", "true"]).output().unwrap();
+    assert!(!text(&output.stderr).contains("-i passes it on"));
+}
+
+#[test]
+fn a_loop_over_the_lines_of_a_file_runs_once_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lines");
+    std::fs::write(&file, "a\nb\nc\n").unwrap();
+    let script = "while read -r line; do \"$0\" run -q -- echo \"$line\"; done";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(program())
+        .stdin(std::fs::File::open(&file).unwrap())
         .output()
         .unwrap();
-    assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()));
+    assert_eq!(text(&output.stdout), "a\nb\nc\n");
 }
 
 #[test]

@@ -54,6 +54,31 @@ fn send(signal: &str, child: &Child) {
     assert!(status.success());
 }
 
+/// A program that ends in time has its exit code, however long the command itself was stopped.
+#[test]
+fn time_in_which_the_command_was_stopped_does_not_count() {
+    let mut child = Command::new(program())
+        .args(["run", "-q", "--timeout", "2s", "--", "/bin/sh", "-c"])
+        .arg("echo ready; sleep 1; echo done; exit 3")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    send("-STOP", &child);
+    // Beyond the time limit and all overtime of the command's own clocks.
+    std::thread::sleep(Duration::from_secs(20));
+    send("-CONT", &child);
+    assert_eq!(exit_code(&mut child, Duration::from_secs(20)), Some(3));
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "done\n");
+}
+
 #[test]
 fn signals_end_the_tree() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {

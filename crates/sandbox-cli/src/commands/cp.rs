@@ -26,7 +26,8 @@ One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox; a 
 colon is written ./a:b. A file or folder goes into DST where that is a folder or ends with a slash, else it
 becomes DST; DIR/. copies what is in DIR. Missing parents are made, files are replaced, folders are merged.
 Symbolic links and special files are not copied, and never followed; whatever was not copied is said, and the
-exit code is 125.";
+exit code is 125. A link on the way to SRC or DST is followed while it stays in its folder (docs/policy.md, Links);
+DST is no link, and no link in or below the working folder leads to it.";
 
 /// The options of `cp`.
 #[derive(Debug, Args)]
@@ -68,17 +69,23 @@ pub fn run(arguments: &CpArguments) -> Outcome {
         let work = async {
             match (&source, &target) {
                 (Place::Host(source), Place::Sandbox { name, path }) => {
-                    let sandbox = arguments.tier.find(name).await?.client.get(name).await?;
-                    Ok(sandbox.copy_in(source, path).await?)
+                    let client = arguments.tier.find(name).await?.client;
+                    super::in_sandbox(&client, name, async |sandbox| {
+                        Ok(sandbox.copy_in(source, path).await?)
+                    })
+                    .await
                 }
                 (Place::Sandbox { name, path }, Place::Host(target)) => {
-                    let sandbox = arguments.tier.find(name).await?.client.get(name).await?;
+                    let client = arguments.tier.find(name).await?.client;
                     let limits = ArtifactLimits {
                         count: ENTRIES,
                         file_size: arguments.limit,
                         total_size: arguments.limit,
                     };
-                    Ok(sandbox.copy_out(path, target, limits).await?)
+                    super::in_sandbox(&client, name, async |sandbox| {
+                        Ok(sandbox.copy_out(path, target, limits).await?)
+                    })
+                    .await
                 }
                 (Place::Host(_), Place::Host(_)) => Err(Failure::argument(
                     "neither SRC nor DST is NAME:PATH of a sandbox",

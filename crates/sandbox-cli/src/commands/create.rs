@@ -92,7 +92,7 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
             tier.tier
         ));
     }
-    let sandbox = super::block_on(async {
+    super::block_on(async {
         let mut signals = Signals::listen()?;
         let mut progress = Progress::new(arguments.quiet, arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
@@ -100,10 +100,10 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
             sandbox = client.create_with_progress(&request.spec, take) => sandbox.map_err(Failure::from),
             signal = signals.next() => Err(Failure::interrupted(signal)),
         };
+        let told = created.and_then(|sandbox| arguments.tell(&sandbox, tier.backend));
         super::settle(&client).await;
-        created
-    })??;
-    arguments.tell(&sandbox, tier.backend)
+        told
+    })?
 }
 
 impl CreateArguments {

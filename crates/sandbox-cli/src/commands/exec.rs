@@ -12,12 +12,13 @@ use super::kept::TierOption;
 use super::run::document::Document;
 use super::run::live::{Live, Written};
 use super::run::signals::Signals;
-use super::run::stdin::Stdin;
+use super::run::stdin::{Stdin, hint_at_stdin};
 use super::run::summary::Summary;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::options::{duration, text, variable};
 use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
+use crate::say;
 
 const NOTES: &str = "\
 Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it failed; 126 cannot execute;
@@ -38,7 +39,7 @@ pub struct ExecArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Time limit, like 30s, 1m30s or a number of seconds; never more than the sandbox's
+    /// Time limit, like 30s, 1m30s or a number of seconds [default: the sandbox's, and never more than that]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
@@ -50,11 +51,11 @@ pub struct ExecArguments {
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
 
-    /// Pass standard input on although it is a terminal
+    /// Pass standard input on to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on; otherwise it is passed on unless it is a terminal
+    /// Pass no standard input on, which is the default, and give no hint where there is one
     #[arg(short, long)]
     no_stdin: bool,
 
@@ -70,9 +71,11 @@ pub fn run(arguments: &ExecArguments) -> Outcome {
         let mut signals = Signals::listen()?;
         let work = async {
             let place = arguments.tier.find(&arguments.name).await?;
-            let sandbox = place.client.get(&arguments.name).await?;
             let backend = place.tier.backend;
-            arguments.execute(&sandbox, &request, backend).await
+            super::in_sandbox(&place.client, &arguments.name, async |sandbox| {
+                arguments.execute(sandbox, &request, backend).await
+            })
+            .await
         };
         tokio::select! {
             outcome = work => outcome,
@@ -113,7 +116,17 @@ impl ExecArguments {
         request: &ExecRequest,
         backend: &str,
     ) -> Outcome {
-        let stdin = Stdin::choose(self.interactive, self.no_stdin);
+        let stdin = Stdin::choose(self.interactive);
+        if !stdin.is_passed() && !self.no_stdin {
+            hint_at_stdin();
+        }
+        let most = sandbox.plan().timeout;
+        if self.timeout.is_some_and(|asked| asked > most) {
+            say(format_args!(
+                "warning: --timeout is cut to {}, the time limit of the sandbox",
+                humantime::format_duration(most)
+            ));
+        }
         let mut live = match self.format.format {
             Format::Text => Some(Live::new(
                 sandbox.plan().stdout_max,

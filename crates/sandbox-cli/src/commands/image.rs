@@ -12,7 +12,7 @@ use super::ls::time;
 use super::run::signals::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::options::{in_file, pull_policy, read_policy_file};
+use crate::options::{PolicySource, in_file, pull_policy};
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::progress::Progress;
 use crate::table::table;
@@ -57,10 +57,10 @@ struct Engine {
 }
 
 impl Engine {
-    fn client(&self) -> Result<SandboxClient, Failure> {
+    fn client(&self, follow: bool) -> Result<SandboxClient, Failure> {
         let policy = match &self.policy {
             Some(path) => {
-                let file = read_policy_file(path)?;
+                let file = PolicySource::read(path, follow)?.file;
                 file.resolve().map_err(|error| in_file(path, &error))?
             }
             None => sandbox::CapabilityPolicy::new(),
@@ -92,6 +92,10 @@ struct BuildArguments {
     /// Folder that the build can copy from; what its .dockerignore names is not sent
     #[arg(value_name = "DIR")]
     context: PathBuf,
+
+    /// Follow links that leave their folder in the path of DIR, and of the policy file
+    #[arg(long)]
+    follow: bool,
 
     /// Dockerfile within the folder [default: Dockerfile]
     #[arg(short, long, value_name = "PATH")]
@@ -198,7 +202,7 @@ pub fn run(arguments: &ImageArguments) -> Outcome {
 }
 
 async fn pull(arguments: &PullArguments) -> Outcome {
-    let client = arguments.engine.client()?;
+    let client = arguments.engine.client(false)?;
     let mut pulled = Vec::new();
     for image in &arguments.images {
         let mut progress = arguments.engine.progress();
@@ -209,8 +213,9 @@ async fn pull(arguments: &PullArguments) -> Outcome {
 }
 
 async fn build(arguments: &BuildArguments) -> Outcome {
-    let client = arguments.engine.client()?;
+    let client = arguments.engine.client(arguments.follow)?;
     let mut request = BuildRequest::new(&arguments.context)
+        .follow_links(arguments.follow)
         .network(arguments.network)
         .pull(arguments.pull)
         .cache(!arguments.no_cache);
@@ -240,7 +245,7 @@ pub(super) fn tell(images: &[ImageInfo], format: Format) -> Outcome {
 }
 
 async fn list(arguments: &ListArguments) -> Outcome {
-    let images = arguments.engine.client()?.images().await?;
+    let images = arguments.engine.client(false)?.images().await?;
     match arguments.engine.format.format {
         Format::Json => tell(&images, Format::Json),
         Format::Text => {
@@ -286,7 +291,7 @@ fn megabytes(size: sandbox::ByteSize) -> String {
 
 async fn remove(arguments: &RemoveArguments) -> Outcome {
     let format = arguments.engine.format.format;
-    let client = arguments.engine.client()?;
+    let client = arguments.engine.client(false)?;
     let mut done = Done::to("images");
     for image in &arguments.images {
         let removed = client.remove_image(image).await;

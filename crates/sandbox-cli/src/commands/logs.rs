@@ -50,8 +50,10 @@ pub fn run(arguments: &LogsArguments) -> Outcome {
         let mut signals = Signals::listen()?;
         let work = async {
             let place = arguments.tier.find(&arguments.name).await?;
-            let sandbox = place.client.get(&arguments.name).await?;
-            arguments.show(&sandbox).await
+            super::in_sandbox(&place.client, &arguments.name, async |sandbox| {
+                arguments.show(sandbox).await
+            })
+            .await
         };
         tokio::select! {
             outcome = work => outcome,

@@ -20,7 +20,7 @@ pub mod run;
 use std::future::Future;
 use std::time::Duration;
 
-use sandbox::SandboxClient;
+use sandbox::{SandboxClient, SandboxHandle};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
@@ -49,6 +49,20 @@ async fn settle(client: &SandboxClient) {
             client.tier()
         ));
     }
+}
+
+/// Does something with a detached sandbox. Its agent serves few clients at once, so it hears that this one has gone before the process
+/// ends.
+async fn in_sandbox<T>(
+    client: &SandboxClient,
+    name: &str,
+    work: impl AsyncFnOnce(&SandboxHandle) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let sandbox = client.get(name).await?;
+    let done = work(&sandbox).await;
+    drop(sandbox);
+    settle(client).await;
+    done
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {

@@ -8,7 +8,7 @@ use sandbox::{Level, Plan, SandboxSpec};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::options::{in_file, read_policy_file};
+use crate::options::{PolicySource, in_file};
 use crate::output::print;
 use crate::table::table;
 
@@ -42,7 +42,9 @@ pub fn run(command: &PolicyCommand) -> Outcome {
 }
 
 fn show(path: &Path) -> Result<String, Failure> {
-    let policy = read_policy_file(path)?
+    // Nothing runs under it.
+    let policy = PolicySource::read(path, true)?
+        .file
         .resolve()
         .map_err(|error| in_file(path, &error))?;
     let plan = Plan::resolve(&SandboxSpec::new("policy"), &policy)?;

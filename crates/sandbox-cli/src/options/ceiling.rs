@@ -8,6 +8,7 @@ use sandbox::policy::{PolicyFile, Requirement};
 use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, Workspace};
 
 use super::paths::beneath;
+use super::policy_file::{PolicySource, in_file};
 use crate::failure::Failure;
 
 /// A policy that options fill in. Where it came from a file, an option sets what the file leaves open and narrows what it sets;
@@ -15,6 +16,8 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub struct Ceiling {
     policy: CapabilityPolicy,
+    /// As it was before any option.
+    origin: CapabilityPolicy,
     file: Option<(PathBuf, PolicyFile)>,
 }
 
@@ -45,14 +48,19 @@ impl Written for Duration {
 impl Ceiling {
     /// A policy without a file behind it: options set what they like.
     pub fn open(policy: CapabilityPolicy) -> Self {
-        Self { policy, file: None }
+        Self {
+            origin: policy.clone(),
+            policy,
+            file: None,
+        }
     }
 
     /// The policy of a file.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let file = read_policy_file(path)?;
+    pub fn of(source: &PolicySource) -> Result<Self, Failure> {
+        let (path, file) = (source.path(), source.file.clone());
         let policy = file.resolve().map_err(|error| in_file(path, &error))?;
         Ok(Self {
+            origin: policy.clone(),
             policy,
             file: Some((path.to_owned(), file)),
         })
@@ -90,11 +98,7 @@ impl Ceiling {
         if asked.is_empty() {
             return Ok(());
         }
-        if let (Some(roots), Some((path, _))) = (&self.policy.filesystem_read_roots, &self.file) {
-            let allowed = roots
-                .iter()
-                .chain(self.policy.filesystem_write_roots.iter().flatten())
-                .collect::<Vec<_>>();
+        if let (Some(allowed), Some((path, _))) = (self.readable(), &self.file) {
             all_beneath(path, "--read", &asked, &allowed)?;
         }
         self.policy.filesystem_read_roots = Some(asked);
@@ -106,10 +110,23 @@ impl Ceiling {
         if asked.is_empty() {
             return Ok(());
         }
-        if let (Some(roots), Some((path, _))) = (&self.policy.filesystem_write_roots, &self.file) {
-            all_beneath(path, "--write", &asked, &roots.iter().collect::<Vec<_>>())?;
+        if let (Some(allowed), Some((path, _))) = (self.writable(), &self.file) {
+            all_beneath(path, "--write", &asked, &allowed)?;
         }
         self.policy.filesystem_write_roots = Some(asked);
+        Ok(())
+    }
+
+    /// Follows links that leave their folder, unless the file says that they are not followed.
+    pub fn follow_links(&mut self, asked: bool) -> Result<(), Failure> {
+        if !asked {
+            return Ok(());
+        }
+        if let (Some(false), Some((path, _))) = (self.policy.follow_links, &self.file) {
+            let allowed = "follow_links = false".to_owned();
+            return Err(exceeded(path, "--follow".to_owned(), allowed));
+        }
+        self.policy.follow_links = Some(true);
         Ok(())
     }
 
@@ -119,22 +136,28 @@ impl Ceiling {
             return Ok(());
         };
         let asked = std::slice::from_ref(&workspace.path);
-        let write = self.policy.filesystem_write_roots.as_ref();
-        match (&self.policy.filesystem_read_roots, write) {
-            (_, Some(write)) if !workspace.read_only => all_beneath(
-                path,
-                "--workspace",
-                asked,
-                &write.iter().collect::<Vec<_>>(),
-            ),
-            (Some(read), write) if workspace.read_only => {
-                let allowed = read
-                    .iter()
-                    .chain(write.into_iter().flatten())
-                    .collect::<Vec<_>>();
-                all_beneath(path, "--workspace", asked, &allowed)
-            }
-            _ => Ok(()),
+        let allowed = match workspace.read_only {
+            true => self.readable(),
+            false => self.writable(),
+        };
+        match allowed {
+            Some(allowed) => all_beneath(path, "--workspace", asked, &allowed),
+            None => Ok(()),
+        }
+    }
+
+    /// Below what of the host everything lies that can be read; `None` where that is open.
+    fn readable(&self) -> Option<Vec<&PathBuf>> {
+        let read = self.origin.filesystem_read_roots.as_ref()?;
+        let write = self.origin.filesystem_write_roots.iter().flatten();
+        Some(read.iter().chain(write).collect())
+    }
+
+    /// The same of what can be written. Where only the read roots are set, these: what can be written can be read as well.
+    fn writable(&self) -> Option<Vec<&PathBuf>> {
+        match &self.origin.filesystem_write_roots {
+            Some(write) => Some(write.iter().collect()),
+            None => self.readable(),
         }
     }
 
@@ -212,31 +235,6 @@ impl Ceiling {
         }
         Ok(())
     }
-}
-
-/// Reads a policy file: JSON where its name ends so, else TOML.
-pub fn read_policy_file(path: &Path) -> Result<PolicyFile, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::io(format!("policy file {}", path.display()), &error))?;
-    let is_json = path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    let file = if is_json {
-        PolicyFile::from_json(&text)
-    } else {
-        PolicyFile::from_toml(&text)
-    };
-    file.map_err(|error| in_file(path, &error))
-}
-
-/// The same error with the file's name.
-pub fn in_file(path: &Path, error: &Error) -> Failure {
-    Error::new(
-        error.kind(),
-        "read policy",
-        format!("{}: {}", path.display(), error.context()),
-    )
-    .into()
 }
 
 /// Whether a path of the sandbox that may be exported contains another one. Patterns contain themselves, and `/a/**` everything

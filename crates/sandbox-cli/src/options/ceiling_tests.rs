@@ -5,7 +5,7 @@ use super::*;
 fn ceiling(toml: &str) -> Ceiling {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     write!(file, "version = 1\n{toml}").unwrap();
-    Ceiling::read(file.path()).unwrap()
+    Ceiling::of(&PolicySource::read(file.path(), false).unwrap()).unwrap()
 }
 
 fn memory(ceiling: &mut Ceiling, asked: ByteSize) -> Result<(), Failure> {
@@ -97,6 +97,24 @@ fn roots_stay_beneath_the_files_roots_links_resolved() {
 }
 
 #[test]
+fn what_is_writable_stays_beneath_the_read_roots_where_only_these_are_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("data");
+    std::fs::create_dir(&inside).unwrap();
+    let policy = format!("filesystem_read_roots = [{inside:?}]");
+    for (path, allowed) in [(&*inside, true), (folder.path(), false)] {
+        let workspace = Workspace::read_write(path);
+        assert_eq!(ceiling(&policy).workspace(&workspace).is_ok(), allowed);
+        let written = ceiling(&policy).write_roots(vec![path.to_owned()]);
+        assert_eq!(written.is_ok(), allowed);
+    }
+    // A file that says nothing of either leaves both to the options.
+    let mut open = ceiling("");
+    open.read_roots(vec![inside]).unwrap();
+    open.write_roots(vec![folder.path().to_owned()]).unwrap();
+}
+
+#[test]
 fn exported_paths_stay_within_the_files() {
     let policy = "artifact_export_paths = ['/output/**', '/a', '/b/*.txt']";
     let export = |path: &str| ceiling(policy).export_paths(vec![path.into()]);
@@ -123,4 +141,17 @@ fn the_gate_is_loosened_by_the_file_only() {
     assert!(accept(&mut ceiling("")).is_err());
     assert!(accept(&mut ceiling("allow_unenforced = ['cpus']")).is_ok());
     assert!(accept(&mut Ceiling::open(CapabilityPolicy::new())).is_ok());
+}
+
+#[test]
+fn links_are_followed_unless_the_file_says_that_they_are_not() {
+    for (policy, allowed) in [
+        ("", true),
+        ("follow_links = true", true),
+        ("follow_links = false", false),
+    ] {
+        let mut ceiling = ceiling(policy);
+        assert_eq!(ceiling.follow_links(true).is_ok(), allowed, "{policy}");
+        assert!(ceiling.follow_links(false).is_ok(), "{policy}");
+    }
 }

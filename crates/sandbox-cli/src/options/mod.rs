@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod paths;
+mod policy_file;
 mod settings;
 mod values;
 
@@ -19,8 +20,8 @@ use sandbox::{
 
 use crate::failure::Failure;
 use ceiling::Ceiling;
-pub use ceiling::{in_file, read_policy_file};
 pub use paths::{Mounts, existing};
+pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
 pub use values::{bytes, duration, pull_policy, text, variable};
 use values::{capability, cpus, package, preset};
@@ -62,6 +63,10 @@ pub struct PolicyOptions {
     /// Make the workspace read-only
     #[arg(long, requires = "workspace", help_heading = "Policy")]
     workspace_read_only: bool,
+
+    /// Follow links that leave their folder in the paths of --read, --write and --workspace, and of the policy file
+    #[arg(long, help_heading = "Policy")]
+    follow: bool,
 
     /// Environment variable (repeatable); the host's are never seen
     #[arg(short, long, value_name = "NAME=VALUE", help_heading = "Policy")]
@@ -162,8 +167,11 @@ pub struct Request {
 impl PolicyOptions {
     /// The policy and the specification that the options stand for.
     pub fn resolve(&self) -> Result<Request, Failure> {
-        let mut ceiling = match (&self.policy, self.preset) {
-            (Some(path), _) => Ceiling::read(path)?,
+        let source = self.policy.as_ref();
+        let source = source.map(|path| PolicySource::read(path, self.follow));
+        let source = source.transpose()?;
+        let mut ceiling = match (&source, self.preset) {
+            (Some(source), _) => Ceiling::of(source)?,
             (None, Some(preset)) => Ceiling::open(preset.policy()),
             (None, None) => Ceiling::open(CapabilityPolicy::new()),
         };
@@ -173,6 +181,7 @@ impl PolicyOptions {
         }
         ceiling.read_roots(paths::roots("--read", &self.read)?)?;
         ceiling.write_roots(paths::roots("--write", &self.write)?)?;
+        ceiling.follow_links(self.follow)?;
         ceiling.export_paths(
             self.artifact
                 .iter()
@@ -203,6 +212,9 @@ impl PolicyOptions {
             policy.subprocess_execution = Some(false);
         }
         policy.validate()?;
+        if let Some(source) = &source {
+            source.check(&policy, workspace.as_ref())?;
+        }
         let mounts = Mounts::new(&policy, workspace.as_ref(), self.workdir.is_some());
         Ok(Request {
             spec: self.spec(workspace)?,

@@ -13,15 +13,37 @@ pub fn existing(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     let failed =
         |error: std::io::Error| Failure::io(format!("{option} {}", path.display()), &error);
     let absolute = std::path::absolute(path).map_err(failed)?;
-    // Only the kernel knows where `..` leads after a link.
     if absolute
         .components()
         .any(|part| part == Component::ParentDir)
     {
-        return absolute.canonicalize().map_err(failed);
+        let real = absolute.canonicalize().map_err(failed)?;
+        // Links stay in the path, for the tier to judge. After one, only the kernel knows where `..` leads.
+        let plain = without_parents(&absolute);
+        if plain.canonicalize().ok().as_ref() == Some(&real) {
+            return Ok(plain);
+        }
+        return Err(Failure::argument(format!(
+            "{option} {}: .. comes after a link; name {} instead",
+            path.display(),
+            real.display()
+        )));
     }
     absolute.metadata().map_err(failed)?;
     Ok(absolute)
+}
+
+/// The path with each `..` and the component before it left out.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
 }
 
 /// Existing paths of the host.
@@ -145,6 +167,18 @@ mod tests {
         assert_eq!(inside(mounts(None, folder.path())), Some(file.clone()));
         assert_eq!(inside(mounts(None, &file)), Some(file.clone()));
         assert_eq!(inside(mounts(None, Path::new("/usr"))), None);
+    }
+
+    #[test]
+    fn links_stay_in_a_path_with_parents() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a/b", base.join("link")).unwrap();
+        let found = existing("--read", &base.join("a/../link")).unwrap();
+        assert_eq!(found, base.join("link"));
+        let error = existing("--read", &base.join("link/../b")).unwrap_err();
+        assert!(error.to_string().contains("name "), "{error}");
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Document<'a> {
     /// What the engine said beside that.
     notes: &'a [String],
     duration_ms: f64,
+    /// The time limit that held.
+    timeout_ms: f64,
     cpu_time_ms: Option<f64>,
     max_rss_bytes: Option<u64>,
     stragglers: u32,
@@ -124,6 +126,7 @@ impl<'a> Document<'a> {
             enforcement: enforcement(sandbox),
             notes: sandbox.enforcement().notes(),
             duration_ms: milliseconds(result.duration),
+            timeout_ms: milliseconds(result.timeout),
             cpu_time_ms: result.cpu_time.map(milliseconds),
             max_rss_bytes: result.max_rss,
             stragglers: result.stragglers,

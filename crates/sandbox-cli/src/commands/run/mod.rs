@@ -18,7 +18,7 @@ use clap::Args;
 use sandbox::{SandboxClient, registry};
 
 use crate::failure::{Failure, Outcome};
-use crate::options::{PolicyOptions, Request};
+use crate::options::{PolicyOptions, Request, writable};
 use crate::output::{FormatOption, LIVE_OUTPUT};
 use crate::say;
 use language::Language;
@@ -35,7 +35,8 @@ Examples:
 Exit codes: that of the program; 124 timed out; 125 refused, not set up or a bad command line;
 126 cannot execute; 127 not found; 137 out of memory or far too much output; 128+n ended by signal n.
 Standard output is the program's alone; what was enforced and which artifacts came out is written
-to standard error.";
+to standard error, in lines that begin with \"sandbox: \". The program can write such lines to standard error, too:
+a script that has to tell them apart uses -o json.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
@@ -67,11 +68,11 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
-    /// Pass standard input on although it is a terminal
+    /// Pass standard input on to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on; otherwise it is passed on unless it is a terminal
+    /// Pass no standard input on, which is the default, and give no hint where there is one
     #[arg(short, long)]
     no_stdin: bool,
 
@@ -115,7 +116,11 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     let program = arguments.program(&request)?;
     let output = match request.policy.artifact_export_paths.is_empty() {
         true => None,
-        false => Some(OutputFolder::prepare(arguments.out.as_deref())?),
+        false => Some(OutputFolder::prepare(
+            arguments.out.as_deref(),
+            &writable(&request.policy, request.spec.workspace.as_ref()),
+            request.policy.follow_links.unwrap_or(false),
+        )?),
     };
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     if !tier.applies_policy {

@@ -1,8 +1,11 @@
 //! The folder of the host that artifacts are written to.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+use sandbox_host::open_output_folder;
 
 use crate::failure::Failure;
 
@@ -20,19 +23,26 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Makes the folder and tries whether it can be written: better before the code has run than after.
-    pub fn prepare(path: Option<&Path>) -> Result<Self, Failure> {
+    /// Makes the folder and tries whether it can be written: better before the code has run than after. Code of an earlier run may
+    /// have put links on the way to it: see [`open_output_folder`].
+    pub fn prepare(
+        path: Option<&Path>,
+        writable: &[PathBuf],
+        follow: bool,
+    ) -> Result<Self, Failure> {
         let path = path.unwrap_or_else(|| Path::new(DEFAULT_FOLDER));
         let failed =
-            |error: io::Error| Failure::io(format!("output folder {}", path.display()), &error);
-        let absolute = std::path::absolute(path).map_err(failed)?;
-        let is_new = !absolute.exists();
-        fs::create_dir_all(&absolute).map_err(failed)?;
-        let trial = absolute.join(format!(".sandbox-{}", std::process::id()));
-        File::create_new(&trial).map_err(failed)?;
-        fs::remove_file(&trial).map_err(failed)?;
+            |errno: Errno| Failure::io(format!("output folder {}", path.display()), &errno.into());
+        let is_new = path.symlink_metadata().is_err();
+        let opened = open_output_folder(path, writable, follow);
+        let opened = opened.map_err(|error| error.into_error("open output folder", path))?;
+        let trial = format!(".sandbox-{}", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(&opened.object, &trial, flags, Mode::from(0o600));
+        made.map_err(failed)?;
+        unlinkat(&opened.object, &trial, AtFlags::empty()).map_err(failed)?;
         Ok(Self {
-            path: absolute,
+            path: opened.path,
             is_new,
         })
     }

@@ -15,7 +15,7 @@ use super::live::{Live, Written};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{Copied, Program};
 use super::signals::Signals;
-use super::stdin::Stdin;
+use super::stdin::{Stdin, hint_at_stdin};
 use super::summary::{Summary, skip_reason};
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
@@ -181,7 +181,10 @@ impl Run<'_> {
         folder: &str,
         mut live: Option<&mut Live>,
     ) -> sandbox::Result<ExecResult> {
-        let stdin = Stdin::choose(self.arguments.interactive, self.arguments.no_stdin);
+        let stdin = Stdin::choose(self.arguments.interactive);
+        if !stdin.is_passed() && !self.arguments.no_stdin && !self.arguments.quiet {
+            hint_at_stdin();
+        }
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (command, alternatives) = self.program.commands(folder);
         let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);

@@ -115,7 +115,7 @@ fn a_required_demand_that_is_not_enforced_is_refused() {
 fn lost_artifacts_are_a_failure_only_where_the_program_worked() {
     let folder = tempfile::tempdir().unwrap();
     let run = |code| {
-        let output = OutputFolder::prepare(Some(&folder.path().join("out"))).unwrap();
+        let output = OutputFolder::prepare(Some(&folder.path().join("out")), &[], false).unwrap();
         run_on(
             ends_with(Ending::Exited { code }),
             &["-c", "x"],

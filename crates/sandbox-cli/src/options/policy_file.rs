@@ -1,0 +1,111 @@
+//! Reading a policy file: from a path that code of an earlier run may have changed.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use sandbox::policy::PolicyFile;
+use sandbox::{CapabilityPolicy, Error, Workspace};
+use sandbox_host::safe_path::{Identity, LinkRule, Opened};
+
+use crate::failure::Failure;
+
+/// The longest policy file, in bytes.
+const LONGEST: u64 = 16 * 1024 * 1024;
+
+/// A policy file that was read.
+#[derive(Debug)]
+pub struct PolicySource {
+    path: PathBuf,
+    /// The file itself; `None` for a descriptor of this process.
+    opened: Option<Opened>,
+    /// What it says.
+    pub file: PolicyFile,
+}
+
+impl PolicySource {
+    /// Reads a policy file: JSON where its name ends so, else TOML. A link that leaves its folder is refused unless `follow` is set,
+    /// apart from the system's own.
+    pub fn read(path: &Path, follow: bool) -> Result<Self, Failure> {
+        let failed =
+            |error: std::io::Error| Failure::io(format!("policy file {}", path.display()), &error);
+        let (opened, file) = if is_descriptor(path) {
+            (None, std::fs::File::open(path).map_err(failed)?)
+        } else {
+            let opened = LinkRule::new(follow).open(path);
+            let opened = opened.map_err(|error| error.into_error("read policy file", path))?;
+            let file = opened.open_for_reading().map_err(failed)?;
+            (Some(opened), file.into())
+        };
+        let mut text = String::new();
+        file.take(LONGEST)
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+        let is_json = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let file = if is_json {
+            PolicyFile::from_json(&text)
+        } else {
+            PolicyFile::from_toml(&text)
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            opened,
+            file: file.map_err(|error| in_file(path, &error))?,
+        })
+    }
+
+    /// Where it was read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses a file that was found through a link which code can make under this policy, which is the file's with the options'
+    /// values. Warns of a file that code can write to: the next run would obey what this one writes.
+    pub fn check(
+        &self,
+        policy: &CapabilityPolicy,
+        workspace: Option<&Workspace>,
+    ) -> Result<(), Failure> {
+        let Some(opened) = &self.opened else {
+            return Ok(());
+        };
+        let writable = Identity::of_paths(writable(policy, workspace).iter().map(PathBuf::as_path));
+        let links = opened.refuse_links_in(&writable);
+        links.map_err(|error| error.into_error("read policy file", &self.path))?;
+        if writable.iter().any(|folder| opened.is_within(*folder)) {
+            crate::say(format_args!(
+                "warning: the code can change the policy file {}: keep it where no code writes",
+                self.path.display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The folders of the host that code can write to.
+pub fn writable(policy: &CapabilityPolicy, workspace: Option<&Workspace>) -> Vec<PathBuf> {
+    let workspace = workspace.filter(|workspace| !workspace.read_only);
+    let roots = policy.filesystem_write_roots.iter().flatten();
+    roots
+        .chain(workspace.map(|workspace| &workspace.path))
+        .cloned()
+        .collect()
+}
+
+/// Whether a path names an open file of this process, as a shell's `<(…)` does: links that only the kernel makes.
+fn is_descriptor(path: &Path) -> bool {
+    path == Path::new("/dev/stdin")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
+}
+
+/// The same error with the file's name.
+pub fn in_file(path: &Path, error: &Error) -> Failure {
+    Error::new(
+        error.kind(),
+        "read policy",
+        format!("{}: {}", path.display(), error.context()),
+    )
+    .into()
+}
