@@ -85,6 +85,48 @@ pub fn module() -> Said {
     ])
 }
 
+/// Asks for huge pages, by mapping, file and segment. A host that has none to give has looked at the question all the same.
+pub fn huge_pages() -> Said {
+    const SIZE: usize = 2 << 20;
+    const IPC_CREAT: usize = 0o1000;
+    // Private, anonymous, huge.
+    let mapped = kernel!(MMAP, 0usize, SIZE, 3usize, 0x4_0022usize, -1, 0usize);
+    let file = kernel!(MEMFD_CREATE, c"probe", 4usize);
+    let segment = kernel!(SHMGET, 0usize, SIZE, 0o4000 | IPC_CREAT | 0o600);
+    if let Ok(segment) = segment {
+        kernel!(SHMCTL, segment, 0usize, 0usize)?;
+    }
+    any([mapped, file, segment].map(looks_at_arguments))
+}
+
+/// Asks for attributes of a process that concern more than the process: core scheduling, merged pages, calls that are handed to
+/// the program.
+pub fn attributes_of_process() -> Said {
+    const SYSCALL_USER_DISPATCH: usize = 59;
+    const SCHED_CORE: usize = 62;
+    const GET_MEMORY_MERGE: usize = 68;
+    let mut cookie = [0u64];
+    let core = kernel!(
+        PRCTL,
+        SCHED_CORE,
+        0usize,
+        0usize,
+        0usize,
+        cookie.as_mut_slice()
+    );
+    let merged = kernel!(PRCTL, GET_MEMORY_MERGE, 0usize, 0usize, 0usize, 0usize);
+    // Off, as it is.
+    let dispatch = kernel!(PRCTL, SYSCALL_USER_DISPATCH, 0usize, 0usize, 0usize, 0usize);
+    any([core, merged, dispatch].map(looks_at_arguments))
+}
+
+/// Asks where memory lies, and moves none.
+pub fn memory_policy() -> Said {
+    let policy = kernel!(SET_MEMPOLICY, 0usize, 0usize, 0usize);
+    let moved = kernel!(MOVE_PAGES, 0usize, 0usize, 0usize, 0usize, 0usize, 0usize);
+    any([policy, moved].map(looks_at_arguments))
+}
+
 /// Reads the kernel's log.
 pub fn kernel_log() -> Said {
     let mut buffer = vec![0u8; 4096];

@@ -132,6 +132,8 @@ fn status(path: &CStr) -> Result<String, Errno> {
 
 /// A line's value.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())
 }

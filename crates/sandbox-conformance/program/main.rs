@@ -9,13 +9,18 @@ extern crate alloc;
 
 mod call;
 mod compat;
+mod escapes;
 mod files;
 mod forking;
+mod kernel_memory;
+mod kernel_settings;
 mod kernel_surface;
 mod layers;
 mod mounts;
 mod network;
+mod peers;
 mod processes;
+mod rearranging;
 mod resources;
 mod said;
 mod shared;
@@ -68,6 +73,10 @@ impl Arguments {
         argument.is_some_and(|argument| argument.to_bytes() == word.as_bytes())
     }
 
+    pub fn count(&self) -> usize {
+        self.words.len()
+    }
+
     pub fn texts(&self) -> impl Iterator<Item = &'static str> + '_ {
         (0..self.words.len()).map(|index| self.text(index))
     }
@@ -103,6 +112,15 @@ fn main(environment: Environment) -> i32 {
 fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
     Some(match command {
         "alive" => done(),
+        "mark" => escapes::mark(a.text(0)),
+        "whiteout" => escapes::whiteout(a.path(0), a.path(1)),
+        "set-flag" => escapes::set_flag(a.path(0)),
+        "has-flag" => escapes::has_flag(a.path(0)),
+        "requests" => escapes::requests(),
+        "lease" => escapes::lease(a.path(0), a.path(1)),
+        "undisturbed" => peers::undisturbed(a.path(0), a.number(1)),
+        "disturb" => peers::disturb(a.path(0)),
+        "disturb-itself" => peers::disturb_itself(),
         "read" => files::read(a.path(0)),
         "read-any" => files::read_any(a),
         "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
@@ -118,6 +136,8 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "attributes" => files::attributes(a.path(0)),
         "own-attributes" => files::own_attributes(a.path(0)),
         "rename" => files::rename(a.path(0), a.path(1)),
+        "rearrange" => rearranging::rearrange(a),
+        "flip" => rearranging::flip(a.path(0), a.path(1), a.number(2), a.number(3)),
         "device" => files::device(a.path(0), a.number(1), a.number(2)),
         "handle" => files::handle(a.path(0)),
         "open-for-writing" => files::open_for_writing(a),
@@ -165,10 +185,15 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "exit" => call::exit(a.number(0)),
         "raise" => processes::raise(a.number(0)),
         "memory" => resources::memory(a.number(0)),
+        "huge-pages" => kernel_surface::huge_pages(),
         "memory-unmapped" => resources::memory_unmapped(a.number(0)),
         "memory-of-children" => resources::memory_of_children(a.number(0), a.number(1)),
         "fill" => resources::fill(a.path(0), a.number(1)),
         "fill-many" => resources::fill_many(a.text(0), a.number(1)),
+        "pipes" => kernel_memory::pipes(a.number(0)),
+        "sockets" => kernel_memory::sockets(a.number(0)),
+        "segment" => kernel_memory::segment(a.number(0), a.number(1)),
+        "fill-unlinked" => kernel_memory::fill_unlinked(a.path(0), a.number(1)),
         "open-many" => resources::open_many(a.number(0)),
         "spin" => resources::spin(a.number(0), a.number(1), a.number(2)),
         "emit" => streams::emit(a.number(0), a.number(1)),
@@ -182,12 +207,20 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "userfaultfd" => kernel_surface::userfaultfd(),
         "keyring" => kernel_surface::keyring(),
         "io-uring" => kernel_surface::io_uring(),
+        "attributes-of-process" => kernel_surface::attributes_of_process(),
+        "memory-policy" => kernel_surface::memory_policy(),
         "realtime" => kernel_surface::realtime(),
         "module" => kernel_surface::module(),
         "kernel-log" => kernel_surface::kernel_log(),
         "terminal-input" => kernel_surface::terminal_input(a.number(0)),
         "changed-user" => kernel_surface::changed_user(),
         "host-name" => kernel_surface::host_name(),
+        "open-kernel-settings" => kernel_settings::open_any(),
+        "add-key" => kernel_settings::add_key(a.path(0)),
+        "key-shown" => kernel_settings::key_shown(a.text(0)),
+        "user-limit" => kernel_settings::user_limit(a.text(0), a.number(1)),
+        "crash-helper" => kernel_settings::crash_helper(),
+        "pipe-size" => kernel_settings::pipe_size(a.number(0)),
         "writable-mount" => layers::writable_mount(a),
         "may-gain-privileges" => layers::may_gain_privileges(),
         "capability-sets" => layers::capability_sets(a),

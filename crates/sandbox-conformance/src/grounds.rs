@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sandbox_core::CapabilityPolicy;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::host_remains::{self, own_name};
 use crate::probe::{Setting, Trouble};
@@ -78,6 +79,19 @@ impl Drop for Packages {
             remove(&folder);
         }
     }
+}
+
+/// The cache of packages of this process' backends, as long as no other probe uses it.
+static CACHE: RwLock<()> = RwLock::const_new(());
+
+/// Keeps the cache of packages as it is for as long as the guard lives.
+pub async fn with_packages() -> RwLockReadGuard<'static, ()> {
+    CACHE.read().await
+}
+
+/// The folder of the cache of packages, for one who changes it: no other probe uses it for as long as the guard lives.
+pub async fn package_cache() -> (PathBuf, RwLockWriteGuard<'static, ()>) {
+    (package_folder().join("cache"), CACHE.write().await)
 }
 
 /// What the suite's package says in this process.

@@ -53,7 +53,7 @@ pub use evidence::{Attempt, Evidence, Oracle, Step};
 pub use finding::{Finding, Repetition, Report, Standing};
 pub use probe::{Denial, Kind, Probe, Setting, Trouble};
 pub use room::Room;
-pub use runner::{Options, Progress, REPETITIONS, repeat, run};
+pub use runner::{CREATIONS, Options, Progress, REPETITIONS, repeat, run};
 pub use sandbox_core::matrix::Verdict;
 pub use stage::Stage;
 pub use target::Target;

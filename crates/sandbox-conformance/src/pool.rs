@@ -1,22 +1,27 @@
 //! The sandboxes of a run: one for each setting, made when a probe first needs it.
 
+mod once;
+mod sandbox;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use sandbox_core::spi::Source;
 use sandbox_core::{
-    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, ExecResult,
-    SandboxHandle, SandboxSpec, Unmet, unique_name,
+    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, SandboxHandle, SandboxSpec, Unmet,
+    unique_name,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::grounds::Grounds;
 use crate::probe::Setting;
-use crate::program::{Call, PROGRAM, Run};
+use crate::program::PROGRAM;
 use crate::remains::{self, RunId};
 use crate::room::Room;
 use crate::target::Target;
+
+pub use sandbox::Sandbox;
 
 /// The longest that building a sandbox may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(60);
@@ -45,17 +50,6 @@ pub struct Place {
     sandbox: Mutex<Option<Result<Sandbox, Declined>>>,
     /// When it was last entered, as a number that grows.
     entered: AtomicU64,
-}
-
-/// A sandbox with the probe program in it.
-#[derive(Debug)]
-pub struct Sandbox {
-    handle: SandboxHandle,
-    program: String,
-    waived: Vec<Unmet>,
-    unkept: Vec<Unmet>,
-    has_roots: bool,
-    is_elsewhere: bool,
 }
 
 /// Why there is no sandbox.
@@ -148,22 +142,23 @@ impl Pool {
     }
 
     async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
-        match tokio::time::timeout(BUILD_LIMIT, self.create_where_there_is_room(setting)).await {
-            Ok(built) => built,
+        let built = self.create_where_there_is_room(setting);
+        match tokio::time::timeout(BUILD_LIMIT, built).await {
+            Ok(built) => built.map_err(declined),
             Err(_) => Err(Declined::Failed(format!(
                 "no sandbox after {BUILD_LIMIT:?}"
             ))),
         }
     }
 
-    async fn create_where_there_is_room(&self, setting: &Setting) -> Result<Sandbox, Declined> {
+    async fn create_where_there_is_room(&self, setting: &Setting) -> Result<Sandbox, Error> {
         let Some(room) = self.room else {
             return self.create(setting, &|_| ()).await;
         };
         self.make_way(room.sandboxes).await?;
         loop {
             match self.create(setting, &|_| ()).await {
-                Err(Declined::Failed(why)) if why.contains(NO_ROOM) => {
+                Err(error) if error.to_string().contains(NO_ROOM) => {
                     self.make_way(0).await?;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -173,7 +168,7 @@ impl Pool {
     }
 
     /// Ends the sandbox that nobody has used for longest, where there are as many as this.
-    async fn make_way(&self, most: usize) -> Result<(), Declined> {
+    async fn make_way(&self, most: usize) -> Result<(), Error> {
         let mut places = self
             .shared
             .lock()
@@ -194,7 +189,7 @@ impl Pool {
                 continue;
             };
             if let Some(Ok(idle)) = sandbox.take() {
-                return idle.handle.kill().await.map_err(declined);
+                return idle.handle.kill().await;
             }
         }
         Ok(())
@@ -204,23 +199,20 @@ impl Pool {
         &self,
         setting: &Setting,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
-    ) -> Result<Sandbox, Declined> {
+    ) -> Result<Sandbox, Error> {
         let (handle, waived, unkept) = match self.create_waiving(setting, change).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return match setting.without_roots() {
                     Some(setting) => Box::pin(self.create(&setting, change)).await,
-                    None => Err(declined(error)),
+                    None => Err(error),
                 };
             }
-            created => created.map_err(declined)?,
+            created => created?,
         };
         // A path of its own for each: without isolation they all share the host's /tmp.
         let program = format!("{}/{}", self.grounds.inside(), unique_name("probe"));
         let content: Source = Box::new(PROGRAM);
-        handle
-            .put(&program, 0o755, content)
-            .await
-            .map_err(declined)?;
+        handle.put(&program, 0o755, content).await?;
         let is_elsewhere = self.room.is_some() && !runs_here(&handle).await;
         Ok(Sandbox {
             handle,
@@ -285,7 +277,8 @@ impl Pool {
             let run = RunId::current().encode();
             spec.labels.insert(remains::LABEL.to_owned(), run);
         };
-        self.create(&place.setting, &change).await
+        let created = self.create(&place.setting, &change).await;
+        created.map_err(declined)
     }
 
     /// A client like the one that made the sandbox of a place.
@@ -328,6 +321,7 @@ impl Pool {
     fn spec(&self, setting: &Setting, change: &(dyn Fn(&mut SandboxSpec) + Sync)) -> SandboxSpec {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setting.env.clone();
+        spec.workspace = setting.workspace.clone();
         spec.image = self.image.clone();
         if let Some(room) = self.room {
             (spec.memory, spec.cpus) = room.sizes(setting);
@@ -417,101 +411,6 @@ impl std::ops::Deref for Guard<'_> {
         match &*self.0 {
             Some(Ok(sandbox)) => sandbox,
             _ => unreachable!("a guard is only made over a sandbox, and nobody else can change it"),
-        }
-    }
-}
-
-impl Sandbox {
-    /// The handle.
-    #[must_use]
-    pub fn handle(&self) -> &SandboxHandle {
-        &self.handle
-    }
-
-    /// The probe program's path inside.
-    #[must_use]
-    pub fn program(&self) -> &str {
-        &self.program
-    }
-
-    /// The demands that had to be waived before the backend made it.
-    #[must_use]
-    pub fn waived(&self) -> &[Unmet] {
-        &self.waived
-    }
-
-    /// Of these the ones that the backend had said it would meet.
-    #[must_use]
-    pub fn unkept(&self) -> &[Unmet] {
-        &self.unkept
-    }
-
-    /// Whether folders of this host are granted in it.
-    #[must_use]
-    pub fn has_roots(&self) -> bool {
-        self.has_roots
-    }
-
-    /// Whether it runs on another machine than this host, or may: then nothing of it is seen here.
-    #[must_use]
-    pub fn is_elsewhere(&self) -> bool {
-        self.is_elsewhere
-    }
-
-    /// What the backend declares of a capability in this sandbox.
-    #[must_use]
-    pub fn declared(&self, capability: Capability) -> Option<Enforcement> {
-        self.handle.enforcement().get(capability).cloned()
-    }
-
-    /// Runs the probe program.
-    ///
-    /// # Errors
-    ///
-    /// When the sandbox failed.
-    pub async fn run(&self, call: &Call) -> Result<Run, Error> {
-        self.execute(call).await.map(Run::from)
-    }
-
-    /// Runs the probe program, with everything that the sandbox tells about it.
-    ///
-    /// # Errors
-    ///
-    /// When the sandbox failed.
-    pub async fn execute(&self, call: &Call) -> Result<ExecResult, Error> {
-        let request = self.request(call);
-        let stdin = call
-            .stdin
-            .clone()
-            .map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
-        self.handle.exec_with(&request, stdin, None).await
-    }
-
-    /// What runs the probe program, but for its standard input.
-    #[must_use]
-    pub fn request(&self, call: &Call) -> ExecRequest {
-        let arguments = call.arguments_for(self.program.as_bytes());
-        let mut request = ExecRequest::new(self.program.clone()).args(arguments);
-        request.timeout = call.timeout;
-        request
-    }
-
-    /// The handle alone, and the program's path inside; what is ended with it is for the caller to say.
-    #[must_use]
-    pub fn into_parts(self) -> (SandboxHandle, String) {
-        (self.handle, self.program)
-    }
-}
-
-impl From<ExecResult> for Run {
-    fn from(result: ExecResult) -> Self {
-        Self {
-            outcome: result.outcome,
-            stdout_total: result.stdout.total,
-            stderr_total: result.stderr.total,
-            stdout: result.stdout.bytes,
-            stderr: result.stderr.bytes,
-            duration: result.duration,
         }
     }
 }

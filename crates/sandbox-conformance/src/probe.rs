@@ -1,10 +1,11 @@
 //! What a probe is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use futures_util::future::BoxFuture;
-use sandbox_core::CapabilityPolicy;
 use sandbox_core::matrix::Subject;
+use sandbox_core::{CapabilityPolicy, Workspace};
 
 use crate::grounds::Grounds;
 use crate::stage::Stage;
@@ -68,6 +69,8 @@ pub struct Setting {
     pub policy: CapabilityPolicy,
     /// The environment that the specification names.
     pub env: BTreeMap<String, String>,
+    /// The folder of the host that appears at `/workspace`.
+    pub workspace: Option<Workspace>,
     /// A sandbox of its own, ended afterwards.
     pub fresh: bool,
     /// One more sandbox beside the one of the same setting; see [`crate::Stage::with_neighbors`].
@@ -85,6 +88,13 @@ impl Setting {
             policy,
             ..Self::default()
         }
+    }
+
+    /// The same with a workspace that the code may read and write.
+    #[must_use]
+    pub fn workspace(mut self, folder: &Path) -> Self {
+        self.workspace = Some(Workspace::read_write(folder));
+        self
     }
 
     /// The same once more, beside the first.

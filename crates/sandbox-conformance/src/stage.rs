@@ -1,15 +1,16 @@
 //! Where one probe plays: its folders, its sandboxes, and the record of what it saw.
 
-use std::path::PathBuf;
+mod folders;
+mod own;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_core::matrix::Subject;
 use sandbox_core::{Enforcement, ErrorKind, ExecResult};
 
-use crate::canary::Canary;
 use crate::evidence::{Attempt, Evidence, Oracle, Step};
-use crate::grounds::{Grounds, give_away, make_folder, random_name};
+use crate::grounds::{Grounds, random_name};
 use crate::host;
 use crate::host_remains::{self, own_name};
 use crate::pool::{Declined, Guard, Place, Pool};
@@ -30,6 +31,7 @@ pub struct Stage {
     attacked: Arc<Place>,
     permitting: Arc<Place>,
     assume_host_controls: bool,
+    creations: u32,
     is_elsewhere: bool,
     evidence: Evidence,
 }
@@ -52,6 +54,7 @@ impl Stage {
             attacked,
             permitting,
             assume_host_controls: false,
+            creations: crate::runner::CREATIONS,
             is_elsewhere: false,
             evidence: Evidence::default(),
         }
@@ -60,6 +63,11 @@ impl Stage {
     /// Takes the host controls for granted; see [`crate::Options::assume_host_controls`].
     pub fn assume_host_controls(&mut self, assume: bool) {
         self.assume_host_controls = assume;
+    }
+
+    /// Sets how many sandboxes an attack on their creation meets.
+    pub fn meet(&mut self, creations: u32) {
+        self.creations = creations;
     }
 
     /// The host's part of the stage.
@@ -72,107 +80,6 @@ impl Stage {
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
-    }
-
-    /// A folder of this probe that no setting grants.
-    ///
-    /// # Errors
-    ///
-    /// When the host's disk refuses.
-    pub fn outside(&self) -> Result<PathBuf, Trouble> {
-        self.own_folder(self.grounds.outside())
-    }
-
-    /// A folder of this probe below the read root.
-    ///
-    /// # Errors
-    ///
-    /// When the host's disk refuses.
-    pub fn read_folder(&self) -> Result<PathBuf, Trouble> {
-        self.own_folder(self.grounds.read_root())
-    }
-
-    /// A folder of this probe below the write root.
-    ///
-    /// # Errors
-    ///
-    /// When the host's disk refuses.
-    pub fn write_folder(&self) -> Result<PathBuf, Trouble> {
-        let folder = self.own_folder(self.grounds.write_root())?;
-        give_away(&folder)?;
-        Ok(folder)
-    }
-
-    /// Where the sandbox that is attacked can read a file of the read root: there, or, without such a root, a copy of its own.
-    ///
-    /// # Errors
-    ///
-    /// When there is no sandbox, or it does not take the copy.
-    pub async fn granted(&mut self, canary: &Canary) -> Result<PathBuf, Trouble> {
-        let copy = self.inside("granted");
-        let content = canary.content().to_vec();
-        let path = canary.path().to_owned();
-        let placed = self
-            .with_sandbox(async |sandbox| {
-                if sandbox.has_roots() {
-                    return Ok(path);
-                }
-                let source = Box::new(std::io::Cursor::new(content));
-                let put = sandbox.handle().put(&copy, 0o644, source).await;
-                put.map(|()| PathBuf::from(&copy))
-            })
-            .await;
-        match placed {
-            Ok(placed) => Ok(placed?),
-            // The attack will say why there is none.
-            Err(_) => Ok(canary.path().to_owned()),
-        }
-    }
-
-    /// A path that the sandbox that is attacked can write: in the write root, or, without such a root, in a folder of its own.
-    pub async fn writable(&mut self, name: &str) -> PathBuf {
-        let own = PathBuf::from(self.inside(name));
-        let root = self
-            .grounds
-            .write_root()
-            .join(format!("{}-{name}", self.token));
-        match self.with_sandbox(async |sandbox| sandbox.has_roots()).await {
-            Ok(false) => own,
-            // Without a sandbox the attack will say why there is none.
-            Ok(true) | Err(_) => root,
-        }
-    }
-
-    /// A new folder of the host into which artifacts may come.
-    ///
-    /// # Errors
-    ///
-    /// When the host's disk refuses.
-    pub fn output_folder(&self) -> Result<PathBuf, Trouble> {
-        let folder = self.outside()?.join(format!("output-{}", self.token));
-        make_folder(&folder)?;
-        Ok(folder)
-    }
-
-    /// A path inside of the sandbox that only this probe uses, in a folder that every sandbox lets its code write.
-    #[must_use]
-    pub fn inside(&self, name: &str) -> String {
-        format!("/tmp/{}-{name}", self.token)
-    }
-
-    fn own_folder(&self, parent: PathBuf) -> Result<PathBuf, Trouble> {
-        let folder = parent.join(&self.slug);
-        make_folder(&folder)?;
-        Ok(folder)
-    }
-
-    /// A canary that no setting grants.
-    ///
-    /// # Errors
-    ///
-    /// When the host's disk refuses.
-    pub fn canary(&self, mode: u32) -> Result<Canary, Trouble> {
-        Canary::plant(&self.outside()?.join("canary"), mode)
     }
 
     /// A: tries on the host.
@@ -272,18 +179,6 @@ impl Stage {
         Ok(mechanism.contains(layer))
     }
 
-    /// Creates a sandbox with the policy of the one that is attacked, changed by `change`, and ends it.
-    ///
-    /// # Errors
-    ///
-    /// What creating and ending it finds.
-    pub async fn create(
-        &self,
-        change: impl FnOnce(&mut sandbox_core::CapabilityPolicy),
-    ) -> Result<(), sandbox_core::Error> {
-        self.pool.create_other(&self.attacked, change).await
-    }
-
     /// Does something with the sandbox that is attacked, under a lock.
     ///
     /// # Errors
@@ -297,47 +192,6 @@ impl Stage {
         let place = Arc::clone(&self.attacked);
         let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
         Ok(act(&sandbox).await)
-    }
-
-    /// Does something with the sandbox that is attacked and with another one of the same setting beside it, under a lock.
-    ///
-    /// # Errors
-    ///
-    /// When one of them is not there.
-    pub async fn with_neighbors<T>(
-        &mut self,
-        act: impl AsyncFnOnce(&crate::pool::Sandbox, &crate::pool::Sandbox) -> T,
-    ) -> Result<T, Attempt> {
-        let pool = Arc::clone(&self.pool);
-        let place = Arc::clone(&self.attacked);
-        let other = pool.place(place.setting().clone().neighbor());
-        let sandbox = self.enter(&pool, &place, Role::Attacked).await?;
-        let neighbor = self.enter(&pool, &other, Role::Permitting).await?;
-        Ok(act(&sandbox, &neighbor).await)
-    }
-
-    /// Creates a detached sandbox with the policy of the one that is attacked. Ending it is for the probe; its time to live
-    /// ends it where the probe cannot.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such sandbox.
-    pub async fn keep(
-        &mut self,
-        name: &str,
-        lifetime: std::time::Duration,
-    ) -> Result<crate::pool::Sandbox, Attempt> {
-        let kept = self.pool.keep(&self.attacked, name, lifetime).await;
-        kept.map_err(|declined| self.declined(&declined))
-    }
-
-    /// One more client of the backend, under the policy of the sandbox that is attacked.
-    ///
-    /// # Errors
-    ///
-    /// When the backend cannot be opened once more.
-    pub fn client(&self) -> Result<sandbox_core::SandboxClient, Trouble> {
-        Ok(self.pool.client(&self.attacked)?)
     }
 
     /// Whether sandboxes are a cluster's.
@@ -360,9 +214,7 @@ impl Stage {
     ///
     /// When it does not.
     pub async fn reachable_with_network(&mut self, call: &Call) -> Result<(), Trouble> {
-        let leaked = self.evidence.attack.as_ref();
-        let leaked = leaked.is_some_and(|step| step.attempt.is_success());
-        if leaked || !self.pool.is_cluster() {
+        if self.attack_went_through() || !self.pool.is_cluster() {
             return Ok(());
         }
         let network = sandbox_core::policy::NetworkPolicy::Full;
@@ -448,6 +300,13 @@ impl Stage {
         let _ = std::fs::remove_dir(exported);
     }
 
+    /// Whether the attack went through.
+    #[must_use]
+    pub fn attack_went_through(&self) -> bool {
+        let attack = self.evidence.attack.as_ref();
+        attack.is_some_and(|step| step.attempt.is_success())
+    }
+
     async fn enter<'a>(
         &mut self,
         pool: &Pool,
@@ -457,17 +316,21 @@ impl Stage {
         match pool.enter(place).await {
             Ok(sandbox) => {
                 if role == Role::Attacked {
-                    self.is_elsewhere = sandbox.is_elsewhere();
-                    self.evidence.gated = pool.target().applies_policy();
-                    self.evidence.waived = sandbox.waived().to_vec();
-                    self.evidence.unkept = sandbox.unkept().to_vec();
-                    self.evidence.declared =
-                        self.subject.capability().and_then(|c| sandbox.declared(c));
+                    self.note(pool, &sandbox);
                 }
                 Ok(sandbox)
             }
             Err(declined) => Err(self.declined(&declined)),
         }
+    }
+
+    /// What the backend says of the sandbox that is attacked.
+    fn note(&mut self, pool: &Pool, sandbox: &crate::pool::Sandbox) {
+        self.is_elsewhere = sandbox.is_elsewhere();
+        self.evidence.gated = pool.target().applies_policy();
+        self.evidence.waived = sandbox.waived().to_vec();
+        self.evidence.unkept = sandbox.unkept().to_vec();
+        self.evidence.declared = self.subject.capability().and_then(|c| sandbox.declared(c));
     }
 
     fn declined(&mut self, declined: &Declined) -> Attempt {

@@ -173,9 +173,11 @@ fn a_required_tier_that_cannot_run_has_its_own_exit_code() {
     let required = run(&["--require", "docker"]);
     assert_eq!(required.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&required.stderr).contains("docker is required"));
-    // Not required it is no failure, and no success of any probe either.
+    // Not required it is no success either: no probe has told anything.
     let optional = run(&[]);
-    assert_success(&optional);
+    assert_eq!(optional.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&optional.stderr);
+    assert!(error.contains("no probe told anything"), "{error}");
     assert!(
         counts(&optional).starts_with("0 passed, 0 failed, "),
         "{}",

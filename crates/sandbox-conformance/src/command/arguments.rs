@@ -29,6 +29,9 @@ pub struct Arguments {
     /// How many probes run at the same time.
     #[arg(long, default_value_t = 4)]
     pub jobs: usize,
+    /// How many sandboxes are created while another one renames what they are given, at least.
+    #[arg(long, value_name = "N", default_value_t = sandbox_conformance::CREATIONS)]
+    pub creations: u32,
     /// Folder of the reports.
     #[arg(long, default_value = "target/conformance")]
     pub reports: PathBuf,

@@ -109,8 +109,14 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
             report::printable(reason)
         );
     }
+    let nothing = whole.told_nothing();
+    if let Some(nothing) = &nothing {
+        eprintln!("error: {nothing}");
+    }
     let bad = !whole.is_fine() || !failures.is_empty();
     Ok(match (bad, missing.is_empty()) {
+        // That nothing was told is because of what is missing.
+        (_, false) if nothing.is_some() && failures.is_empty() => ExitCode::from(NOT_MEASURED),
         (true, _) => ExitCode::FAILURE,
         (false, false) => ExitCode::from(NOT_MEASURED),
         (false, true) => ExitCode::SUCCESS,
@@ -168,6 +174,7 @@ fn options(arguments: &Arguments, tier: &str) -> Options {
     options.filters = arguments.filter.clone();
     options.image = arguments.image_of(tier);
     options.jobs = arguments.jobs;
+    options.creations = arguments.creations;
     options
 }
 

@@ -22,11 +22,16 @@ mod packages;
 mod pids;
 mod prelude;
 mod processes;
+mod scene;
+mod second_run;
 mod shapes;
 pub mod signs;
 mod streams;
 mod subprocess;
+mod swap;
 mod timeout;
+mod two_sandboxes;
+mod uses;
 
 /// Every probe, sorted by name.
 #[must_use]
@@ -51,9 +56,11 @@ pub fn all() -> Vec<&'static Probe> {
         packages::PROBES,
         pids::PROBES,
         processes::PROBES,
+        second_run::PROBES,
         streams::PROBES,
         subprocess::PROBES,
         timeout::PROBES,
+        two_sandboxes::PROBES,
     ];
     let mut probes: Vec<_> = areas.iter().flat_map(|area| area.iter()).collect();
     probes.sort_by_key(|probe| probe.id);

@@ -11,6 +11,7 @@ mod text;
 use std::fs;
 use std::path::Path;
 
+use sandbox_core::matrix::Verdict;
 use serde::Serialize;
 
 pub use compare::{Change, Compared, Earlier};
@@ -55,6 +56,24 @@ impl Whole {
         self.tiers.iter().all(|report| report.counts().1 == 0)
             && self.self_checks.iter().all(|check| check.wrong.is_empty())
             && !self.mutants.iter().any(MutantCheck::is_wrong)
+    }
+
+    /// In a line, that no probe of a run told anything: such a run shows nothing, although nothing failed. `None` where one did, and
+    /// where no tier was to be measured.
+    #[must_use]
+    pub fn told_nothing(&self) -> Option<String> {
+        let verdicts = || {
+            let findings = self.tiers.iter().flat_map(|report| &report.findings);
+            findings.map(|finding| finding.verdict)
+        };
+        if self.tiers.is_empty() || verdicts().any(Verdict::is_measured) {
+            return None;
+        }
+        let count = |wanted| verdicts().filter(|verdict| *verdict == wanted).count();
+        let (open, not_run) = (count(Verdict::Inconclusive), count(Verdict::NotRun));
+        Some(format!(
+            "no probe told anything: {open} inconclusive, {not_run} not run"
+        ))
     }
 
     /// How many probes and proofs passed, failed and were skipped.
@@ -174,5 +193,31 @@ fn standing_word(standing: &Standing) -> (&'static str, &str) {
         Standing::Admitted(why) => ("admitted", why),
         Standing::Open(why) => ("open", why),
         Standing::Failed(why) => ("FAILED", why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Evidence;
+    use crate::finding::Finding;
+
+    fn whole(verdicts: &[Verdict]) -> Whole {
+        let probe = crate::suite::selected(&[])[0];
+        let found = |verdict: &Verdict| Finding::new(probe, *verdict, Evidence::default(), 1);
+        let mut report = Report::new("local", Vec::new());
+        report.findings = verdicts.iter().map(found).collect();
+        Whole::of(vec![report])
+    }
+
+    #[test]
+    fn a_run_in_which_no_probe_told_anything_says_so() {
+        let open = whole(&[Verdict::Inconclusive, Verdict::NotRun, Verdict::NotRun]);
+        let told = open.told_nothing().expect("nothing was told");
+        assert_eq!(told, "no probe told anything: 1 inconclusive, 2 not run");
+        let measured = whole(&[Verdict::Inconclusive, Verdict::Refused]);
+        assert_eq!(measured.told_nothing(), None);
+        // Only the suite itself was tested.
+        assert_eq!(Whole::default().told_nothing(), None);
     }
 }

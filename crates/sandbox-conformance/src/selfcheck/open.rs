@@ -2,6 +2,7 @@
 //! follows every link, and claims to enforce it all.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sandbox_core::spi::{Backend, Finding, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Plan, Result,
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    Plan, Result,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
@@ -35,14 +37,15 @@ impl Backend for OpenBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let exported = |path: &String| {
+            let folder = Path::new(path).parent()?;
+            Some(on_host(plan.workspace.as_ref().map(|it| &*it.path), folder))
+        };
         Ok(Box::new(OpenInstance {
             claims: claims(plan),
             env: plan.env.clone().into_iter().collect(),
-            exported: plan
-                .export_paths
-                .iter()
-                .filter_map(|path| parent(path))
-                .collect(),
+            exported: plan.export_paths.iter().filter_map(exported).collect(),
+            workspace: plan.workspace.as_ref().map(|it| it.path.clone()),
             made: Mutex::default(),
         }))
     }
@@ -56,14 +59,20 @@ impl Backend for OpenBackend {
     }
 }
 
-fn parent(path: &str) -> Option<PathBuf> {
-    Path::new(path).parent().map(Path::to_owned)
+/// A path as the host must hear it: it has no `/workspace`.
+fn on_host(workspace: Option<&Path>, path: &Path) -> PathBuf {
+    match (workspace, path.strip_prefix("/workspace")) {
+        (Some(folder), Ok(below)) => folder.join(below),
+        _ => path.to_owned(),
+    }
 }
 
 struct OpenInstance {
     claims: EnforcementReport,
     env: Vec<(String, String)>,
     exported: BTreeSet<PathBuf>,
+    /// The host's folder, by which code finds what it would see at `/workspace`.
+    workspace: Option<PathBuf>,
     made: Mutex<BTreeSet<PathBuf>>,
 }
 
@@ -82,6 +91,12 @@ impl Drop for OpenInstance {
             // What other instances still have there stays.
             let _ = std::fs::remove_dir(folder);
         }
+    }
+}
+
+impl OpenInstance {
+    fn argument(&self, bytes: &[u8]) -> OsString {
+        on_host(self.workspace.as_deref(), OsStr::from_bytes(bytes).as_ref()).into()
     }
 }
 
@@ -106,9 +121,9 @@ impl Instance for OpenInstance {
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
         let failed = |error: &std::io::Error| failed("execute", error);
-        let text = |bytes: &[u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
-        let mut command = Command::new(text(&request.argv[0]));
-        command.args(request.argv[1..].iter().map(|argument| text(argument)));
+        let mut command = Command::new(self.argument(&request.argv[0]));
+        let arguments = request.argv[1..].iter();
+        command.args(arguments.map(|argument| self.argument(argument)));
         command
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .envs(&request.env);
@@ -161,6 +176,17 @@ impl Instance for OpenInstance {
         let content = std::fs::read(path).map_err(|error| failed("read file", &error))?;
         sink.write(OutputStream::Stdout, &content).await;
         Ok(())
+    }
+
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let failed = |error: &std::io::Error| failed("copy into sandbox", error);
+        // Not by this thread: a FIFO would hold it.
+        tokio::fs::copy(source, target)
+            .await
+            .map_err(|error| failed(&error))?;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.insert(target.into());
+        Ok(Copied::default())
     }
 
     async fn export(&self, _: &[String], folder: &Path, _: ArtifactLimits) -> Result<Export> {

@@ -5,6 +5,7 @@ use sandbox_core::{ErrorKind, ExecRequest};
 use crate::probes::prelude::*;
 
 mod exit_codes;
+mod forged_ends;
 mod missing_program;
 mod missing_workdir;
 mod orders;
@@ -13,6 +14,7 @@ mod signals;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     exit_codes::PROBE,
+    forged_ends::PROBE,
     missing_program::PROBE,
     missing_workdir::PROBE,
     orders::PROBE,

@@ -7,6 +7,7 @@ mod attributes;
 mod cluster_token;
 mod create_in_read_root;
 mod device_node;
+mod file_flags;
 mod hard_link;
 mod proc_roots;
 mod reach_by_rename;
@@ -15,8 +16,10 @@ mod read_outside;
 mod read_private;
 mod read_shadow;
 mod remount;
+mod set_group_id;
 mod symlink;
 mod unmount;
+mod whiteout;
 mod write_outside;
 mod write_read_root;
 mod write_root_is_the_hosts;
@@ -28,6 +31,7 @@ pub static PROBES: &[Probe] = &[
     cluster_token::PROBE,
     create_in_read_root::PROBE,
     device_node::PROBE,
+    file_flags::PROBE,
     hard_link::PROBE,
     proc_roots::PROBE,
     reach_by_rename::PROBE,
@@ -36,8 +40,10 @@ pub static PROBES: &[Probe] = &[
     read_private::PROBE,
     read_shadow::PROBE,
     remount::PROBE,
+    set_group_id::PROBE,
     symlink::PROBE,
     unmount::PROBE,
+    whiteout::PROBE,
     write_outside::PROBE,
     write_read_root::PROBE,
     write_root_is_the_hosts::PROBE,

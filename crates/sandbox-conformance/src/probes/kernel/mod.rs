@@ -6,17 +6,26 @@ mod bpf;
 mod compat_calls;
 mod control_groups;
 mod core_pattern;
+mod crash_helper;
 mod file_handle;
+mod file_requests;
 mod host_devices;
 mod host_name;
 mod io_uring;
 mod kernel_log;
+mod key_names;
 mod keyring;
+mod leases;
+mod limits_of_another;
+mod memory_policy;
 mod module;
 mod mount;
 mod new_mount_api;
 mod perf;
+mod pipe_size;
+mod process_attributes;
 mod realtime;
+mod settings;
 mod setuid_program;
 mod sysrq;
 mod terminal_input;
@@ -30,17 +39,26 @@ pub static PROBES: &[Probe] = &[
     compat_calls::PROBE,
     control_groups::PROBE,
     core_pattern::PROBE,
+    crash_helper::PROBE,
     file_handle::PROBE,
+    file_requests::PROBE,
     host_devices::PROBE,
     host_name::PROBE,
     io_uring::PROBE,
     kernel_log::PROBE,
+    key_names::PROBE,
     keyring::PROBE,
+    leases::PROBE,
+    limits_of_another::PROBE,
+    memory_policy::PROBE,
     module::PROBE,
     mount::PROBE,
     new_mount_api::PROBE,
     perf::PROBE,
+    pipe_size::PROBE,
+    process_attributes::PROBE,
     realtime::PROBE,
+    settings::PROBE,
     setuid_program::PROBE,
     sysrq::PROBE,
     terminal_input::PROBE,

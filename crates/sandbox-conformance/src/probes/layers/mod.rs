@@ -15,11 +15,13 @@ mod filter;
 mod group;
 mod group_pids;
 mod group_swap;
+mod kernel_settings;
 mod landlock;
 mod limit_pids;
 mod no_new_privileges;
 mod own_user;
 mod read_only;
+mod user_limits;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -29,11 +31,13 @@ pub static PROBES: &[Probe] = &[
     filter::PROBE,
     group_pids::PROBE,
     group_swap::PROBE,
+    kernel_settings::PROBE,
     landlock::PROBE,
     limit_pids::PROBE,
     no_new_privileges::PROBE,
     own_user::PROBE,
     read_only::PROBE,
+    user_limits::PROBE,
 ];
 
 /// The layers, by the words of reports.
@@ -44,11 +48,13 @@ pub(crate) const NAMES: &[&str] = &[
     FILTER,
     GROUP_PIDS,
     GROUP_SWAP,
+    KERNEL_SETTINGS,
     LANDLOCK,
     LIMIT_PIDS,
     NO_NEW_PRIVILEGES,
     OWN_USER,
     READ_ONLY,
+    USER_LIMITS,
 ];
 
 const BOUNDING_SET: &str = "empty capability bounding set";
@@ -59,11 +65,13 @@ const FILTER: &str = "seccomp";
 /// Behind the name of control groups.
 const GROUP_PIDS: &str = "pids";
 const GROUP_SWAP: &str = "swap included";
+const KERNEL_SETTINGS: &str = "read-only /proc/sys";
 const LANDLOCK: &str = "Landlock";
 const LIMIT_PIDS: &str = "RLIMIT_NPROC";
 const NO_NEW_PRIVILEGES: &str = "no_new_privs";
 const OWN_USER: &str = "own user";
 const READ_ONLY: &str = "read-only";
+const USER_LIMITS: &str = "limits of inotify";
 
 /// What the kernel says of a process that has the layer.
 const fn told(sign: &'static str) -> [Denial; 1] {

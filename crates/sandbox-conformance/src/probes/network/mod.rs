@@ -10,6 +10,7 @@ mod tcp4_host_listener;
 mod tcp6_host_listener;
 mod udp4_host_listener;
 mod unix_abstract;
+mod unix_abstract_full;
 mod unix_path_outside;
 mod unix_path_read_root;
 mod unix_path_write_root;
@@ -25,6 +26,7 @@ pub static PROBES: &[Probe] = &[
     tcp6_host_listener::PROBE,
     udp4_host_listener::PROBE,
     unix_abstract::PROBE,
+    unix_abstract_full::PROBE,
     unix_path_outside::PROBE,
     unix_path_read_root::PROBE,
     unix_path_write_root::PROBE,

@@ -18,6 +18,7 @@ pub const PROBE: Probe = Probe {
 };
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let _cache = crate::grounds::with_packages().await;
     super::pip_finds_it(stage).await;
     stage.allow_control(&Call::new(["alive"])).await;
     let missing = stage.token().to_owned();

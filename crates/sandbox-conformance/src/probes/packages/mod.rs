@@ -4,13 +4,18 @@ use crate::probe::{Probe, Setting};
 use crate::stage::Stage;
 use crate::{evidence::Step, grounds::Grounds, wheel};
 
+mod forged;
+mod forged_before;
 mod installed;
 mod missing;
 mod no_registry;
+mod poison;
 mod read_only;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    forged::PROBE,
+    forged_before::PROBE,
     installed::PROBE,
     missing::PROBE,
     no_registry::PROBE,

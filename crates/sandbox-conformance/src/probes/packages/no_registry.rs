@@ -23,6 +23,7 @@ fn requiring(grounds: &Grounds) -> Setting {
 }
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let _cache = crate::grounds::with_packages().await;
     let listener = Listener::tcp4().await?;
     let call = listener.call("tcp", stage.token());
     let permitted = Call::new(["tcp-loopback"]);

@@ -17,6 +17,7 @@ pub const PROBE: Probe = Probe {
 };
 
 async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let _cache = crate::grounds::with_packages().await;
     super::pip_finds_it(stage).await;
     let own = stage.inside("own");
     stage.allow_control(&Call::new(["create", &own])).await;

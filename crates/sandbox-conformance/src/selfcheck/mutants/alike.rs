@@ -17,12 +17,18 @@ const fn alike(
 
 pub(super) const SECCOMP: Mutant = alike(
     "no seccomp",
-    &["kernel::keyring", "network::vsock"],
+    &[
+        "kernel::keyring",
+        "network::vsock",
+        "memory::huge_pages",
+        "kernel::file_requests",
+        "kernel::limits_of_another",
+    ],
     &[
         "kernel::",
         "network::",
         "subprocess::",
-        "filesystem::unmount",
+        "filesystem::",
         "layers::filter",
         "layers::container_filter",
     ],

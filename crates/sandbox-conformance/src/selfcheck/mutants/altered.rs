@@ -90,6 +90,10 @@ impl<B: Backend> Backend for AlteredBackend<B> {
         self.backend.assess(plan).await
     }
 
+    async fn measure(&self, plan: &Plan) -> Result<EnforcementReport> {
+        self.backend.measure(plan).await
+    }
+
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let claims = self.backend.assess(plan).await?;
         let mut altered = plan.clone();

@@ -19,9 +19,12 @@ pub(super) struct Mutant {
     /// Probes that may, because other things hang on the same mechanism.
     pub(super) may: &'static [&'static str],
     pub(super) change: Change,
-    /// A part of the profile's key without which there is nothing to leave out: name, and the value of its absence.
-    pub(super) needs: Option<(&'static str, &'static str)>,
+    /// A part of the profile's key without which there is nothing to leave out: name, and the values of its absence.
+    pub(super) needs: Option<Need>,
 }
+
+/// A part of a profile's key, and its values where the host lacks it.
+type Need = (&'static str, &'static [&'static str]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
@@ -58,19 +61,20 @@ impl Mutant {
     /// Why this host has nothing that could be left out.
     pub(super) fn impossible(&self, key: &[(String, String)]) -> Option<String> {
         let namespaces = matches!(self.change, Change::Mechanism(_)).then_some(NAMESPACES);
-        let lacks = |(name, absent): &(&str, &str)| {
+        let lacks = |(name, absent): &Need| {
             key.iter()
-                .any(|(key, value)| key == name && value == absent)
+                .any(|(key, value)| key == name && absent.contains(&value.as_str()))
         };
         let lacking = namespaces.into_iter().chain(self.needs).find(lacks)?;
         Some(format!("this host has no {}", lacking.0))
     }
 }
 
-const NAMESPACES: (&str, &str) = ("user_namespaces", "no");
-const CONTROL_GROUPS: (&str, &str) = ("cgroup", "none");
-const LANDLOCK: (&str, &str) = ("landlock", "0");
-const SECCOMP: (&str, &str) = ("seccomp", "no");
+const NAMESPACES: Need = ("user_namespaces", &["no"]);
+const CONTROL_GROUPS: Need = ("cgroup", &["none"]);
+const LANDLOCK: Need = ("landlock", &["0"]);
+const LANDLOCK_SCOPES: Need = ("landlock", &["0", "1", "2", "3", "4", "5"]);
+const SECCOMP: Need = ("seccomp", &["no"]);
 
 /// A mutant without its changes.
 pub(super) const PLAIN: Mutant = Mutant {
@@ -140,6 +144,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "kernel::keyring",
                 "network::vsock",
                 "layers::filter",
+                "memory::huge_pages",
+                "kernel::file_requests",
+                "kernel::leases",
+                "kernel::limits_of_another",
+                "kernel::memory_policy",
+                "kernel::process_attributes",
+                "filesystem::file_flags",
+                "filesystem::set_group_id",
+                "filesystem::whiteout",
             ],
         )
         .may(&[
@@ -166,7 +179,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mechanism(
         "no resource limits",
         Mutation::ResourceLimits,
-        &["open_files::many", "layers::limit_pids"],
+        &[
+            "open_files::many",
+            "layers::limit_pids",
+            "kernel::crash_helper",
+        ],
     ),
     mechanism(
         "unbounded storage",
@@ -182,9 +199,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
     .may(&["filesystem::"]),
     Mutant {
         needs: Some(LANDLOCK),
-        ..mechanism("no Landlock", Mutation::Landlock, &["layers::landlock"])
-            .may(&["filesystem::", "processes::"])
+        ..mechanism("no Landlock", Mutation::Landlock, &["layers::landlock"]).may(&[
+            "filesystem::",
+            "processes::",
+            "network::unix_abstract_full",
+        ])
     },
+    Mutant {
+        needs: Some(LANDLOCK_SCOPES),
+        ..mechanism(
+            "no Landlock scopes",
+            Mutation::LandlockScopes,
+            &["network::unix_abstract_full"],
+        )
+        .may(&["processes::"])
+    },
+    mechanism(
+        "writable kernel settings",
+        Mutation::KernelSettings,
+        &["layers::kernel_settings"],
+    )
+    .may(&["kernel::"]),
+    Mutant {
+        // Another user does not see root's keys.
+        needs: Some(("user", &["root"])),
+        ..mechanism("keys shown", Mutation::KeyRings, &["kernel::key_names"])
+    },
+    mechanism(
+        "users without limits",
+        Mutation::UserLimits,
+        &["layers::user_limits"],
+    ),
     mechanism(
         "host /proc",
         Mutation::Processes,
@@ -192,6 +237,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mechanism("host /dev", Mutation::Devices, &["kernel::host_devices"])
         .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
+    mechanism(
+        "roots by path",
+        Mutation::RootsByPath,
+        &["two_sandboxes::workspace_parent"],
+    )
+    .may(&["two_sandboxes::"]),
+    mechanism(
+        "links followed",
+        Mutation::FollowLinks,
+        &[
+            "second_run::read_root",
+            "second_run::read_root_other_policy",
+            "second_run::read_root_parent",
+            "second_run::write_root",
+            "second_run::workspace",
+        ],
+    )
+    .may(&["second_run::", "two_sandboxes::"]),
+    mechanism(
+        "movable mount points",
+        Mutation::MovableMountPoints,
+        &["second_run::nested_read_root"],
+    )
+    .may(&["packages::"]),
     altered(
         "inherited environment",
         Alteration {

@@ -37,6 +37,13 @@ pub(super) const LIES: &[Mutant] = &[
         &["filesystem::write_read_root"],
     )
     .may(&["filesystem::"]),
+    // Whose caller cannot vouch for the suite's folders, as root beside a user of theirs, has nothing to compare.
+    lie(
+        "folders that nobody compares",
+        Mutation::Folders,
+        &["two_sandboxes::read_root"],
+    )
+    .may(&["two_sandboxes::"]),
     lie(
         "the image's environment",
         Mutation::Environment,

@@ -45,6 +45,7 @@ pub(super) const PODS: &[Mutant] = &[
     .may(&["disk::"]),
     of(Mutation::Filter, alike::CONTAINER_FILTER),
     of(Mutation::ReadOnly, alike::ROOT),
+    pod("no Landlock", Mutation::Landlock, &["layers::landlock"]),
     pod(
         "the node's processes",
         Mutation::HostProcesses,

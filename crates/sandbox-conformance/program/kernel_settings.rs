@@ -1,0 +1,135 @@
+//! Tries on what the kernel counts, names and lets be set.
+
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use sandbox_freestanding::{Errno, Result};
+
+use sandbox_freestanding::directory::{Directory, EntryKind};
+
+use crate::call::{O_NONBLOCK, O_RDONLY, O_WRONLY, close, open};
+use crate::files::content;
+use crate::kernel;
+use crate::said::{Denied, Said, done, give_up};
+
+const FOLDERS: [&str; 4] = ["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs"];
+const FILES: [&str; 1] = ["/proc/sysrq-trigger"];
+
+/// The first setting of the kernel that can be opened for writing.
+pub fn open_any() -> Said {
+    let mut errors = Vec::new();
+    let mut folders: Vec<String> = FOLDERS.map(String::from).into();
+    let mut files: Vec<String> = FILES.map(String::from).into();
+    loop {
+        while let Some(file) = files.pop() {
+            let path = CString::new(file.as_bytes()).map_err(|_| Errno::EINVAL)?;
+            match open(&path, O_WRONLY | O_NONBLOCK) {
+                Ok(_) => return Ok(file),
+                Err(error) => remember(&mut errors, error),
+            }
+        }
+        let Some(folder) = folders.pop() else {
+            return Err(Denied::Errors(errors));
+        };
+        // One that cannot be listed hides what is in it.
+        if let Err(error) = list(&folder, &mut folders, &mut files) {
+            remember(&mut errors, error);
+        }
+    }
+}
+
+fn remember(errors: &mut Vec<Errno>, error: Errno) {
+    if !errors.contains(&error) {
+        errors.push(error);
+    }
+}
+
+fn list(folder: &str, folders: &mut Vec<String>, files: &mut Vec<String>) -> Result<()> {
+    let path = CString::new(folder).map_err(|_| Errno::EINVAL)?;
+    let descriptor = open(&path, O_RDONLY | O_NONBLOCK)?;
+    let mut entries = Directory::new(descriptor);
+    let listed = loop {
+        match entries.next_entry() {
+            Ok(Some(entry)) => {
+                let path = format!("{folder}/{}", entry.name.to_string_lossy());
+                match entry.kind {
+                    EntryKind::Directory => folders.push(path),
+                    EntryKind::File => files.push(path),
+                    _ => {}
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    close(descriptor);
+    listed
+}
+
+/// Adds a key with this description to the user's own key ring, where it stays for a minute.
+pub fn add_key(description: &CStr) -> Said {
+    const USER_KEYRING: i32 = -4;
+    const SET_TIMEOUT: usize = 15;
+    const SECONDS: usize = 60;
+    let content = b"x".as_slice();
+    let key = kernel!(ADD_KEY, c"user", description, content, 1usize, USER_KEYRING)?;
+    kernel!(KEYCTL, SET_TIMEOUT, key, SECONDS)?;
+    done()
+}
+
+/// Whether the list of keys shows one with this description.
+pub fn key_shown(description: &str) -> Said {
+    let list = content(c"/proc/keys")?;
+    let shown = list
+        .windows(description.len())
+        .any(|window| window == description.as_bytes());
+    match shown {
+        true => done(),
+        false => Err(Denied::Word("absent")),
+    }
+}
+
+/// A limit of this user namespace, where it is more than `most`.
+pub fn user_limit(name: &str, most: usize) -> Said {
+    let path = CString::new(format!("/proc/sys/user/{name}")).map_err(|_| Errno::EINVAL)?;
+    let text = content(&path)?;
+    let number = core::str::from_utf8(&text).map(str::trim);
+    match number.map(str::parse::<usize>) {
+        Ok(Ok(limit)) if limit > most => Ok(limit.to_string()),
+        Ok(Ok(_)) => Err(Denied::Word("bounded")),
+        _ => give_up("no_number_told"),
+    }
+}
+
+/// Makes the kernel call its helper when a program crashes: a limit of 1 byte for core files is what keeps it from that, where it
+/// pipes them to one.
+pub fn crash_helper() -> Said {
+    const RLIMIT_CORE: usize = 4;
+    const NO_HELPER: usize = 1;
+    let mut limits = [0usize; 2];
+    kernel!(
+        PRLIMIT64,
+        0usize,
+        RLIMIT_CORE,
+        0usize,
+        limits.as_mut_slice()
+    )?;
+    if limits[0] != NO_HELPER {
+        return Ok(format!("limit {}", limits[0]));
+    }
+    let none = [0usize; 2];
+    kernel!(PRLIMIT64, 0usize, RLIMIT_CORE, none.as_slice(), 0usize)?;
+    Ok(String::from("changed"))
+}
+
+/// Makes a pipe hold so many bytes.
+pub fn pipe_size(bytes: usize) -> Said {
+    const F_SETPIPE_SZ: usize = 1031;
+    let mut ends = [0i32; 2];
+    kernel!(PIPE2, ends.as_mut_slice(), 0usize)?;
+    kernel!(FCNTL, ends[0], F_SETPIPE_SZ, bytes)?;
+    done()
+}

@@ -1,0 +1,22 @@
+//! More storage than the limit in files without a name.
+
+use crate::probes::prelude::*;
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: "disk::unlinked",
+    version: 1,
+    subject: Subject::Capability(Capability::Disk),
+    kind: Kind::Isolation,
+    summary: "writes 48 MiB into files in /tmp that were unlinked before, with a limit of 16 MiB",
+    setting: |_| Setting::with(|policy| policy.disk = Some(ByteSize::mib(16))),
+    permitting: None,
+    denials: signs::STORAGE,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    let path = stage.inside("unlinked");
+    let fill = |size| Call::new(["fill-unlinked", &path, size]);
+    limit(stage, fill("4"), fill("48")).await
+}

@@ -1,0 +1,50 @@
+//! The catalogue of attacks names what is there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn catalogue() -> String {
+    std::fs::read_to_string(root().join("docs/attacks.md")).expect("the catalogue")
+}
+
+/// What stands between backticks.
+fn named(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn every_probe_that_the_catalogue_names_exists() {
+    let probes = sandbox_conformance::probes::all();
+    let ids: BTreeSet<&str> = probes.iter().map(|probe| probe.id).collect();
+    let text = catalogue();
+    let named = named(&text);
+    let named = named
+        .iter()
+        .filter(|word| word.contains("::") && !word.contains(' '));
+    let missing: Vec<_> = named.filter(|word| !ids.contains(**word)).collect();
+    assert!(missing.is_empty(), "no such probes: {missing:?}");
+}
+
+#[test]
+fn every_file_that_the_catalogue_names_exists() {
+    let text = catalogue();
+    let named = named(&text);
+    let files = named.iter().filter(|word| word.starts_with("crates/"));
+    let missing: Vec<_> = files.filter(|file| !root().join(file).exists()).collect();
+    assert!(missing.is_empty(), "no such files: {missing:?}");
+}
+
+#[test]
+fn every_idea_has_a_number_of_its_own() {
+    let text = catalogue();
+    let starts = text.lines().filter_map(|line| line.split_once(". **"));
+    let mut numbers: Vec<u32> = starts
+        .map(|(number, _)| number.parse().expect("a number"))
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=22).collect::<Vec<_>>());
+}
