@@ -1,22 +1,23 @@
 //! `cargo xtask bench`: builds the benchmark and what it measures, and runs it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::cargo::{self, BACKENDS, Executable, Workspace};
+use crate::cargo::{Profile, Workspace};
 use crate::engines;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Result};
 
 mod python_client;
 
-/// The packages that are built, whose programs have the names below.
-const PACKAGES: [&str; 2] = ["sandbox-bench", "sandbox-cli"];
+/// The program that measures.
 const BENCH: &str = "sandbox-bench";
+/// The program that is measured.
 const COMMAND: &str = "sandbox";
+
 /// How long to measure, and where the numbers go.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Only as many rounds as show that everything works
+    /// Only as many rounds as show that everything works, with programs that are not optimized
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
     /// Rounds; expensive operations take part in every tenth or so
@@ -37,13 +38,14 @@ pub struct Arguments {
 /// When the programs cannot be built or started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
-    let mut build = workspace.cargo();
-    build.args(["build", "--release", "--features", BACKENDS]);
-    for package in PACKAGES {
-        build.args(["--package", package]);
-    }
-    let built = cargo::build(&mut build)?;
-    let mut bench = Command::new(program(&built, BENCH)?);
+    // To see that everything works, the programs that tests use will do; what they measure says nothing of speed.
+    let profile = if arguments.smoke {
+        Profile::Dev
+    } else {
+        Profile::Release
+    };
+    let programs = workspace.build_programs(profile)?;
+    let mut bench = Command::new(programs.file(BENCH)?);
     let json = arguments
         .json
         .clone()
@@ -51,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     bench
         .env("KUBECONFIG", engines::kubeconfig()?)
         .arg("--sandbox")
-        .arg(program(&built, COMMAND)?)
+        .arg(programs.file(COMMAND)?)
         .arg("--json")
         .arg(json);
     if !arguments.only.is_empty() {
@@ -81,12 +83,4 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
-}
-
-fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
-    built
-        .iter()
-        .find(|executable| executable.name == name)
-        .map(|executable| executable.path.as_path())
-        .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
 }

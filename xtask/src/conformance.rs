@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::cargo::{self, BACKENDS, Workspace};
+use crate::cargo::{Profile, Workspace};
 use crate::engines;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Result};
 use crate::interrupt;
 
 const PACKAGE: &str = "sandbox-conformance";
@@ -19,6 +19,8 @@ const OTHERS: [&str; 3] = ["root", "podman-rootless", "browser"];
 
 /// Most time for an interrupted suite to remove what it has made; its own bound is shorter.
 const CLEAN_UP: Duration = Duration::from_secs(45);
+/// Which cluster clients use.
+const KUBECONFIG: &str = "KUBECONFIG";
 /// The tier of a cluster's pods.
 const CLUSTER: &str = "k8s";
 /// The variable that chooses the profile of pods, and the profile that is not the default one.
@@ -32,6 +34,9 @@ pub struct Arguments {
     /// Only probes whose names hold this text
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
+    /// How many sandboxes are created while another one renames what they are given, at least
+    #[arg(long, value_name = "N")]
+    creations: Option<u32>,
     /// Compare what was measured with the committed profiles, too
     #[arg(long)]
     check: bool,
@@ -119,6 +124,9 @@ impl Arguments {
         for filter in &self.filter {
             command.args(["--filter", filter]);
         }
+        if let Some(creations) = self.creations {
+            command.args(["--creations", &creations.to_string()]);
+        }
         if self.check {
             command.arg("--check");
         }
@@ -164,6 +172,14 @@ impl Selection {
     }
 }
 
+/// The configuration of the cluster that is measured: the user's only where it was asked for.
+fn cluster(asked_for: bool) -> Result<String> {
+    match asked_for {
+        true => engines::kubeconfig(),
+        false => engines::own_kubeconfig(),
+    }
+}
+
 /// The suite's program, built.
 #[derive(Debug)]
 pub struct Suite {
@@ -178,14 +194,8 @@ impl Suite {
     /// When cargo fails.
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
-        let mut build = workspace.cargo();
-        build.args(["build", "--package", PACKAGE, "--features", BACKENDS]);
-        let built = cargo::build(&mut build)?;
-        let program = built
-            .into_iter()
-            .find(|executable| executable.name == PACKAGE && !executable.test)
-            .ok_or_else(|| Failure::new(format!("cargo has built no program {PACKAGE}")))?
-            .path;
+        let programs = workspace.build_programs(Profile::Dev)?;
+        let program = programs.file(PACKAGE)?.to_owned();
         Ok(Self { workspace, program })
     }
 
@@ -235,6 +245,9 @@ impl Suite {
         }
         let mut command = self.command_with(&format!("conformance/{CLUSTER}-{profile}"));
         command.env(variable, profile);
+        let asked_for =
+            selection.requires(CLUSTER) || selection.tier.iter().any(|tier| tier == CLUSTER);
+        command.env(KUBECONFIG, cluster(asked_for)?);
         command.args(["--tier", CLUSTER, "--proven-elsewhere"]);
         if selection.requires(CLUSTER) {
             command.args(["--require", CLUSTER]);
@@ -249,8 +262,18 @@ impl Suite {
     /// # Errors
     /// When it cannot be started, or there is no place for a cluster of ours.
     pub fn run(&self, command: &mut Command) -> Result<ExitCode> {
-        // As in every task: without a word from the user, the cluster that `engines up` has started.
-        command.env("KUBECONFIG", engines::kubeconfig()?);
+        // As in every task: the cluster of `KUBECONFIG` is used only where somebody asks for the tier.
+        let is_set = command.get_envs().any(|(name, _)| name == KUBECONFIG);
+        if !is_set {
+            let names = |argument: &std::ffi::OsStr| {
+                argument
+                    .to_string_lossy()
+                    .split(',')
+                    .any(|tier| tier == CLUSTER)
+            };
+            let asked_for = command.get_args().any(names);
+            command.env(KUBECONFIG, cluster(asked_for)?);
+        }
         interrupt::run(command.stdin(Stdio::null()), CLEAN_UP)
     }
 }

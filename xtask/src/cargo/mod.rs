@@ -10,10 +10,14 @@ use crate::failure::{Context, Failure, Result};
 
 mod artifacts;
 
-pub use artifacts::{Executable, build};
+pub use artifacts::Executable;
+use artifacts::build;
 
 /// The backends that are tested and measured, as features of the workspace's packages.
 pub const BACKENDS: &str = "local,docker,podman,k8s";
+
+/// What every task builds: the same packages with the same features, so that no task builds them again.
+pub const SCOPE: [&str; 3] = ["--workspace", "--features", BACKENDS];
 
 /// What cargo sets for this package alone. A nested cargo sets its own where they belong, and a
 /// program under test must not find ours.
@@ -24,6 +28,38 @@ const OWN_VARIABLES: [&str; 5] = [
     "CARGO_BIN_NAME",
     "CARGO_PRIMARY_PACKAGE",
 ];
+
+/// How programs are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// As tests are: what a task shares with the others
+    Dev,
+    /// Optimized, to be measured
+    Release,
+}
+
+/// Programs that cargo has built.
+#[derive(Debug)]
+pub struct Programs(Vec<Executable>);
+
+impl Programs {
+    /// The file of the program with this name.
+    ///
+    /// # Errors
+    /// When cargo has built none.
+    pub fn file(&self, name: &str) -> Result<&Path> {
+        self.0
+            .iter()
+            .find(|built| !built.test && built.name == name)
+            .map(|built| built.path.as_path())
+            .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Executable] {
+        &self.0
+    }
+}
 
 /// The workspace that this task was built from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +109,27 @@ impl Workspace {
     /// A cargo that works on this workspace, without what the outer cargo set for this package.
     pub fn cargo(&self) -> Command {
         cargo(&self.root)
+    }
+
+    /// Builds every program of the workspace with every backend.
+    ///
+    /// # Errors
+    /// When cargo fails.
+    pub fn build_programs(&self, profile: Profile) -> Result<Programs> {
+        let mut command = self.cargo();
+        command.arg("build").args(SCOPE).arg("--bins");
+        if profile == Profile::Release {
+            command.arg("--release");
+        }
+        build(&mut command).map(Programs)
+    }
+
+    /// Builds every test of the workspace with every backend.
+    ///
+    /// # Errors
+    /// When cargo fails.
+    pub fn build_tests(&self) -> Result<Vec<Executable>> {
+        build(self.cargo().arg("test").args(SCOPE).arg("--no-run"))
     }
 }
 

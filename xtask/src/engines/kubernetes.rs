@@ -80,6 +80,9 @@ impl Engine for Kubernetes {
                 start(&layout)?;
             }
             daemons::describe_api_server(&layout)?;
+            if let Some(kubectl) = Kubectl::new(&layout) {
+                kubectl.annotate_node(build::CHANGED)?;
+            }
         }
         Ok(self.status())
     }
@@ -174,12 +177,31 @@ pub fn kubeconfig() -> Result<String> {
     })
 }
 
-/// Whether the cluster that tests use answers.
+/// The configuration of the node that `up` starts, whether it runs or not: for tasks that nobody asked to use the user's cluster.
+///
+/// # Errors
+/// When there is no place for it.
+pub fn own_kubeconfig() -> Result<String> {
+    let layout = Layout::of_this_user()?;
+    Ok(layout.kubeconfig().display().to_string())
+}
+
+/// Whether the cluster that tests use answers: that of `KUBECONFIG` only where that was `asked_for`, else the node that `up` starts.
 ///
 /// # Errors
 /// When it does not, with what to do.
-pub fn check() -> Result<()> {
-    describe().map(drop)
+pub fn check(asked_for: bool) -> Result<()> {
+    if asked_for {
+        return describe().map(drop);
+    }
+    let cluster = Cluster::find()?;
+    match &cluster {
+        Cluster::Named(path) => Err(Failure::new(format!(
+            "KUBECONFIG names {path}, which nobody asked to use"
+        ))
+        .with_fix("--require k8s uses it; without KUBECONFIG the node of `cargo xtask engines up k8s` is used")),
+        Cluster::Ours(_) => describe().map(drop),
+    }
 }
 
 fn start(layout: &Layout) -> Result<()> {

@@ -22,7 +22,7 @@ mod service;
 mod sockets;
 
 pub use daemon::Owner;
-pub use kubernetes::{check as check_cluster, kubeconfig};
+pub use kubernetes::{check as check_cluster, kubeconfig, own_kubeconfig};
 pub use podman::rootless::owner as rootless_owner;
 
 /// Whether the cluster that tests are to use answers.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::cargo::{self, Executable, Workspace};
+use crate::cargo::{Executable, Profile, Workspace};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
@@ -24,8 +24,6 @@ mod machine;
 use image::Image;
 
 const BACKEND: &str = "sandbox-local";
-/// The same packages and features as in `cargo xtask test`, so that nothing is built again.
-const SCOPE: [&str; 3] = ["--workspace", "--features", cargo::BACKENDS];
 /// What runs in the guest beside the tests.
 const PROGRAMS: [&str; 2] = ["sandbox", "sandbox-conformance"];
 /// What is run of the suite where not all of it is: what control groups and systemd have a part in, and one of each other kind.
@@ -196,15 +194,12 @@ fn said(console: &[String]) -> BTreeMap<&str, &str> {
 
 /// Puts everything that the guest needs into a folder.
 fn stage(arguments: &Arguments, workspace: &Workspace, files: &Path) -> Result<()> {
-    let built = cargo::build(workspace.cargo().arg("build").args(SCOPE).arg("--bins"))?;
+    let programs = workspace.build_programs(Profile::Dev)?;
     for name in PROGRAMS {
-        let program = built.iter().find(|built| !built.test && built.name == name);
-        let program =
-            program.ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))?;
-        copy_program(&program.path, &files.join("bin").join(name))?;
+        copy_program(programs.file(name)?, &files.join("bin").join(name))?;
     }
     if arguments.tests {
-        let tests = cargo::build(workspace.cargo().arg("test").args(SCOPE).arg("--no-run"))?;
+        let tests = workspace.build_tests()?;
         let source = workspace.root.join("crates").join(BACKEND);
         // What endures takes minutes on a machine that is not emulated.
         let ours =

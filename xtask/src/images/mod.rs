@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Build and import again, whatever the cache and the engine hold
     #[arg(long)]
     force: bool,
+    /// Change nothing: fail where an image is missing, or was made by an earlier recipe
+    #[arg(long, conflicts_with = "force")]
+    check: bool,
     /// Engines to import into, separated by commas; without any, all that run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE")]
     engine: Vec<engines::Name>,
@@ -58,13 +61,21 @@ pub struct Arguments {
 /// When no engine answers, or an image cannot be built or imported; later ones are not tried.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let engines = engines(&arguments.engine)?;
-    let folder = places::cache_folder("images")?;
-    let _lock = Lock::acquire(&folder)?;
-    let mut cache = Cache::new(folder, arguments.force, arguments.mirror.clone());
     let names = match arguments.images.as_slice() {
         [] => Name::value_variants(),
         chosen => chosen,
     };
+    if arguments.check {
+        for name in names {
+            for engine in &engines {
+                check(&name.recipe(), engine)?;
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = places::cache_folder("images")?;
+    let _lock = Lock::acquire(&folder)?;
+    let mut cache = Cache::new(folder, arguments.force, arguments.mirror.clone());
     for name in names {
         for engine in &engines {
             bring_up_to_date(&name.recipe(), engine, &mut cache, arguments.force)?;
@@ -123,6 +134,29 @@ pub fn packages(release: &str) -> Result<String> {
 /// When mmdebstrap cannot be installed or fails, or no mirror is known.
 pub fn debian(arguments: &[String], mirror: Option<&str>, archive: &Path) -> Result<()> {
     python::build(arguments, mirror, archive)
+}
+
+/// Whether an engine has an image of this recipe, under each of its names.
+fn check(recipe: &Recipe, engine: &Engine) -> Result<()> {
+    let name = engine.name();
+    let missing = |why: String| {
+        Err(Failure::new(format!("{name}: {why}")).with_fix(format!(
+            "cargo xtask images --engine {name}, or --require {name}: both put the test images into that engine"
+        )))
+    };
+    match engine.inspect(recipe.reference)? {
+        None => return missing(format!("it has no image {}", recipe.reference)),
+        Some(image) if image.recipe.as_deref() != Some(&recipe.hash()) => {
+            return missing(format!("its image {} is another one", recipe.reference));
+        }
+        Some(_) => {}
+    }
+    match recipe.alias {
+        Some(alias) if engine.inspect(alias)?.is_none() => {
+            missing(format!("it has no image {alias}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn bring_up_to_date(

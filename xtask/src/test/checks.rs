@@ -6,24 +6,40 @@ use std::time::Duration;
 
 use super::{Run, THIS_PROGRAM, supervise};
 use crate::cargo::BACKENDS;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 
 /// Most time for one tool to build and check the workspace from nothing on a slow machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Most time for the conformance suite, which has a time limit for each of its probes.
 const CONFORMANCE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Whether rustfmt would change a file.
+/// Whether rustfmt would change a tracked file. `cargo fmt` alone passes over modules that a macro declares and programs that no
+/// target of Cargo names.
 ///
 /// # Errors
-/// When it would, or is not installed.
+/// When it would, or when rustfmt or git is not installed.
 pub fn format(run: &Run<'_>) -> Result<()> {
     component(run, "fmt", "rustfmt")?;
-    let mut command = run.workspace.cargo();
-    command.args(["fmt", "--all", "--check"]);
+    let root = &run.workspace.root;
+    let listed = Command::new("git")
+        .args(["ls-files", "--deduplicate", "*.rs"])
+        .current_dir(root)
+        .output()
+        .context(|| "cannot start git".into())?;
+    let listed = match listed.status.success() {
+        true => String::from_utf8_lossy(&listed.stdout).into_owned(),
+        false => {
+            let said = String::from_utf8_lossy(&listed.stderr);
+            return Err(Failure::new(format!("git ls-files: {}", said.trim())));
+        }
+    };
+    // A file that was removed and not committed yet is listed too.
+    let files = listed.lines().filter(|file| root.join(file).is_file());
+    let mut command = Command::new("rustfmt");
+    command.arg("--check").args(files).current_dir(root);
     supervise::run(&mut command, BUILD_LIMIT)?
-        .into_result("cargo fmt --all --check")
-        .map_err(|failure| failure.with_fix("cargo fmt --all"))
+        .into_result("rustfmt --check")
+        .map_err(|failure| failure.with_fix("rustfmt $(git ls-files '*.rs')"))
 }
 
 /// Whether clippy warns.

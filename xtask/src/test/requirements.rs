@@ -55,16 +55,17 @@ impl Requirement {
         }
     }
 
-    /// Makes it usable where that changes nothing but the images of an engine that runs.
-    fn provide(self) -> Result<()> {
+    /// Looks whether it can be used. Where it `is_required`, the test images are put into an engine that runs, with what that takes of
+    /// packages, and the cluster of `KUBECONFIG` is used; else nothing is changed, and nothing that is not ours is used.
+    fn provide(self, is_required: bool) -> Result<()> {
         match self {
             // Whether it can be measured, and what is committed, shows when it is measured; the test that starts a browser looks for one.
             Self::Local | Self::Browser => Ok(()),
-            Self::Docker => engine(engines::Name::Docker),
-            Self::Podman => engine(engines::Name::Podman),
-            Self::PodmanRootless => engine(engines::Name::PodmanRootless),
+            Self::Docker => engine(engines::Name::Docker, is_required),
+            Self::Podman => engine(engines::Name::Podman, is_required),
+            Self::PodmanRootless => engine(engines::Name::PodmanRootless, is_required),
             // Its images came with it, or are the user's own.
-            Self::Kubernetes => engines::check_cluster(),
+            Self::Kubernetes => engines::check_cluster(is_required),
             Self::Root if programs::is_root() => Ok(()),
             Self::Root => Err(
                 Failure::new("this user is not root: nothing is tested as root")
@@ -98,7 +99,7 @@ impl Requirements {
             if !is_required && !with_engines {
                 continue;
             }
-            if let Err(failure) = requirement.provide() {
+            if let Err(failure) = requirement.provide(is_required) {
                 let name = requirement.name();
                 if is_required {
                     return Err(Failure::new(format!("{name} is required, but: {failure}")));
@@ -109,7 +110,10 @@ impl Requirements {
         }
         Ok(Self {
             required: required.to_vec(),
-            kubeconfig: engines::kubeconfig()?,
+            kubeconfig: match required.contains(&Requirement::Kubernetes) {
+                true => engines::kubeconfig()?,
+                false => engines::own_kubeconfig()?,
+            },
         })
     }
 
@@ -152,13 +156,16 @@ impl Requirements {
     }
 }
 
-/// Makes sure that the engine answers, and of its test images.
-fn engine(name: engines::Name) -> Result<()> {
+/// Makes sure that the engine answers, and has its test images; only where it `is_required`, they are made.
+fn engine(name: engines::Name, is_required: bool) -> Result<()> {
     name.connect(TIMEOUT)?;
     let mut images = Command::new(THIS_PROGRAM);
     images
         .args(["images", "--engine", name.text()])
         .stdin(Stdio::null());
+    if !is_required {
+        images.arg("--check");
+    }
     programs::run_with_progress(&mut images)
         .map_err(|failure| Failure::new(format!("no test images: {failure}")))
 }

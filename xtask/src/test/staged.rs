@@ -9,7 +9,7 @@ use super::requirements::{Requirement, Requirements};
 use super::tally::{Reader, Tally};
 use super::user_stage::UserStage;
 use super::{Counted, ENGINES, Outcome, PROVEN, Run, supervise};
-use crate::cargo::{self, BACKENDS, Executable};
+use crate::cargo::{Executable, Profile};
 use crate::engines::Owner;
 use crate::failure::{Context, Failure, Result};
 
@@ -59,15 +59,11 @@ impl Programme {
     /// # Errors
     /// When something cannot be built, copied or started.
     pub fn run(&self, run: &Run<'_>, owner: Option<Owner>) -> Result<Outcome> {
-        // The same packages and features as in the step of all tests, so that nothing is built again.
-        let scope = ["--workspace", "--features", BACKENDS];
-        let mut build = run.workspace.cargo();
-        let tests = cargo::build(build.arg("test").args(scope).arg("--no-run"))?;
-        let mut build = run.workspace.cargo();
-        let programs = cargo::build(build.arg("build").args(scope).arg("--bins"))?;
+        let tests = run.workspace.build_tests()?;
+        let programs = run.workspace.build_programs(Profile::Dev)?;
         let stage = match owner {
-            Some(owner) => UserStage::set_for(run, &programs, owner)?,
-            None => UserStage::set(run, &programs)?,
+            Some(owner) => UserStage::set_for(run, programs.all(), owner)?,
+            None => UserStage::set(run, programs.all())?,
         };
         let mut sum = Sum {
             programme: self,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::requirements::Requirements;
 use super::tally::Reader;
 use super::{Counted, Run, supervise};
-use crate::cargo::BACKENDS;
+use crate::cargo::SCOPE;
 use crate::failure::{Failure, Result};
 
 /// Most time to build all tests from nothing on a slow machine.
@@ -21,15 +21,15 @@ const USER_FOLLOWS: &str = "SANDBOX_TEST_USER_FOLLOWS";
 /// # Errors
 /// When they cannot be built.
 pub fn run(run: &Run<'_>) -> Result<Counted> {
-    let arguments = ["test", "--workspace", "--features", BACKENDS];
     // Apart, because a build may take long and its progress belongs on a terminal.
     let mut build = run.workspace.cargo();
-    build.args(arguments).arg("--no-run");
+    build.arg("test").args(SCOPE).arg("--no-run");
     supervise::run(&mut build, BUILD_LIMIT)?.into_result("cargo test --no-run")?;
 
     let mut command = run.workspace.cargo();
     command
-        .args(arguments)
+        .arg("test")
+        .args(SCOPE)
         .args(["--no-fail-fast", "--", "--show-output"]);
     // A snapshot that differs is a failure, never a new file in the checkout.
     command.env("INSTA_UPDATE", "no");

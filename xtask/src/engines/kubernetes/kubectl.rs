@@ -14,6 +14,9 @@ use crate::programs;
 /// How long a request may take.
 const TIMEOUT: &str = "--request-timeout=5s";
 
+/// The annotation of a node whose kubelet is not as it was released; the tier's profile has its value.
+const KUBELET: &str = "sandbox.test/kubelet";
+
 /// The command, for one cluster.
 #[derive(Debug)]
 pub struct Kubectl {
@@ -63,6 +66,16 @@ impl Kubectl {
         const READY: &str = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
         self.run(&["get", "node", NODE, "-o", READY])
             .is_ok_and(|text| text == "True")
+    }
+
+    /// Has our node say what is changed in its kubelet.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub fn annotate_node(&self, changed: &str) -> Result<()> {
+        let annotation = format!("{KUBELET}={changed}");
+        self.run(&["annotate", "node", NODE, "--overwrite", &annotation])
+            .map(drop)
     }
 
     /// Whether pods can be made: they need their namespace's own account.

@@ -19,6 +19,8 @@ mod openapi;
 mod progress;
 mod source;
 
+pub use source::CHANGED;
+
 /// What the programs say that they are: what is in Debian's package, whatever its own number.
 const VERSION: &str = "v1.20.2";
 /// What is needed to build.
