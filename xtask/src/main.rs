@@ -46,8 +46,11 @@ enum Task {
     Guest(guest::Arguments),
     /// Compare the committed matrix with what is measured, or write it
     Matrix(matrix::Arguments),
-    /// Check and test everything: formatting, lints, documentation, tests, conformance, matrix
+    /// Check and test everything; --quick in some minutes, --full as every night
     Test(test::Arguments),
+    /// Run one program, and fail when it leaves processes behind
+    #[command(hide = true)]
+    Supervise(test::supervise::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Guest(arguments) => guest::run(&arguments),
         Task::Matrix(arguments) => matrix::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
+        Task::Supervise(arguments) => test::supervise::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("error: {failure}");

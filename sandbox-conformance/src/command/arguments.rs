@@ -73,6 +73,10 @@ pub struct Arguments {
     #[cfg(feature = "mutants")]
     #[arg(long)]
     pub every_probe: bool,
+    /// Run on each mutant only the probes that must notice it, without a sample of the others.
+    #[cfg(feature = "mutants")]
+    #[arg(long, conflicts_with = "every_probe")]
+    pub own_probes: bool,
     /// List the probes and run none.
     #[arg(long)]
     pub list: bool,
@@ -108,10 +112,10 @@ impl Arguments {
     /// The mutants to run, beside these tiers.
     #[cfg(feature = "mutants")]
     pub fn mutants<'a>(&'a self, tiers: &'a [String]) -> Option<Mutants<'a>> {
-        let extent = if self.every_probe {
-            Extent::Everything
-        } else {
-            Extent::Sample
+        let extent = match (self.every_probe, self.own_probes) {
+            (true, _) => Extent::Everything,
+            (false, true) => Extent::Own,
+            (false, false) => Extent::Sample,
         };
         let named = self.mutant.as_deref();
         let chosen = Mutants {

@@ -1,4 +1,4 @@
-//! What cargo says that it has built.
+//! The executables that cargo reports to have built.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::failure::{Context, Failure, Result};
 
-/// An executable file of one package.
+/// An executable of one package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executable {
     /// The folder of the package's manifest.
@@ -16,11 +16,22 @@ pub struct Executable {
     pub name: String,
     /// The file.
     pub path: PathBuf,
-    /// A test binary; otherwise the program itself.
-    pub test: bool,
+    /// What kind of target it is.
+    pub kind: Kind,
 }
 
-/// Runs a `cargo build` or `cargo test --no-run` and returns what it has built or found built.
+/// The kinds of executables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A program itself.
+    Program,
+    /// The unit tests of a library or a program.
+    UnitTests,
+    /// A file of integration tests.
+    IntegrationTests,
+}
+
+/// Runs a `cargo build` or `cargo test --no-run` and returns the executables that it reports.
 ///
 /// # Errors
 /// When it fails, or its messages cannot be read.
@@ -32,33 +43,35 @@ pub fn build(command: &mut Command) -> Result<Vec<Executable>> {
         .output()
         .context(|| "cannot run cargo".to_owned())?;
     if !output.status.success() {
-        return Err(Failure::new(format!(
-            "cargo failed to build with {}",
-            output.status
-        )));
+        return Err(Failure::new(format!("cargo failed with {}", output.status)));
     }
     parse(&output.stdout)
 }
 
 fn parse(messages: &[u8]) -> Result<Vec<Executable>> {
-    let mut found = Vec::new();
-    for message in serde_json::Deserializer::from_slice(messages).into_iter::<Value>() {
-        let message = message.context(|| "cannot read cargo's messages".to_owned())?;
-        if let Some(executable) = executable(&message) {
-            found.push(executable);
-        }
-    }
-    Ok(found)
+    serde_json::Deserializer::from_slice(messages)
+        .into_iter::<Value>()
+        .filter_map(|message| match message {
+            Ok(message) => executable(&message).map(Ok),
+            Err(error) => Some(Err(error).context(|| "cannot read cargo's messages".to_owned())),
+        })
+        .collect()
 }
 
 fn executable(message: &Value) -> Option<Executable> {
     let path = message["executable"].as_str()?;
     let manifest = Path::new(message["manifest_path"].as_str()?);
+    let is_integration = message["target"]["kind"][0].as_str() == Some("test");
+    let kind = match (message["profile"]["test"].as_bool()?, is_integration) {
+        (false, _) => Kind::Program,
+        (true, false) => Kind::UnitTests,
+        (true, true) => Kind::IntegrationTests,
+    };
     Some(Executable {
         package: manifest.parent()?.to_owned(),
         name: message["target"]["name"].as_str()?.to_owned(),
         path: path.into(),
-        test: message["profile"]["test"].as_bool()?,
+        kind,
     })
 }
 
@@ -67,23 +80,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_executables_are_kept() {
+    fn libraries_without_an_executable_are_left_out() {
         let messages = concat!(
-            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a"},"profile":{"test":true},"executable":"/t/deps/a-1"}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a","kind":["test"]},"profile":{"test":true},"executable":"/t/deps/a-1"}"#,
             "\n",
             r#"{"reason":"compiler-artifact","manifest_path":"/w/b/Cargo.toml","target":{"name":"b"},"profile":{"test":false},"executable":null}"#,
             "\n",
             r#"{"reason":"build-finished","success":true}"#,
             "\n"
         );
-        let found = parse(messages.as_bytes()).expect("messages");
         let expected = Executable {
             package: "/w/a".into(),
             name: "a".into(),
             path: "/t/deps/a-1".into(),
-            test: true,
+            kind: Kind::IntegrationTests,
         };
-        assert_eq!(found, [expected]);
+        assert_eq!(parse(messages.as_bytes()), Ok(vec![expected]));
         assert!(parse(b"{\"reason\":").is_err());
     }
 }

@@ -10,8 +10,8 @@ use crate::failure::{Context, Failure, Result};
 
 mod artifacts;
 
-pub use artifacts::Executable;
 use artifacts::build;
+pub use artifacts::{Executable, Kind};
 
 /// The backends that are tested and measured, as features of the workspace's packages.
 pub const BACKENDS: &str = "local,docker,podman,k8s";
@@ -50,14 +50,9 @@ impl Programs {
     pub fn file(&self, name: &str) -> Result<&Path> {
         self.0
             .iter()
-            .find(|built| !built.test && built.name == name)
+            .find(|built| built.kind == Kind::Program && built.name == name)
             .map(|built| built.path.as_path())
             .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &[Executable] {
-        &self.0
     }
 }
 
@@ -130,6 +125,18 @@ impl Workspace {
     /// When cargo fails.
     pub fn build_tests(&self) -> Result<Vec<Executable>> {
         build(self.cargo().arg("test").args(SCOPE).arg("--no-run"))
+    }
+
+    /// Builds the unit tests, the local backend's tests and the conformance suite, with the same
+    /// features as all tests.
+    ///
+    /// # Errors
+    /// When cargo fails.
+    pub fn build_quick_tests(&self) -> Result<Vec<Executable>> {
+        let mut command = self.cargo();
+        command.arg("test").args(SCOPE).arg("--no-run");
+        // Cargo builds the suite's program for the tests in `command`.
+        build(command.args(["--lib", "--bins", "--test", "local", "--test", "command"]))
     }
 }
 

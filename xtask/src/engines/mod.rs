@@ -31,6 +31,26 @@ pub fn has_cluster() -> bool {
 }
 
 /// What to do with which engines.
+/// Checks that an engine answers and has the test images. Where it `is_required`, missing images
+/// are built and imported.
+///
+/// # Errors
+/// When it does not.
+pub fn check(name: Name, is_required: bool) -> Result<()> {
+    if name == Name::Kubernetes {
+        return check_cluster(is_required);
+    }
+    name.connect(Duration::from_secs(5))?;
+    let mut images = std::process::Command::new("/proc/self/exe");
+    images.args(["images", "--engine", name.text()]);
+    if !is_required {
+        images.arg("--check");
+    }
+    crate::programs::run_with_progress(&mut images)
+        .map_err(|failure| Failure::new(format!("no test images: {failure}")))
+}
+
+/// Arguments of the task.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]

@@ -1,15 +1,15 @@
 //! One run of a guest, without acceleration, so that it works where virtual machines cannot be nested.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::image::{Image, make_disk};
 use crate::apt;
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
-use crate::test::supervise;
 
 const EMULATOR: &str = "qemu-system-x86_64";
 /// Bytes of the disk that a guest writes its results to.
@@ -84,12 +84,32 @@ pub fn run(
         command.args(["-device", &format!("virtio-blk-pci,drive={name}")]);
     }
     let mut console = Vec::new();
-    let ended = supervise::run_and_read(&mut command, limit, &mut |text| {
+    let mut limited = Command::new("timeout");
+    limited.arg(limit.as_secs().to_string());
+    limited.arg(command.get_program()).args(command.get_args());
+    let mut child = limited
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(|| "cannot start the guest".to_owned())?;
+    for text in child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|out| BufReader::new(out).split(b'\n'))
+    {
+        let text = text.context(|| "cannot read the guest's console".to_owned())?;
+        let text = String::from_utf8_lossy(&text);
         let text = text.trim_end_matches('\r');
         line(text);
         console.push(text.to_owned());
-    })?;
-    ended.into_result("the guest")?;
+    }
+    let status = child
+        .wait()
+        .context(|| "cannot wait for the guest".to_owned())?;
+    if !status.success() {
+        return Err(Failure::new(format!("the guest ended with {status}")));
+    }
     Ok(Run { console, results })
 }
 

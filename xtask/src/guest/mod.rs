@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::cargo::{Executable, Profile, Workspace};
+use crate::cargo::{Executable, Kind, Profile, Workspace};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
@@ -202,8 +202,9 @@ fn stage(arguments: &Arguments, workspace: &Workspace, files: &Path) -> Result<(
         let tests = workspace.build_tests()?;
         let source = workspace.root.join(BACKEND);
         // What endures takes minutes on a machine that is not emulated.
-        let ours =
-            |test: &&Executable| test.test && test.package == source && test.name != "endurance";
+        let ours = |test: &&Executable| {
+            test.kind != Kind::Program && test.package == source && test.name != "endurance"
+        };
         for test in tests.iter().filter(ours) {
             copy_program(&test.path, &files.join("tests").join(&test.name))?;
         }

@@ -1,203 +1,159 @@
 //! `cargo xtask test`: everything that must hold before a change is accepted.
 //!
-//! The steps run in the order of [`Step`] and stop at the first that fails. Nothing that could not
-//! run is passed over in silence: it stands in the summary as `NOT RUN`, with the reason and what
-//! to do, and never counts as passed. The last line is the sum over all test binaries.
+//! All tests are built once. Then jobs run in lanes side by side: [`plan`] says which. A job's
+//! output goes to a file of its own; that of failed tests is printed again at the end. The last
+//! line is the sum over all jobs.
 
+use std::fs;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
-use clap::ValueEnum;
-
-use crate::cargo::Workspace;
+use crate::cargo::{Executable, Kind, Workspace};
+use crate::engines;
 use crate::failure::Result;
 use crate::programs;
 
-mod checks;
-mod descendants;
-mod ordinary_user;
+mod plan;
 mod requirements;
-mod rootless;
-mod staged;
-mod suite;
+mod results;
+mod runner;
 mod summary;
 pub mod supervise;
-mod tally;
-mod user_folder;
-mod user_stage;
+mod user;
 
+use plan::{Extent, Job, Lane, Planner};
 use requirements::{Requirement, Requirements};
 use summary::Summary;
-use tally::Tally;
-
-/// The engines' and the cluster's tiers.
-const ENGINES: [&str; 3] = ["docker", "podman", "k8s"];
-
-/// What every run of the suite on the local tier measures: that tier, and the suite itself.
-const PROVEN: [&str; 2] = ["local", "self-checks"];
-
-/// This program, also after a step has built it anew and replaced its file.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+use user::User;
 
 /// What to run, and what must not be missing.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Fail where one of these is missing, instead of a `NOT RUN`
+    /// Format, clippy, unit tests, and the local backend's main tests and probes: some minutes
+    #[arg(long, conflicts_with_all = ["full", "require", "engines"])]
+    quick: bool,
+    /// Everything, as every night: long tests at full size, every probe that a mutant may change
+    #[arg(long)]
+    full: bool,
+    /// Engines to test as well, where they are there and have the test images
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE")]
+    engines: Vec<Requirement>,
+    /// Fail where one of these is missing; engines that run are given the test images
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     require: Vec<Requirement>,
-    /// Steps to leave out
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "STEP")]
-    skip: Vec<Step>,
-    /// The only steps to run
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "STEP")]
-    only: Vec<Step>,
-    /// Run the later steps also after one has failed
+    /// The only lanes to run
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LANE")]
+    lane: Vec<Lane>,
+    /// The only jobs to run: those whose names hold one of these texts
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// List the jobs and run none
     #[arg(long)]
-    keep_going: bool,
+    list: bool,
 }
 
-/// The steps, in the order in which they run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Step {
-    /// Formatting, by rustfmt
-    Format,
-    /// Lints, by clippy; warnings are errors
-    Clippy,
-    /// Documentation, by rustdoc; warnings are errors
-    Docs,
-    /// All tests, as the user who calls this
-    Tests,
-    /// Where that is root: the tests that need no rights, as an ordinary user
-    User,
-    /// Podman without root: its tests and the conformance suite, as its user
-    Rootless,
-    /// The conformance suite against every backend that is here, beside the committed profiles
-    Conformance,
-    /// The committed profiles and the README against this suite
-    Matrix,
-}
-
-impl Step {
-    /// The name, as in the arguments.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Format => "format",
-            Self::Clippy => "clippy",
-            Self::Docs => "docs",
-            Self::Tests => "tests",
-            Self::User => "user",
-            Self::Rootless => "rootless",
-            Self::Conformance => "conformance",
-            Self::Matrix => "matrix",
+impl Arguments {
+    fn extent(&self) -> Extent {
+        match (self.quick, self.full) {
+            (true, _) => Extent::Quick,
+            (false, true) => Extent::Full,
+            (false, false) => Extent::Commit,
         }
     }
 
-    /// Whether the step uses engines where there are any.
-    fn uses_engines(self) -> bool {
-        matches!(self, Self::Tests | Self::Rootless | Self::Conformance)
-    }
-
-    fn run(self, run: &Run<'_>) -> Result<Outcome> {
-        match self {
-            Self::Format => checks::format(run).map(|()| Outcome::Passed),
-            Self::Clippy => checks::clippy(run).map(|()| Outcome::Passed),
-            Self::Docs => checks::docs(run).map(|()| Outcome::Passed),
-            Self::Tests => suite::run(run).map(Outcome::Counted),
-            Self::User => ordinary_user::run(run),
-            Self::Rootless => rootless::run(run),
-            Self::Conformance => checks::conformance(run).map(|()| Outcome::Passed),
-            Self::Matrix => checks::matrix(run).map(|()| Outcome::Passed),
-        }
+    fn includes(&self, job: &Job) -> bool {
+        let named = |text: &String| job.name.contains(text.as_str());
+        (self.lane.is_empty() || self.lane.contains(&job.lane))
+            && (self.only.is_empty() || self.only.iter().any(named))
     }
 }
 
-/// What came of a step that is no failure of the step itself.
-#[derive(Debug)]
-enum Outcome {
-    /// It holds.
-    Passed,
-    /// Tests ran; some may have failed.
-    Counted(Counted),
-    /// It did not run, for this reason.
-    NotRun(String),
-}
-
-/// The sum of a step's test binaries, and what else was wrong with them.
-#[derive(Debug)]
-struct Counted {
-    tally: Tally,
-    trouble: Option<crate::failure::Failure>,
-}
-
-/// What every step knows.
-#[derive(Debug)]
-struct Run<'a> {
-    workspace: &'a Workspace,
-    requirements: &'a Requirements,
-    /// Whether an ordinary user runs after root.
-    user_follows: bool,
-    /// Whether all tests run before, as the present user.
-    tests_before: bool,
-    /// Whether the conformance suite runs afterwards, as the present user.
-    suite_follows: bool,
-}
-
-impl Run<'_> {
-    /// What the step of all tests leaves to others: the engines' tiers are always measured by steps of their own, which compare them
-    /// with the committed profiles.
-    fn measured_after_tests(&self) -> Vec<&'static str> {
-        let mut elsewhere = ENGINES.to_vec();
-        if self.suite_follows {
-            elsewhere.extend(PROVEN);
-        }
-        elsewhere
-    }
-}
-
-/// Runs the chosen steps and prints the summary on stdout; exits with 1 when a step has failed.
+/// Runs the chosen jobs and prints the summary on stdout; exits with 1 when a job has failed.
 ///
 /// # Errors
-/// When the workspace cannot be found, or something that is required is missing.
+/// When the tests cannot be built, or something that is required is missing.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
-    let chosen = |step: &Step| {
-        !arguments.skip.contains(step)
-            && (arguments.only.is_empty() || arguments.only.contains(step))
+    let requirements = Requirements::check(&arguments.require, &arguments.engines)?;
+    let mut summary = Summary::new(&requirements);
+    eprintln!("==> build");
+    let start = Instant::now();
+    let built = match arguments.extent() {
+        Extent::Quick => workspace.build_quick_tests()?,
+        Extent::Commit | Extent::Full => workspace.build_tests()?,
     };
-    let steps = Step::value_variants();
-    let mut summary = Summary::default();
-    let uses_engines = steps.iter().any(|step| chosen(step) && step.uses_engines());
-    let requirements = Requirements::find(&arguments.require, uses_engines, &mut summary)?;
-    let run = Run {
+    summary.built(start.elapsed());
+    let programs: Vec<&Executable> = built
+        .iter()
+        .filter(|built| built.kind == Kind::Program)
+        .collect();
+    let as_root = programs::is_root() && arguments.extent() != Extent::Quick && !arguments.list;
+    let user = match as_root {
+        true => Some(Arc::new(User::ordinary(&workspace, &programs)?)),
+        false => None,
+    };
+    let rootless = match as_root && requirements.uses(Requirement::PodmanRootless) {
+        true => {
+            let account = engines::rootless_owner()?;
+            let user = User::with_account(account, &workspace, &programs)?;
+            Some(Arc::new(user))
+        }
+        false => None,
+    };
+    let planner = Planner {
         workspace: &workspace,
+        built: &built,
         requirements: &requirements,
-        user_follows: programs::is_root() && chosen(&Step::User),
-        tests_before: chosen(&Step::Tests),
-        suite_follows: chosen(&Step::Conformance),
+        extent: arguments.extent(),
+        user,
+        rootless,
+        // A cluster that the user has for other work is used only where it is required.
+        kubeconfig: match requirements.requires(Requirement::Kubernetes) {
+            true => engines::kubeconfig()?,
+            false => engines::own_kubeconfig()?,
+        },
     };
-    let mut stopped = false;
-    for step in steps {
-        let name = step.name();
-        if !chosen(step) {
-            summary.not_run(name, "left out by --skip or --only");
-        } else if stopped {
-            summary.not_run(
-                name,
-                "an earlier step failed (--keep-going runs it all the same)",
-            );
-        } else {
-            eprintln!("\n==> {name}");
-            let begin = Instant::now();
-            let outcome = step.run(&run);
-            let good = summary.step(name, outcome, begin.elapsed());
-            stopped = !good && !arguments.keep_going;
+    let mut jobs = planner.jobs()?;
+    jobs.retain(|job| arguments.includes(job));
+    if arguments.list {
+        for job in &jobs {
+            println!("{}: {}", job.lane.name(), job.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let logs = workspace.target.join("xtask/logs");
+    // The logs of an earlier run.
+    let _ = fs::remove_dir_all(&logs);
+    let mut lanes: Vec<(Lane, Vec<Job>)> = Vec::new();
+    for job in jobs {
+        match lanes.iter_mut().find(|(lane, _)| *lane == job.lane) {
+            Some((_, jobs)) => jobs.push(job),
+            None => lanes.push((job.lane, vec![job])),
         }
     }
+    let shared = Mutex::new(summary);
+    thread::scope(|scope| {
+        for (lane, jobs) in lanes {
+            let (shared, logs) = (&shared, &logs);
+            scope.spawn(move || {
+                let start = Instant::now();
+                for job in jobs {
+                    let done = runner::run(job, logs);
+                    let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    summary.add(done);
+                }
+                let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                summary.lane_done(lane, start.elapsed());
+            });
+        }
+    });
+    let summary = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary.write(&workspace)?;
     print!("{summary}");
-    Ok(if summary.failed() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    Ok(match summary.failed() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     })
 }

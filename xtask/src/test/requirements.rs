@@ -1,31 +1,17 @@
-//! What tests need beyond this machine's kernel, and what to do where it is missing.
+//! What tests need beyond this machine's kernel, and which of it may be used.
 
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 
-use super::THIS_PROGRAM;
-use super::summary::Summary;
 use crate::engines;
 use crate::failure::{Failure, Result};
 use crate::programs;
 
-/// The names that are required, separated by commas. A test that finds one of them here and cannot
-/// use it fails instead of printing `NOT RUN`.
-const VARIABLE: &str = "SANDBOX_REQUIRE";
-/// The cluster's configuration, for the client of our own as for others.
-const KUBECONFIG: &str = "KUBECONFIG";
-/// What is measured by another step, separated by commas: test programs make no trials of such tiers, and leave the suite's own
-/// proof to it.
-const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
-/// Most time for an engine's answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 /// What can be required.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Requirement {
-    /// The local tier: measured, and with a committed profile of such a host
+    /// The local backend, measured, with a committed profile of such a host
     Local,
     /// The Docker engine, with the test images
     Docker,
@@ -33,7 +19,7 @@ pub enum Requirement {
     Podman,
     /// Podman without root, with the test images
     PodmanRootless,
-    /// A Kubernetes cluster: that of `KUBECONFIG`, with the test images on its nodes, else the one of `cargo xtask engines up k8s`
+    /// The cluster of `KUBECONFIG`, or else the node of `cargo xtask engines up k8s`
     #[value(name = "k8s")]
     Kubernetes,
     /// Chromium or Chrome, to look at the page of a report with
@@ -43,7 +29,8 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    fn name(self) -> &'static str {
+    /// The name, as in the arguments and in `SANDBOX_REQUIRE`.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Docker => "docker",
@@ -55,117 +42,86 @@ impl Requirement {
         }
     }
 
-    /// Looks whether it can be used. Where it `is_required`, the test images are put into an engine that runs, with what that takes of
-    /// packages, and the cluster of `KUBECONFIG` is used; else nothing is changed, and nothing that is not ours is used.
-    fn provide(self, is_required: bool) -> Result<()> {
+    /// The engine, where it is one.
+    pub fn engine(self) -> Option<engines::Name> {
         match self {
-            // Whether it can be measured, and what is committed, shows when it is measured; the test that starts a browser looks for one.
-            Self::Local | Self::Browser => Ok(()),
-            Self::Docker => engine(engines::Name::Docker, is_required),
-            Self::Podman => engine(engines::Name::Podman, is_required),
-            Self::PodmanRootless => engine(engines::Name::PodmanRootless, is_required),
-            // Its images came with it, or are the user's own.
-            Self::Kubernetes => engines::check_cluster(is_required),
-            Self::Root if programs::is_root() => Ok(()),
-            Self::Root => Err(
-                Failure::new("this user is not root: nothing is tested as root")
-                    .with_fix("run it as root as well"),
-            ),
+            Self::Docker => Some(engines::Name::Docker),
+            Self::Podman => Some(engines::Name::Podman),
+            Self::PodmanRootless => Some(engines::Name::PodmanRootless),
+            Self::Kubernetes => Some(engines::Name::Kubernetes),
+            Self::Local | Self::Browser | Self::Root => None,
+        }
+    }
+
+    /// Checks that it can be used. Where it `is_required`, missing test images are put into an
+    /// engine that runs, and the cluster of `KUBECONFIG` may be used.
+    fn check(self, is_required: bool) -> Result<()> {
+        match (self, self.engine()) {
+            (_, Some(engine)) => engines::check(engine, is_required),
+            (Self::Root, _) if !programs::is_root() => Err(Failure::new(
+                "nothing is tested as root, because this user is not",
+            )
+            .with_fix("run it as root as well")),
+            // The suite says whether the local backend can be measured, and the test whether
+            // there is a browser.
+            _ => Ok(()),
         }
     }
 }
 
-/// What was asked for.
-#[derive(Debug)]
+/// What was asked for, and which of it is usable.
+#[derive(Debug, Default)]
 pub struct Requirements {
-    required: Vec<Requirement>,
-    /// What `KUBECONFIG` is for programs.
-    kubeconfig: String,
+    required: BTreeSet<Requirement>,
+    usable: BTreeSet<Requirement>,
+    /// What is not usable or was not asked for, and why: `NAME: REASON`.
+    pub not_run: Vec<String>,
 }
 
 impl Requirements {
-    /// Looks for everything that `required` names, and for the engines where `with_engines`. What
-    /// is missing and not required goes to the summary.
+    /// Checks everything that is `required`, and the engines that are `wanted`.
     ///
     /// # Errors
     /// When something that is required is missing.
-    pub fn find(
-        required: &[Requirement],
-        with_engines: bool,
-        summary: &mut Summary,
-    ) -> Result<Self> {
+    pub fn check(required: &[Requirement], wanted: &[Requirement]) -> Result<Self> {
+        let mut result = Self {
+            required: required.iter().copied().collect(),
+            ..Self::default()
+        };
         for requirement in Requirement::value_variants() {
-            let is_required = required.contains(requirement);
-            if !is_required && !with_engines {
+            let name = requirement.name();
+            let is_required = result.required.contains(requirement);
+            if !is_required && !wanted.contains(requirement) {
+                if requirement.engine().is_some() {
+                    let reason = format!("not asked for; fix: --engines {name}");
+                    result.not_run.push(format!("{name}: {reason}"));
+                }
                 continue;
             }
-            if let Err(failure) = requirement.provide(is_required) {
-                let name = requirement.name();
-                if is_required {
+            match requirement.check(is_required) {
+                Ok(()) => drop(result.usable.insert(*requirement)),
+                Err(failure) if is_required => {
                     return Err(Failure::new(format!("{name} is required, but: {failure}")));
                 }
-                eprintln!("NOT RUN: {name}: {failure}");
-                summary.not_run(name, &failure.to_string());
+                Err(failure) => result.not_run.push(format!("{name}: {failure}")),
             }
         }
-        Ok(Self {
-            required: required.to_vec(),
-            kubeconfig: match required.contains(&Requirement::Kubernetes) {
-                true => engines::kubeconfig()?,
-                false => engines::own_kubeconfig()?,
-            },
-        })
+        Ok(result)
     }
 
-    /// Whether it was asked for.
+    /// Whether a missing one is a failure.
     pub fn requires(&self, requirement: Requirement) -> bool {
         self.required.contains(&requirement)
     }
 
-    /// Tells a program what is required, and which cluster to use.
-    pub fn tell(&self, command: &mut Command) {
-        command.env(KUBECONFIG, &self.kubeconfig);
-        self.tell_those(command, |_| true);
+    /// Whether an engine was asked for and is there.
+    pub fn uses(&self, requirement: Requirement) -> bool {
+        self.usable.contains(&requirement)
     }
 
-    /// Tells a program of an ordinary user, who is not root and may not reach root's engines.
-    pub fn tell_ordinary_user(&self, command: &mut Command) {
-        self.tell_those(command, |requirement| requirement == Requirement::Local);
+    /// The value of `SANDBOX_REQUIRE` for tests that may meet these.
+    pub fn names(&self, of: &[Requirement]) -> String {
+        let names = of.iter().filter(|name| self.requires(**name));
+        names.map(|name| name.name()).collect::<Vec<_>>().join(",")
     }
-
-    /// Tells a program of the user of rootless Podman, for whom that is what `podman` names.
-    pub fn tell_rootless(&self, command: &mut Command) {
-        let required = self.requires(Requirement::PodmanRootless);
-        let name = Requirement::Podman.name();
-        command.env(VARIABLE, if required { name } else { "" });
-    }
-
-    /// Tells tests what another step measures for the same user, so that nothing is attacked twice.
-    pub fn leave_out(command: &mut Command, elsewhere: &[&str]) {
-        command.env(ELSEWHERE, elsewhere.join(","));
-    }
-
-    fn tell_those(&self, command: &mut Command, applies: impl Fn(Requirement) -> bool) {
-        let required = self
-            .required
-            .iter()
-            .copied()
-            .filter(|&requirement| applies(requirement));
-        let names: Vec<_> = required.map(Requirement::name).collect();
-        command.env(VARIABLE, names.join(","));
-    }
-}
-
-/// Makes sure that the engine answers, and has its test images; only where it `is_required`, they are made.
-fn engine(name: engines::Name, is_required: bool) -> Result<()> {
-    name.connect(TIMEOUT)?;
-    let mut images = Command::new(THIS_PROGRAM);
-    images
-        .args(["images", "--engine", name.text()])
-        .stdin(Stdio::null());
-    if !is_required {
-        images.arg("--check");
-    }
-    programs::run_with_progress(&mut images)
-        .map_err(|failure| Failure::new(format!("no test images: {failure}")))
 }

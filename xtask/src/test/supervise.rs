@@ -1,245 +1,146 @@
-//! Runs one program of a step, and sees that nothing of it stays behind.
+//! `cargo xtask supervise`: runs one program, and fails when it leaves processes behind.
 //!
-//! This process makes itself the parent of every orphan below it. So it can tell afterwards what a
-//! program left running, and end a program that takes too long with all that it started. It also
-//! has to wait for those orphans as init does, or a test that looks whether a process is gone
-//! would find its remains.
+//! The test runner starts one of these for each job. The process adopts every orphan below it, so
+//! it can name and end what the program left running, and end a program that takes too long with
+//! all that it started.
 
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-use super::descendants::{self, Process};
 use crate::failure::{Context, Failure, Result};
 
-/// How often ended processes are waited for.
-const PERIOD: Duration = Duration::from_millis(10);
-/// What a program started may need this long to notice that its owner is gone: sandboxes promise
-/// 5 s.
+/// How often ended processes are collected.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long a started process may take to notice that its owner is gone. Sandboxes promise 5 s.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 8 });
-/// Most time for killed processes to disappear.
-const PATIENCE_AFTER_KILL: Duration = Duration::from_secs(5);
+/// How long killed processes may take to disappear.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// How a program ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Its exit status.
-    pub status: ExitStatus,
-    /// It was ended because it took longer than this.
-    pub timed_out: Option<Duration>,
-    /// What it left running, which was ended then.
-    pub left: Vec<String>,
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Most seconds for the program
+    #[arg(long, value_name = "SECONDS")]
+    limit: u64,
+    /// Run the program as this user, without supplementary groups
+    #[arg(long, value_name = "UID", requires = "group")]
+    user: Option<u32>,
+    /// Run the program with this group
+    #[arg(long, value_name = "GID", requires = "user")]
+    group: Option<u32>,
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    program: Vec<std::ffi::OsString>,
 }
 
-impl Ended {
-    /// Turns everything but a clean success into a failure that names `what`.
-    ///
-    /// # Errors
-    /// For a timeout, another exit code than 0, and processes left behind, in this order.
-    pub fn into_result(self, what: &str) -> Result<()> {
-        if let Some(limit) = self.timed_out {
-            return Err(Failure::new(format!(
-                "{what} took longer than {} s",
-                limit.as_secs()
-            )));
-        }
-        if !self.status.success() {
-            return Err(Failure::new(format!("{what} failed with {}", self.status)));
-        }
-        if !self.left.is_empty() {
-            let list = self.left.join(", ");
-            return Err(Failure::new(format!(
-                "{what} left running: {list} (ended now)"
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// Runs `command` without input for at most `limit`. Its output goes where this process' goes.
+/// Runs the program. The exit code is the program's own, or 1 where a signal ended it, where it
+/// took too long, or where it succeeded and left processes behind.
 ///
 /// # Errors
 /// When it cannot be started or waited for.
-pub fn run(command: &mut Command, limit: Duration) -> Result<Ended> {
-    supervise(command, limit, None)
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut command = Command::new(&arguments.program[0]);
+    command.args(&arguments.program[1..]);
+    if let (Some(user), Some(group)) = (arguments.user, arguments.group) {
+        // The standard library drops the supplementary groups with the user.
+        command.uid(user).gid(group);
+    }
+    let ended = supervise(&mut command, Duration::from_secs(arguments.limit))?;
+    if let Some(problem) = ended.problem() {
+        println!("error: {problem}");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// As [`run`], but stdout and stderr together go to `line`, piece by piece without the line's end.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_and_read(
-    command: &mut Command,
-    limit: Duration,
-    line: &mut dyn FnMut(&str),
-) -> Result<Ended> {
-    supervise(command, limit, Some(line))
+/// How a program ended.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    /// It was killed because it took longer than this.
+    timed_out: Option<Duration>,
+    /// The processes that it left running, which were killed.
+    leaked: Vec<String>,
 }
 
-type Sink<'a> = Option<&'a mut dyn FnMut(&str)>;
+impl Ended {
+    fn problem(&self) -> Option<String> {
+        if let Some(limit) = self.timed_out {
+            return Some(format!("killed after {} s", limit.as_secs()));
+        }
+        if !self.status.success() {
+            return Some(format!("ended with {}", self.status));
+        }
+        let leaked = self.leaked.join(", ");
+        (!leaked.is_empty()).then(|| format!("left processes running (killed now): {leaked}"))
+    }
+}
 
-fn supervise(command: &mut Command, limit: Duration, sink: Sink<'_>) -> Result<Ended> {
+fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // The number means "yes"; none would mean "no longer".
+    // Any process number switches this on.
     set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans".to_owned())?;
-    let before = descendants::below(own_pid());
-    let lines = match sink {
-        Some(_) => Some(pipe(command).context(|| "cannot make a pipe".to_owned())?),
-        None => None,
-    };
+    let earlier = descendants();
     let child = command
         .stdin(Stdio::null())
         .spawn()
         .context(|| format!("cannot start {program}"))?;
-    // The command keeps the pipe's other end open until it is given another.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut watch = Watch {
-        lines,
-        sink,
-        before,
+    let running = || {
+        let mut running = descendants();
+        running.retain(|process| !earlier.contains(process));
+        running
     };
-    let (status, timed_out) = watch.until_ended(child.id(), limit)?;
-    let left = if timed_out.is_some() {
-        Vec::new()
-    } else {
-        watch.left_behind()?
+    let start = Instant::now();
+    let mut timed_out = None;
+    let status = loop {
+        if let Some(status) = reap(Some(child.id()))? {
+            break status;
+        }
+        if timed_out.is_none() && start.elapsed() > limit {
+            timed_out = Some(limit);
+            running().iter().try_for_each(kill)?;
+        }
+        thread::sleep(PERIOD);
     };
-    watch.end_all()?;
-    watch.drain();
+    let mut leaked = Vec::new();
+    if timed_out.is_none() && !wait_until_gone(&running, GRACE, |_| Ok(()))? {
+        leaked = running().iter().map(describe).collect();
+    }
+    if !wait_until_gone(&running, KILL_LIMIT, kill)? {
+        let list: Vec<_> = running().iter().map(describe).collect();
+        return Err(Failure::new(format!("cannot end {}", list.join(", "))));
+    }
     Ok(Ended {
         status,
         timed_out,
-        left,
+        leaked,
     })
 }
 
-fn pipe(command: &mut Command) -> io::Result<Receiver<String>> {
-    let (reader, writer) = io::pipe()?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
-        let mut bytes = Vec::new();
-        while reader
-            .read_until(b'\n', &mut bytes)
-            .is_ok_and(|count| count > 0)
-        {
-            let text = String::from_utf8_lossy(&bytes)
-                .trim_end_matches('\n')
-                .to_owned();
-            bytes.clear();
-            if sender.send(text).is_err() {
-                break;
-            }
+/// Calls `act` for each running process until none is left. Returns whether none is left.
+fn wait_until_gone(
+    running: impl Fn() -> Vec<Process>,
+    limit: Duration,
+    act: impl Fn(&Process) -> Result<()>,
+) -> Result<bool> {
+    let start = Instant::now();
+    loop {
+        reap(None)?;
+        let processes = running();
+        if processes.is_empty() || start.elapsed() > limit {
+            return Ok(processes.is_empty());
         }
-    });
-    Ok(receiver)
-}
-
-struct Watch<'a> {
-    lines: Option<Receiver<String>>,
-    sink: Sink<'a>,
-    before: Vec<Process>,
-}
-
-impl Watch<'_> {
-    fn until_ended(&mut self, pid: u32, limit: Duration) -> Result<(ExitStatus, Option<Duration>)> {
-        let begin = Instant::now();
-        let mut timed_out = None;
-        loop {
-            if let Some(status) = reap(Some(pid))? {
-                return Ok((status, timed_out));
-            }
-            if begin.elapsed() > limit && timed_out.is_none() {
-                timed_out = Some(limit);
-                for process in self.remaining() {
-                    kill(&process)?;
-                }
-            }
-            self.pass_on(PERIOD);
-        }
-    }
-
-    /// Hands on the lines that come within `period`, which always passes in full.
-    fn pass_on(&mut self, period: Duration) {
-        let end = Instant::now() + period;
-        loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            let received = match &self.lines {
-                Some(lines) => lines.recv_timeout(rest),
-                None => Err(RecvTimeoutError::Disconnected),
-            };
-            match (received, &mut self.sink) {
-                (Ok(line), Some(sink)) => sink(&line),
-                (Err(RecvTimeoutError::Timeout), _) => return,
-                (Ok(_), None) | (Err(RecvTimeoutError::Disconnected), _) => {
-                    thread::sleep(rest);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Hands on what was written before the end.
-    fn drain(&mut self) {
-        let end = Instant::now() + PATIENCE_AFTER_KILL;
-        while let (Some(lines), Some(sink)) = (&self.lines, &mut self.sink) {
-            match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) => sink(&line),
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn left_behind(&mut self) -> Result<Vec<String>> {
-        let begin = Instant::now();
-        loop {
-            reap(None)?;
-            let left = self.remaining();
-            if left.is_empty() || begin.elapsed() > GRACE {
-                return Ok(left.iter().map(descendants::describe).collect());
-            }
-            self.pass_on(PERIOD);
-        }
-    }
-
-    fn end_all(&mut self) -> Result<()> {
-        let begin = Instant::now();
-        loop {
-            reap(None)?;
-            let left = self.remaining();
-            if left.is_empty() {
-                return Ok(());
-            }
-            if begin.elapsed() > PATIENCE_AFTER_KILL {
-                let list: Vec<_> = left.iter().map(descendants::describe).collect();
-                return Err(Failure::new(format!("cannot end {}", list.join(", "))));
-            }
-            for process in &left {
-                kill(process)?;
-            }
-            self.pass_on(PERIOD);
-        }
-    }
-
-    fn remaining(&self) -> Vec<Process> {
-        let is_new = |process: &Process| {
-            let same = |old: &Process| old.pid == process.pid && old.start == process.start;
-            !process.zombie && !self.before.iter().any(same)
-        };
-        descendants::below(own_pid())
-            .into_iter()
-            .filter(is_new)
-            .collect()
+        processes.iter().try_for_each(&act)?;
+        thread::sleep(PERIOD);
     }
 }
 
-/// Waits for every child that has ended, and returns the status of `wanted` when it is among them.
+/// Collects every child that has ended, and returns the status of `wanted` when it is one of them.
 fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>> {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -255,11 +156,7 @@ fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// Kills a process; one that is gone already is fine.
-///
-/// # Errors
-/// When the kernel refuses the signal.
-pub fn kill(process: &Process) -> Result<()> {
+fn kill(process: &Process) -> Result<()> {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return Ok(());
     };
@@ -269,10 +166,77 @@ pub fn kill(process: &Process) -> Result<()> {
     }
 }
 
-fn own_pid() -> i32 {
-    rustix::process::getpid().as_raw_pid()
+/// A process. The start time, in clock ticks since boot, tells it from a later one with its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    start: u64,
+}
+
+/// Every running process below this one.
+fn descendants() -> Vec<Process> {
+    let mut others: Vec<Process> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+        .collect();
+    let mut below = Vec::new();
+    let mut parents = vec![rustix::process::getpid().as_raw_pid()];
+    while let Some(parent) = parents.pop() {
+        let (children, rest) = others.into_iter().partition(|p| p.parent == parent);
+        others = rest;
+        parents.extend(children.iter().map(|child: &Process| child.pid));
+        below.extend(children);
+    }
+    below
+}
+
+/// Fields 3, 4 and 22 of proc(5): state, parent and start time. Ended processes are left out.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    // The name may hold spaces and parentheses; the last parenthesis ends it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    Some(Process {
+        pid,
+        parent: fields.next()?.parse().ok()?,
+        start: fields.nth(22 - 5)?.parse().ok()?,
+    })
+}
+
+fn describe(process: &Process) -> String {
+    let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+    let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+    let text: String = arguments.trim().chars().take(200).collect();
+    format!("process {} {}", process.pid, text.escape_debug())
 }
 
 #[cfg(test)]
-#[path = "supervise_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Ended {
+        supervise(Command::new("sh").args(["-c", script]), limit).expect("sh")
+    }
+
+    /// One test, because all processes below this one count.
+    #[test]
+    fn timeouts_exit_codes_and_leaked_processes_are_problems() {
+        const LONG: Duration = Duration::from_secs(60);
+        assert_eq!(shell("true", LONG).problem(), None);
+        let problem = shell("exit 3", LONG).problem().expect("a problem");
+        assert!(problem.contains("exit status: 3"), "{problem}");
+        let problem = shell("sleep 50 & exit 0", LONG).problem().expect("a leak");
+        assert!(problem.contains("sleep 50"), "{problem}");
+        let start = Instant::now();
+        let ended = shell("setsid sleep 51 & sleep 52", Duration::from_millis(200));
+        assert!(ended.problem().expect("killed").starts_with("killed after"));
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert_eq!(descendants(), []);
+    }
+}

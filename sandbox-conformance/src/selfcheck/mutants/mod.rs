@@ -45,6 +45,8 @@ const SAMPLE: [&str; 8] = [
 /// Which probes run on mutants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
+    /// Only those that must notice the mutant.
+    Own,
     /// A mutant's own, and a sample of the others.
     Sample,
     /// Every one, on every mutant.
@@ -129,7 +131,7 @@ async fn run_of(
         let ids = all.iter().map(|probe| probe.id);
         ids.filter(|id| {
             chosen.extent == Extent::Everything
-                || SAMPLE.contains(id)
+                || chosen.extent == Extent::Sample && SAMPLE.contains(id)
                 || mutants.iter().any(|mutant| names(mutant.own, id))
         })
         .collect()

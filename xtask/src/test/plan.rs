@@ -1,0 +1,548 @@
+//! Which jobs a run has, and in which lane each runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::requirements::{Requirement, Requirements};
+use super::user::User;
+use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
+use crate::failure::{Failure, Result};
+
+/// The program of the conformance suite, and its package.
+const SUITE: &str = "sandbox-conformance";
+/// Most time for one tool to check the workspace from nothing on a slow machine.
+const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
+/// Most time for one test program or one run of the suite.
+const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Selects tests of the local backend that show in seconds whether it works at all.
+const CORE_OF_LOCAL: [&str; 4] = ["isolation::", "lifetime::", "limits::", "streams::"];
+/// The packages whose behavior depends on who runs them.
+const USER_PACKAGES: [&str; 5] = [
+    "sandbox-agent",
+    "sandbox-host",
+    "sandbox-local",
+    "sandbox-cli",
+    SUITE,
+];
+/// Tests of these packages that are the same for every user.
+const SAME_FOR_ALL_USERS: [(&str, &str); 4] = [
+    (SUITE, "attacks"),
+    (SUITE, "guide"),
+    (SUITE, "toy"),
+    ("sandbox-cli", "docker"),
+];
+
+/// Jobs of one lane run one after the other. Lanes run side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Lane {
+    /// What reads the source alone: format, clippy, documentation, examples
+    Checks,
+    /// Tests without an engine, and the local backend
+    Local,
+    /// The Docker engine
+    Docker,
+    /// The Podman engine, as root and rootless
+    Podman,
+    /// The Kubernetes cluster
+    #[value(name = "k8s")]
+    Kubernetes,
+}
+
+impl Lane {
+    /// The name, as in the arguments.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Checks => "checks",
+            Self::Local => "local",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Kubernetes => "k8s",
+        }
+    }
+}
+
+/// How much to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// What shows in a few minutes that a change is sound
+    Quick,
+    /// Everything but what takes long and seldom fails by itself
+    Commit,
+    /// Everything
+    Full,
+}
+
+/// How the counts are read from a job's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// It counts no tests.
+    Plain,
+    /// One test program.
+    Tests,
+    /// Several test programs, one after the other.
+    ManyTests,
+}
+
+/// One program to run.
+#[derive(Debug)]
+pub struct Job {
+    /// The lane.
+    pub lane: Lane,
+    /// The name within the lane.
+    pub name: String,
+    /// The program, its arguments, environment and folder.
+    pub command: Command,
+    /// Most time for it.
+    pub limit: Duration,
+    /// How its counts are read.
+    pub output: Output,
+    /// The user as whom it runs, where that is not the caller.
+    pub user: Option<Arc<User>>,
+    /// A program to copy for that user before the job, and where to.
+    pub copy: Option<(PathBuf, PathBuf)>,
+}
+
+/// What the plan depends on.
+#[derive(Debug)]
+pub struct Planner<'a> {
+    /// The workspace.
+    pub workspace: &'a Workspace,
+    /// Everything that was built.
+    pub built: &'a [Executable],
+    /// What may be used.
+    pub requirements: &'a Requirements,
+    /// How much to run.
+    pub extent: Extent,
+    /// The ordinary user, where root runs this.
+    pub user: Option<Arc<User>>,
+    /// The user of rootless Podman, where root runs this.
+    pub rootless: Option<Arc<User>>,
+    /// The cluster's configuration for tests.
+    pub kubeconfig: String,
+}
+
+impl Planner<'_> {
+    /// Every job, in the order in which those of each lane run.
+    ///
+    /// # Errors
+    /// When a program is missing that was to be built.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        let mut jobs = self.checks();
+        jobs.extend(self.tests()?);
+        jobs.extend(self.local_suites()?);
+        if self.extent != Extent::Quick {
+            for (requirement, lane) in [
+                (Requirement::Docker, Lane::Docker),
+                (Requirement::Podman, Lane::Podman),
+                (Requirement::Kubernetes, Lane::Kubernetes),
+            ] {
+                if self.requirements.uses(requirement) {
+                    jobs.extend(self.engine_suites(requirement, lane)?);
+                }
+            }
+            if let Some(user) = &self.user {
+                jobs.extend(self.tests_as_user(user)?);
+            }
+            if let Some(user) = &self.rootless {
+                jobs.extend(self.rootless(user)?);
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn checks(&self) -> Vec<Job> {
+        // A file that was removed and is not committed yet is listed too.
+        let format = "git ls-files --deduplicate '*.rs' | while read -r file; do \
+                      [ ! -f \"$file\" ] || echo \"$file\"; done | xargs rustfmt --check";
+        let mut shell = Command::new("bash");
+        shell.args(["-o", "pipefail", "-c", format]);
+        shell.current_dir(&self.workspace.root);
+        let mut clippy = self.workspace.cargo();
+        clippy.args(["clippy", "--all-targets"]).args(SCOPE);
+        clippy.args(["--", "-D", "warnings"]);
+        let mut jobs = vec![
+            self.tool("format", shell),
+            self.tool("clippy", clippy),
+            self.tool("matrix", self.suite_command(&["--check-committed"])),
+        ];
+        if self.extent == Extent::Quick {
+            return jobs;
+        }
+        let mut docs = self.workspace.cargo();
+        docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
+        let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
+        docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
+        let mut examples = self.workspace.cargo();
+        examples.args(["test", "--doc"]).args(SCOPE);
+        jobs.push(self.tool("docs", docs));
+        jobs.push(Job {
+            output: Output::ManyTests,
+            ..self.tool("examples in the documentation", examples)
+        });
+        jobs
+    }
+
+    fn tool(&self, name: &str, command: Command) -> Job {
+        Job {
+            lane: Lane::Checks,
+            name: name.to_owned(),
+            command,
+            limit: TOOL_LIMIT,
+            output: Output::Plain,
+            user: None,
+            copy: None,
+        }
+    }
+
+    /// The test programs, as the caller.
+    fn tests(&self) -> Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        for test in self
+            .built
+            .iter()
+            .filter(|built| built.kind != Kind::Program)
+        {
+            let package = self.package(test);
+            let lane = lane_of(&package, test);
+            let usable = match lane {
+                Lane::Docker => self.requirements.uses(Requirement::Docker),
+                Lane::Podman => self.requirements.uses(Requirement::Podman),
+                Lane::Kubernetes => self.requirements.uses(Requirement::Kubernetes),
+                Lane::Checks | Lane::Local => true,
+            };
+            if !usable || measured_by_suite(&package, test) {
+                continue;
+            }
+            let mut command = self.test_command(test);
+            match (&*package, &*test.name, self.extent) {
+                ("sandbox-local", "local", Extent::Quick) => {
+                    command.args(CORE_OF_LOCAL);
+                }
+                (_, _, Extent::Quick) if test.kind == Kind::IntegrationTests => continue,
+                (SUITE, "interrupts", _) => {
+                    command.args(["--skip", "docker::", "--skip", "podman::"]);
+                }
+                ("sandbox-local", "local" | "endurance", Extent::Commit) => {
+                    command.args(["--skip", "without_user_namespaces"]);
+                }
+                _ => {}
+            }
+            if self.user.is_some() && USER_PACKAGES.contains(&&*package) {
+                // Another job of this run is the same as an ordinary user.
+                command.args(["--skip", "as_an_ordinary_user"]);
+            }
+            jobs.push(self.test_job(lane, test, command));
+        }
+        if self.extent == Extent::Full {
+            for (requirement, lane) in [
+                (Requirement::Docker, Lane::Docker),
+                (Requirement::Podman, Lane::Podman),
+            ] {
+                if self.requirements.uses(requirement) {
+                    let interrupts = self.test(SUITE, "interrupts")?;
+                    let mut command = self.test_command(interrupts);
+                    command.arg(format!("{}::", requirement.name()));
+                    jobs.push(self.test_job(lane, interrupts, command));
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn test_job(&self, lane: Lane, test: &Executable, mut command: Command) -> Job {
+        let required: &[Requirement] = match lane {
+            Lane::Checks | Lane::Local => &[Requirement::Local, Requirement::Browser],
+            Lane::Docker => &[Requirement::Docker],
+            Lane::Podman => &[Requirement::Podman],
+            Lane::Kubernetes => &[Requirement::Kubernetes],
+        };
+        command.env("SANDBOX_REQUIRE", self.requirements.names(required));
+        Job {
+            lane,
+            name: self.test_name(test),
+            command,
+            limit: TEST_LIMIT,
+            output: Output::Tests,
+            user: None,
+            copy: None,
+        }
+    }
+
+    /// A test program with the environment that `cargo test` gives it.
+    fn test_command(&self, test: &Executable) -> Command {
+        let mut command = Command::new(&test.path);
+        command
+            .current_dir(&test.package)
+            .env("CARGO", self.workspace.cargo().get_program())
+            .env("CARGO_MANIFEST_DIR", &test.package)
+            .env("CARGO_PKG_NAME", self.package(test))
+            .env("KUBECONFIG", &self.kubeconfig);
+        self.set_common(&mut command);
+        for program in self.programs() {
+            let variable = format!("CARGO_BIN_EXE_{}", program.name);
+            command.env(variable, &program.path);
+        }
+        command
+    }
+
+    fn set_common(&self, command: &mut Command) {
+        // A snapshot that differs is a failure, never a new file in the checkout.
+        command.env("INSTA_UPDATE", "no");
+        // Jobs of this run measure every backend with the suite.
+        let measured = "docker,podman,k8s,local,self-checks";
+        command.env("SANDBOX_MEASURED_ELSEWHERE", measured);
+        if self.extent == Extent::Full {
+            command.env("SANDBOX_TEST_FULL", "1");
+        }
+    }
+
+    /// The suite on the local backend, with its own proof, as the caller and as an ordinary user.
+    fn local_suites(&self) -> Result<Vec<Job>> {
+        let mut command = self.suite_command(&["--tier", "local", "--check"]);
+        match self.extent {
+            Extent::Quick => drop(command.arg("--proven-elsewhere")),
+            Extent::Commit => drop(command.arg("--own-probes")),
+            Extent::Full => {}
+        }
+        if self.requirements.requires(Requirement::Local) {
+            command.args(["--require", "local"]);
+        }
+        Ok(vec![self.suite_job(Lane::Local, "suite", command)])
+    }
+
+    /// The suite on an engine, and that engine's mutants.
+    fn engine_suites(&self, requirement: Requirement, lane: Lane) -> Result<Vec<Job>> {
+        let backend = requirement.name();
+        let measure = |reports: &str| {
+            let mut command =
+                self.suite_command(&["--tier", backend, "--check", "--proven-elsewhere"]);
+            command.arg("--reports").arg(self.reports(reports));
+            if self.requirements.requires(requirement) {
+                command.args(["--require", backend]);
+            }
+            command
+        };
+        let mut jobs = vec![self.suite_job(lane, "suite", measure(backend))];
+        if requirement == Requirement::Kubernetes {
+            let mut restricted = measure("k8s-restricted");
+            restricted.env("SANDBOX_K8S_PROFILE", "restricted");
+            jobs.push(self.suite_job(lane, "suite, restricted pods", restricted));
+        }
+        let mutants = format!("{backend}: ");
+        let mut command = self.suite_command(&["--mutant", &mutants]);
+        let reports = self.reports(&format!("{backend}-mutants"));
+        command.arg("--reports").arg(reports);
+        if self.extent == Extent::Commit {
+            command.arg("--own-probes");
+        }
+        jobs.push(self.suite_job(lane, "mutants", command));
+        Ok(jobs)
+    }
+
+    fn suite_job(&self, lane: Lane, name: &str, command: Command) -> Job {
+        Job {
+            lane,
+            name: name.to_owned(),
+            command,
+            limit: TEST_LIMIT,
+            output: Output::Plain,
+            user: None,
+            copy: None,
+        }
+    }
+
+    fn suite_command(&self, arguments: &[&str]) -> Command {
+        let program = self.programs().find(|program| program.name == SUITE);
+        let mut command = Command::new(program.map_or(Path::new(SUITE), |built| &built.path));
+        let root = &self.workspace.root;
+        command
+            .args(arguments)
+            .arg("--matrix")
+            .arg(root.join("matrix"))
+            .current_dir(root)
+            .env("KUBECONFIG", &self.kubeconfig);
+        if !arguments.contains(&"--mutant") && arguments.contains(&"local") {
+            command.arg("--reports").arg(self.reports("local"));
+        }
+        command.arg("--document").arg(root.join("README.md"));
+        command
+    }
+
+    fn reports(&self, name: &str) -> PathBuf {
+        self.workspace.target.join("conformance").join(name)
+    }
+
+    /// The tests that find something else as an ordinary user, and the local backend's suite.
+    fn tests_as_user(&self, user: &Arc<User>) -> Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        let integration = self
+            .built
+            .iter()
+            .filter(|test| test.kind == Kind::IntegrationTests);
+        for test in integration {
+            let package = self.package(test);
+            let endurance = test.name == "endurance" && self.extent != Extent::Full;
+            let same = SAME_FOR_ALL_USERS.contains(&(&*package, &*test.name));
+            if !USER_PACKAGES.contains(&&*package)
+                || same
+                || endurance
+                || measured_by_suite(&package, test)
+            {
+                continue;
+            }
+            let mut job = self.user_job(Lane::Local, user, test);
+            match (&*test.name, self.extent) {
+                ("interrupts", _) => {
+                    job.command
+                        .args(["--skip", "docker::", "--skip", "podman::"]);
+                }
+                ("local", Extent::Commit) => {
+                    job.command.args(["--skip", "without_user_namespaces"]);
+                }
+                _ => {}
+            }
+            let required = self.requirements.names(&[Requirement::Local]);
+            job.command.env("SANDBOX_REQUIRE", required);
+            jobs.push(job);
+        }
+        let is_required = self.requirements.requires(Requirement::Local);
+        jobs.push(self.user_suite(Lane::Local, user, "local", is_required));
+        Ok(jobs)
+    }
+
+    /// The tests of Podman and its suite as the user of rootless Podman.
+    fn rootless(&self, user: &Arc<User>) -> Result<Vec<Job>> {
+        let is_required = self.requirements.requires(Requirement::PodmanRootless);
+        let mut tests = vec![
+            (self.test("sandbox-podman", "podman")?, ""),
+            (self.test("sandbox-podman", "faults")?, ""),
+        ];
+        if self.extent == Extent::Full {
+            tests.push((self.test(SUITE, "interrupts")?, "podman::"));
+        }
+        let mut jobs = Vec::new();
+        for (test, filter) in tests {
+            let mut job = self.user_job(Lane::Podman, user, test);
+            if !filter.is_empty() {
+                job.command.arg(filter);
+            }
+            let required = if is_required { "podman" } else { "" };
+            job.command.env("SANDBOX_REQUIRE", required);
+            jobs.push(job);
+        }
+        jobs.push(self.user_suite(Lane::Podman, user, "podman", is_required));
+        Ok(jobs)
+    }
+
+    fn user_job(&self, lane: Lane, user: &Arc<User>, test: &Executable) -> Job {
+        let copy = user.program(&format!("test-{}", test.name));
+        let package = self.package(test);
+        let folder = user.checkout().join(&package);
+        let mut command = Command::new(&copy);
+        command
+            .current_dir(&folder)
+            .env_clear()
+            .envs(user.environment())
+            .env("CARGO_MANIFEST_DIR", &folder)
+            .env("CARGO_PKG_NAME", &package)
+            .env("SANDBOX_TEST_BIN", user.program("sandbox"));
+        self.set_common(&mut command);
+        for program in self.programs() {
+            let variable = format!("CARGO_BIN_EXE_{}", program.name);
+            command.env(variable, user.program(&program.name));
+        }
+        Job {
+            lane,
+            name: format!("{} as user {}", self.test_name(test), user.uid()),
+            command,
+            limit: TEST_LIMIT,
+            output: Output::Tests,
+            user: Some(Arc::clone(user)),
+            copy: Some((test.path.clone(), copy)),
+        }
+    }
+
+    fn user_suite(&self, lane: Lane, user: &Arc<User>, backend: &str, required: bool) -> Job {
+        let mut command = Command::new(user.program(SUITE));
+        command
+            .current_dir(user.checkout())
+            .env_clear()
+            .envs(user.environment())
+            .args(["--tier", backend, "--check", "--matrix"])
+            .arg(user.checkout().join("matrix"))
+            .arg("--reports")
+            .arg(user.temporary().join("conformance"));
+        // Once for each kind of user is enough.
+        if self.extent == Extent::Commit || backend != "local" {
+            command.arg("--proven-elsewhere");
+        }
+        if required {
+            command.args(["--require", backend]);
+        }
+        let name = format!("suite as user {}", user.uid());
+        Job {
+            user: Some(Arc::clone(user)),
+            ..self.suite_job(lane, &name, command)
+        }
+    }
+
+    fn programs(&self) -> impl Iterator<Item = &Executable> {
+        let programs = self.built.iter();
+        programs.filter(|built| built.kind == Kind::Program)
+    }
+
+    fn test(&self, package: &str, name: &str) -> Result<&Executable> {
+        let is_wanted = |test: &&Executable| {
+            test.kind == Kind::IntegrationTests
+                && test.name == name
+                && self.package(test) == package
+        };
+        self.built
+            .iter()
+            .find(is_wanted)
+            .ok_or_else(|| Failure::new(format!("{package} has no test program {name}")))
+    }
+
+    /// The name of the package, which is that of its folder but for the root.
+    fn package(&self, built: &Executable) -> String {
+        match built.package.file_name() {
+            Some(name) if built.package != self.workspace.root => {
+                name.to_string_lossy().into_owned()
+            }
+            _ => "sandbox".to_owned(),
+        }
+    }
+
+    fn test_name(&self, test: &Executable) -> String {
+        match test.kind {
+            Kind::IntegrationTests => format!("{} {}", self.package(test), test.name),
+            _ => format!("{} unit tests of {}", self.package(test), test.name),
+        }
+    }
+}
+
+/// Whether a test program runs the probes that a job of the suite runs.
+fn measured_by_suite(package: &str, test: &Executable) -> bool {
+    let engines = ["sandbox-docker", "sandbox-podman", "sandbox-k8s"];
+    match &*test.name {
+        "conformance" => engines.contains(&package),
+        "trials" => package == SUITE,
+        _ => false,
+    }
+}
+
+fn lane_of(package: &str, test: &Executable) -> Lane {
+    match (package, &*test.name, test.kind) {
+        (_, _, Kind::UnitTests) => Lane::Local,
+        ("sandbox-docker", ..) | ("sandbox-cli", "docker", _) => Lane::Docker,
+        ("sandbox-podman", ..) => Lane::Podman,
+        ("sandbox-k8s", ..) => Lane::Kubernetes,
+        // Cargo runs in it, and would wait for the other checks.
+        (SUITE, "guide", _) => Lane::Checks,
+        _ => Lane::Local,
+    }
+}

@@ -1,0 +1,143 @@
+//! The counts and failures in the output of test programs.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Most lines that are repeated of one failed job.
+const MOST_LINES: usize = 60;
+
+/// How many tests passed, failed and were skipped.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Tests that ran and passed.
+    pub passed: u64,
+    /// Tests and steps that failed.
+    pub failed: u64,
+    /// Tests that were ignored, because they cannot run here.
+    pub skipped: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.passed += more.passed;
+        self.failed += more.failed;
+        self.skipped += more.skipped;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(
+            formatter,
+            "{passed} passed, {failed} failed, {skipped} skipped"
+        )
+    }
+}
+
+/// The counts of every line `test result: …`.
+pub fn all_counts(output: &str) -> Option<Counts> {
+    output.lines().filter_map(counts).reduce(|mut sum, more| {
+        sum += more;
+        sum
+    })
+}
+
+/// The counts of the last line `test result: …`. Earlier ones are of runs within a test.
+pub fn last_counts(output: &str) -> Option<Counts> {
+    output.lines().rev().find_map(counts)
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
+fn counts(line: &str) -> Option<Counts> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |word: &str| {
+        let mut parts = counts.split("; ");
+        parts.find_map(|part| part.strip_suffix(word)?.trim().parse().ok())
+    };
+    Some(Counts {
+        passed: count("passed")?,
+        failed: count("failed")?,
+        skipped: count("ignored")?,
+    })
+}
+
+/// The tests that were ignored, each with its reason: `NAME: REASON`.
+pub fn ignored(output: &str) -> impl Iterator<Item = String> {
+    output.lines().filter_map(|line| {
+        let (name, end) = line.strip_prefix("test ")?.rsplit_once(" ... ignored")?;
+        let reason = end.strip_prefix(", ").unwrap_or("ignored");
+        Some(format!("{}: {reason}", name.trim()))
+    })
+}
+
+/// What explains a failure: the output of the failed tests, or else the last lines.
+pub fn explanation(output: &str) -> Vec<&str> {
+    let lines: Vec<&str> = output.lines().collect();
+    let failures = lines.iter().position(|line| *line == "failures:");
+    let marked: Vec<&str> = lines
+        .iter()
+        .copied()
+        .filter(|line| line.starts_with("error: ") || line.starts_with("FAILED "))
+        .collect();
+    match failures {
+        Some(first) => lines[first..]
+            .iter()
+            .copied()
+            .filter(|line| !line.trim().is_empty())
+            .take(MOST_LINES)
+            .collect(),
+        None if !marked.is_empty() => marked.into_iter().take(MOST_LINES).collect(),
+        None => lines[lines.len().saturating_sub(MOST_LINES)..].to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s";
+    const BAD: &str = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+
+    #[test]
+    fn filtered_tests_are_not_counted() {
+        let output = format!("{BAD}\ntest result: ok. many passed; 0 failed;\n{OK}\n");
+        let sum = all_counts(&output).expect("counts");
+        assert_eq!(sum.to_string(), "4 passed, 2 failed, 1 skipped");
+        assert_eq!(
+            last_counts(&output).expect("counts").to_string(),
+            "3 passed, 0 failed, 1 skipped"
+        );
+        assert_eq!(last_counts("running 3 tests\n"), None);
+    }
+
+    #[test]
+    fn ignored_tests_are_named_with_their_reason() {
+        let output =
+            "test a::b      ... ignored, no control groups\ntest c ... ok\ntest d ... ignored\n";
+        let names: Vec<_> = ignored(output).collect();
+        assert_eq!(names, ["a::b: no control groups", "d: ignored"]);
+    }
+
+    #[test]
+    fn failures_explain_a_run_and_the_last_lines_any_other() {
+        let output = format!(
+            "test a ... ok\n\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n\n{BAD}\n"
+        );
+        let explained = explanation(&output);
+        assert_eq!(
+            explained[..3],
+            ["failures:", "---- b ----", "why"],
+            "{explained:?}"
+        );
+        assert_eq!(
+            explanation("one\nerror: left processes\ntwo\n"),
+            ["error: left processes"]
+        );
+        assert_eq!(explanation("one\ntwo\n"), ["one", "two"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs one job.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::plan::{Job, Lane, Output};
+use super::results::{self, Counts};
+use super::user;
+use crate::failure::{Context, Failure, Result};
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The lane.
+    pub lane: Lane,
+    /// The name within the lane.
+    pub name: String,
+    /// How long it took.
+    pub took: Duration,
+    /// The counts of its tests, where it counts any. A failure is in them.
+    pub counts: Counts,
+    /// What explains the failure, where it failed.
+    pub failure: Option<Vec<String>>,
+    /// The tests that were ignored, with their reasons.
+    pub ignored: Vec<String>,
+}
+
+/// Runs a job with its output in a file below `logs`.
+pub fn run(job: Job, logs: &Path) -> Done {
+    let (lane, name, kind) = (job.lane, job.name.clone(), job.output);
+    let start = Instant::now();
+    let file_name = format!("{}-{}.log", lane.name(), name.replace([' ', '/', ','], "-"));
+    let log = logs.join(file_name);
+    let status = start_and_wait(job, logs, &log);
+    let output = fs::read(&log).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let mut done = judge(status, &output, kind, &log);
+    (done.lane, done.name, done.took) = (lane, name, start.elapsed());
+    done
+}
+
+fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus> {
+    fs::create_dir_all(logs).context(|| format!("cannot create {}", logs.display()))?;
+    let doing = || format!("cannot write {}", log.display());
+    let file = File::create(log).context(doing)?;
+    let errors = file.try_clone().context(doing)?;
+    if let Some((from, to)) = &job.copy {
+        user::copy_file(from, to)?;
+    }
+    let status = supervised(&job)?
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(errors)
+        .status()
+        .context(|| "cannot start the supervisor".to_owned());
+    if let Some((_, copy)) = &job.copy {
+        // Debug binaries are large.
+        fs::remove_file(copy).context(|| format!("cannot remove {}", copy.display()))?;
+    }
+    status
+}
+
+/// The job's command below a supervisor, with the same folder and environment.
+fn supervised(job: &Job) -> Result<Command> {
+    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
+    let mut command = Command::new(program);
+    command.arg("supervise");
+    command.args(["--limit", &job.limit.as_secs().to_string()]);
+    if let Some(user) = &job.user {
+        command.args(["--user", &user.uid().to_string()]);
+        command.args(["--group", &user.gid().to_string()]);
+        command.env_clear();
+    }
+    for (name, value) in job.command.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(folder) = job.command.get_current_dir() {
+        command.current_dir(folder);
+    }
+    command.arg("--").arg(job.command.get_program());
+    command.args(job.command.get_args());
+    Ok(command)
+}
+
+fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &PathBuf) -> Done {
+    let counts = match kind {
+        Output::Plain => Some(Counts::default()),
+        Output::Tests => results::last_counts(output),
+        Output::ManyTests => results::all_counts(output),
+    };
+    let problem = match (&status, counts) {
+        (Err(failure), _) => Some(failure.clone()),
+        (Ok(status), _) if !status.success() => {
+            Some(Failure::new(format!("see {}", log.display())))
+        }
+        (Ok(_), None) => Some(Failure::new("succeeded without a test result")),
+        (Ok(_), Some(counts)) if counts.failed > 0 => {
+            Some(Failure::new(format!("succeeded with {counts}")))
+        }
+        _ => None,
+    };
+    let mut counts = counts.unwrap_or_default();
+    let failure = problem.map(|problem| {
+        // A failure besides the tests must not stand beside "0 failed".
+        counts.failed = counts.failed.max(1);
+        let mut lines = vec![problem.to_string()];
+        lines.extend(results::explanation(output).iter().map(ToString::to_string));
+        lines
+    });
+    Done {
+        lane: Lane::Checks,
+        name: String::new(),
+        took: Duration::ZERO,
+        counts,
+        failure,
+        ignored: results::ignored(output).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out;";
+
+    fn judged(code: i32, output: &str, kind: Output) -> Done {
+        let status = ExitStatus::from_raw(code << 8);
+        judge(Ok(status), output, kind, &PathBuf::from("/log"))
+    }
+
+    #[test]
+    fn a_run_without_a_result_or_with_a_bad_status_has_failed() {
+        assert!(judged(0, OK, Output::Tests).failure.is_none());
+        assert!(judged(0, "", Output::Plain).failure.is_none());
+        for bad in [
+            judged(0, "running 3 tests\n", Output::Tests),
+            judged(1, OK, Output::Tests),
+            judged(1, "", Output::Plain),
+            judge(Err(Failure::new("x")), "", Output::Plain, &PathBuf::new()),
+        ] {
+            assert_eq!(bad.counts.failed, 1, "{bad:?}");
+            assert!(bad.failure.is_some(), "{bad:?}");
+        }
+    }
+}

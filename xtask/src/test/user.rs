@@ -1,0 +1,228 @@
+//! Another user as whom copied test programs run.
+//!
+//! The checkout and the target folder may be where only root may look (`/root` is 0700). So the
+//! workspace's files and the programs are copied to a folder that every user may read.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use crate::cargo::{Executable, Workspace};
+use crate::engines::Owner;
+use crate::failure::{Context, Failure, Result};
+
+/// Where the folder may be made, in this order. Short, because tests put sockets below it, and the
+/// path of a socket has at most 107 bytes.
+const PARENTS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+/// The number of the ordinary user. No account has it, so no file and no process is this user's.
+const ORDINARY_USER: u32 = 12_345;
+/// Environment variables that the user's programs inherit.
+const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
+
+/// A user with a folder of its own, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct User {
+    account: Owner,
+    folder: PathBuf,
+}
+
+impl User {
+    /// A user without an account.
+    ///
+    /// # Errors
+    /// When the user is taken, or the folder cannot be made.
+    pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self> {
+        let number = ORDINARY_USER.to_string();
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        if passwd.lines().any(|l| l.split(':').nth(2) == Some(&number)) {
+            return Err(Failure::new(format!(
+                "user {number} has an account; tests need a number without one"
+            )));
+        }
+        let account = Owner {
+            user: ORDINARY_USER,
+            group: ORDINARY_USER,
+            environment: Vec::new(),
+        };
+        Self::with_account(account, workspace, programs)
+    }
+
+    /// A user that exists.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or something cannot be copied.
+    pub fn with_account(
+        account: Owner,
+        workspace: &Workspace,
+        programs: &[&Executable],
+    ) -> Result<Self> {
+        let temporary = env::temp_dir();
+        let parent = [temporary.as_path()]
+            .into_iter()
+            .chain(PARENTS.map(Path::new))
+            .find(|parent| is_open_to_all(parent))
+            .ok_or_else(|| Failure::new("no temporary folder that every user may enter"))?;
+        let name = format!("sandbox-user-{}-{}", account.user, std::process::id());
+        let user = Self {
+            account,
+            folder: parent.join(name),
+        };
+        let folder = &user.folder;
+        create_folder(folder)?;
+        for name in ["home", "tmp"] {
+            let private = folder.join(name);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&private)
+                .and_then(|()| chown(&private, Some(user.uid()), Some(user.gid())))
+                .context(|| format!("cannot create {}", private.display()))?;
+        }
+        copy_folder(&workspace.root, &user.checkout(), &workspace.target)?;
+        for program in programs {
+            copy_file(&program.path, &user.program(&program.name))?;
+        }
+        Ok(user)
+    }
+
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.account.user
+    }
+
+    /// The number of the user's group.
+    pub fn gid(&self) -> u32 {
+        self.account.group
+    }
+
+    /// The copied workspace, which the user may read.
+    pub fn checkout(&self) -> PathBuf {
+        self.folder.join("checkout")
+    }
+
+    /// The user's folder for temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.folder.join("tmp")
+    }
+
+    /// The copy of a program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The whole environment of the user's programs.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let text = |path: PathBuf| path.display().to_string();
+        let inherited = INHERITED
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
+        let mut all: Vec<(String, String)> = inherited.collect();
+        all.push(("USER".into(), "sandbox-test".into()));
+        all.extend(self.account.environment.iter().cloned());
+        for (name, value) in [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME", text(self.folder.join("home"))),
+            ("TMPDIR", text(self.temporary())),
+            ("CARGO_TARGET_TMPDIR", text(self.temporary())),
+            ("INSTA_WORKSPACE_ROOT", text(self.checkout())),
+        ] {
+            all.push((name.to_owned(), value));
+        }
+        all
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("cannot remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+fn is_open_to_all(folder: &Path) -> bool {
+    let may_enter = |folder: &Path| {
+        folder
+            .metadata()
+            .is_ok_and(|data| data.is_dir() && data.permissions().mode() & 1 == 1)
+    };
+    folder.is_absolute()
+        && folder.ancestors().all(may_enter)
+        && rustix::fs::statvfs(folder)
+            .is_ok_and(|mount| !mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+}
+
+/// Copies a folder without build output and without what version control keeps.
+fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
+    let doing = || format!("cannot copy {}", from.display());
+    create_folder(to)?;
+    for entry in fs::read_dir(from).context(doing)? {
+        let entry = entry.context(doing)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if path == target || [".git", "target"].map(OsStr::new).contains(&&*name) {
+            continue;
+        }
+        let kind = entry.file_type().context(doing)?;
+        if kind.is_dir() {
+            copy_folder(&path, &to.join(&name), target)?;
+        } else if kind.is_file() {
+            copy_file(&path, &to.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file so that every user may read it, whatever the umask is.
+///
+/// # Errors
+/// When it cannot be copied.
+pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let doing = || format!("cannot copy {} to {}", from.display(), to.display());
+    fs::copy(from, to).context(doing)?;
+    let executable = from.metadata().context(doing)?.permissions().mode() & 0o100 != 0;
+    let mode = if executable { 0o755 } else { 0o644 };
+    fs::set_permissions(to, Permissions::from_mode(mode)).context(doing)
+}
+
+fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir(path)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)))
+        .context(|| format!("cannot create {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_below_a_closed_one_is_not_open_to_all() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let inner = folder.path().join("inner");
+        create_folder(&inner).expect("folder");
+        let close = Permissions::from_mode(0o700);
+        fs::set_permissions(folder.path(), close).expect("mode");
+        assert!(!is_open_to_all(&inner), "its parent is 0700");
+        assert!(is_open_to_all(Path::new("/")));
+        assert!(!is_open_to_all(Path::new("/proc/self/exe")));
+    }
+
+    #[test]
+    fn a_copy_leaves_out_build_output_and_is_readable() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let from = folder.path().join("from");
+        for file in ["src/lib.rs", "target/debug/x", "built/y", ".git/HEAD"] {
+            let path = from.join(file);
+            fs::create_dir_all(path.parent().expect("parent")).expect("folder");
+            fs::write(&path, "text").expect("file");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("mode");
+        }
+        let to = folder.path().join("to");
+        copy_folder(&from, &to, &from.join("built")).expect("copy");
+        let entries = fs::read_dir(&to).expect("folder").flatten();
+        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["src"]);
+        let copy = to.join("src/lib.rs").metadata().expect("file");
+        assert_eq!(copy.permissions().mode() & 0o777, 0o644);
+    }
+}
