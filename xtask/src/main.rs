@@ -8,15 +8,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod apt;
 mod bench;
 mod cargo;
 mod conformance;
 mod engines;
 mod failure;
 mod guest;
-mod http;
-mod images;
 mod interrupt;
 mod lock;
 mod matrix;
@@ -34,16 +31,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Start, stop or list the container engines that tests need
+    /// Start, stop or describe the engines that tests need: ci/engines.sh
     Engines(engines::Arguments),
-    /// Build the test images, without any registry, and import them
-    Images(images::Arguments),
+    /// Build the test images without any registry, and import them: ci/images.sh
+    Images(engines::Arguments),
     /// Measure sandboxes beside their rivals, in a release build
     Bench(bench::Arguments),
     /// Attack the backends and say which attacks fail
     Conformance(conformance::Arguments),
-    /// Run the local tier in an emulated machine with systemd and control groups of version 2
-    Guest(guest::Arguments),
+    /// Run the local backend in an emulated machine with systemd and cgroup v2: ci/guest.sh
+    Guest(engines::Arguments),
     /// Compare the committed matrix with what is measured, or write it
     Matrix(matrix::Arguments),
     /// Check and test everything; --quick in some minutes, --full as every night
@@ -55,8 +52,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
-        Task::Engines(arguments) => engines::run(&arguments),
-        Task::Images(arguments) => images::run(&arguments),
+        Task::Engines(arguments) => engines::run("engines.sh", &arguments),
+        Task::Images(arguments) => engines::run("images.sh", &arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::Guest(arguments) => guest::run(&arguments),

@@ -1,4 +1,4 @@
-# What is checked as one of the users.
+# The checks as one of the users.
 who=$1
 . /media/settings
 PATH=/media/bin:$PATH
@@ -7,7 +7,7 @@ mkdir -p "$results/matrix" && cd "$results" || exit
 export SANDBOX_TEST_BIN=/media/bin/sandbox INSTA_WORKSPACE_ROOT=/media/checkout INSTA_UPDATE=no
 case $who in
     root) expected="in a scope of systemd" manager= ;;
-    stranger) expected="the user's systemd does not answer" manager= ;;
+    no-systemd) expected="the user's systemd does not answer" manager= ;;
     *) expected="in a scope of the user's systemd" manager=--user ;;
 esac
 
@@ -31,7 +31,7 @@ eventually() {
 groups() { find /sys/fs/cgroup -name 'sandbox-*' 2>/dev/null | grep -q .; }
 no_groups() { ! groups; }
 ended() { ! kill -0 "$1" 2>/dev/null; }
-# Code that no other process is like. (The client's arguments name it as well.)
+# Whether the code runs. No other process of the guest is called tail.
 code() { grep -lx tail /proc/[0-9]*/comm 2>/dev/null | grep -q .; }
 no_code() { ! code; }
 
@@ -44,7 +44,7 @@ killed_owner() {
     sandbox run -b local --timeout 5m -- tail -f /dev/null &
     local owner=$!
     eventually code || return
-    [ "$who" = stranger ] || groups || return
+    [ "$who" = no-systemd ] || groups || return
     kill -KILL $owner
     wait $owner 2>/dev/null
     eventually no_code && eventually no_groups
@@ -52,13 +52,13 @@ killed_owner() {
 
 detached() {
     sandbox create -b local --name guest-check --ttl 5m || return
-    [ "$who" = stranger ] || groups || return
+    [ "$who" = no-systemd ] || groups || return
     sandbox exec -b local guest-check -- /bin/sh -c 'echo "detached works"' | grep -qx "detached works" || return
     sandbox rm -b local guest-check || return
     eventually no_groups
 }
 
-# Somebody stops the scope: code and client end, and the next sandbox gets another one.
+# When the scope is stopped, code and client end, and the next sandbox gets another scope.
 stopped_scope() {
     sandbox run -b local --timeout 5m -- tail -f /dev/null &
     local client=$!
@@ -85,7 +85,7 @@ tests() {
 step doctor doctor
 step killed-owner killed_owner
 step detached detached
-[ "$who" = stranger ] || step stopped-scope stopped_scope
+[ "$who" = no-systemd ] || step stopped-scope stopped_scope
 [ -z "$RUN_SUITE" ] || step suite suite
 [ -z "$RUN_TESTS" ] || step tests tests
 step nothing-left eventually no_groups

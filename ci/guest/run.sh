@@ -12,7 +12,7 @@ for who in $WHO; do
         service) systemd-run -q --pipe --wait --collect -p User=tester -p PAMName=login \
             systemd-run --user -q --pipe --wait --collect bash /media/checks.sh service ;;
         # A user whom no systemd serves.
-        stranger) systemd-run -q --pipe --wait --collect -p User=stranger bash /media/checks.sh stranger ;;
+        no-systemd) systemd-run -q --pipe --wait --collect -p User=no-systemd bash /media/checks.sh no-systemd ;;
     esac
 done
 tar -C /tmp/results -cf /dev/vdc .

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Starts the Docker or Podman of a newer Debian release beside the machine's own, to measure a profile with it.
 #
-# Usage, as root:  scripts/newer-engine.sh docker|podman [RELEASE]        RELEASE is trixie unless named
+# Usage, as root:  ci/newer-engine.sh docker|podman [RELEASE]        RELEASE is trixie unless named
 #
 # The engine runs in private mount and network namespaces whose root is that release's tree (0.6 GB, made once, in
 # $SANDBOX_CACHE/newer). The last line on standard output sets the variable that clients read; standard error names the
 # process to end. Measured with it: Docker 26.1 and Podman 5.4 of Debian 13, on Debian 12 with cgroup v1.
 #
-#   eval "$(scripts/newer-engine.sh docker)"        # sets and exports DOCKER_HOST
+#   eval "$(ci/newer-engine.sh docker)"        # sets and exports DOCKER_HOST
 #   cargo xtask images --engine docker              # the test images, into that engine
 #   cargo xtask matrix --write --tier docker
 set -euo pipefail

@@ -1,0 +1,195 @@
+//! The engines that tests use, as `ci/engines.sh` describes them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cargo::Workspace;
+use crate::failure::{Context, Failure, Result};
+
+/// The variable that names a cluster.
+const KUBECONFIG: &str = "KUBECONFIG";
+
+/// An engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// The Docker engine
+    Docker,
+    /// The Podman engine of root
+    Podman,
+    /// The Podman engine of an ordinary user
+    PodmanRootless,
+    /// A Kubernetes cluster
+    Kubernetes,
+}
+
+impl Name {
+    /// The name in arguments.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::PodmanRootless => "podman-rootless",
+            Self::Kubernetes => "k8s",
+        }
+    }
+}
+
+/// A user that exists, and the whole environment of this user's programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The number of the user's group.
+    pub group: u32,
+    /// Names and values.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Arguments that go to a script in `ci/`.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Arguments {
+    /// The script's arguments; --help prints them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}
+
+/// Runs a script in `ci/` in the place of this program's task.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
+    let mut command = script(name)?;
+    let status = command.args(&arguments.arguments).status();
+    let status = status.context(|| format!("cannot start ci/{name}"))?;
+    Ok(match status.success() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// A script in `ci/`.
+///
+/// # Errors
+/// When the workspace cannot be found.
+pub fn script(name: &str) -> Result<Command> {
+    Ok(Command::new(Workspace::find()?.root.join("ci").join(name)))
+}
+
+/// Checks that an engine answers and has the test images. Where it `is_required`, missing images
+/// are built and imported, and the cluster of `KUBECONFIG` may be used.
+///
+/// # Errors
+/// When it does not.
+pub fn check(name: Name, is_required: bool) -> Result<()> {
+    let mut status = script("engines.sh")?;
+    status.args(["status", name.text()]);
+    if !is_required {
+        status.env_remove(KUBECONFIG);
+    }
+    output(&mut status)?;
+    if name == Name::Kubernetes {
+        return Ok(());
+    }
+    let mut images = script("images.sh")?;
+    images.args(["--engine", name.text()]);
+    if !is_required {
+        images.arg("--check");
+    }
+    output(images.stderr(Stdio::inherit())).map(drop)
+}
+
+/// The configuration of the cluster that `KUBECONFIG` names, or else of the one that
+/// `cargo xtask engines up k8s` starts.
+///
+/// # Errors
+/// When there is no folder for it.
+pub fn kubeconfig() -> Result<String> {
+    match env::var(KUBECONFIG) {
+        Ok(named) if !named.is_empty() => Ok(named),
+        _ => own_kubeconfig(),
+    }
+}
+
+/// The configuration of the cluster that `cargo xtask engines up k8s` starts.
+///
+/// # Errors
+/// When the script does not run.
+pub fn own_kubeconfig() -> Result<String> {
+    output(script("engines.sh")?.arg("kubeconfig"))
+}
+
+/// Whether there is a cluster that answers.
+pub fn has_cluster() -> bool {
+    let status = script("engines.sh").map(|mut status| output(status.args(["status", "k8s"])));
+    matches!(status, Ok(Ok(_)))
+}
+
+/// The user of rootless Podman.
+///
+/// # Errors
+/// When there is none.
+pub fn rootless_owner() -> Result<Owner> {
+    let text = output(script("engines.sh")?.arg("rootless-account"))?;
+    parse_owner(&text).ok_or_else(|| Failure::new(format!("unexpected account: {text:?}")))
+}
+
+/// Reads the user, the group, and then a variable in each line.
+fn parse_owner(text: &str) -> Option<Owner> {
+    let mut lines = text.lines();
+    let (user, group) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+    let variable = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Some(Owner {
+        user,
+        group,
+        environment: lines.map(variable).collect::<Option<_>>()?,
+    })
+}
+
+/// What a program writes on standard output, without the end of its line.
+fn output(command: &mut Command) -> Result<String> {
+    let name = Path::new(command.get_program()).file_name();
+    let name = PathBuf::from(name.unwrap_or_default());
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context(|| format!("cannot start {}", name.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let reason = text.lines().chain(errors.lines()).next_back();
+    Err(Failure::new(match reason {
+        Some(line) => line.trim_start_matches("error: ").to_owned(),
+        None => format!("{} ended with {}", name.display(), output.status),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_two_numbers_and_variables() {
+        let owner = parse_owner("1001\n1002\nHOME=/home\nA=b=c\n").expect("an account");
+        assert_eq!((owner.user, owner.group), (1001, 1002));
+        assert_eq!(owner.environment[1], ("A".into(), "b=c".into()));
+        assert_eq!(parse_owner("1001\n"), None);
+        assert_eq!(parse_owner("1001\n1002\nHOME\n"), None);
+    }
+
+    #[test]
+    fn a_failure_is_the_last_line() {
+        let failed = output(Command::new("sh").args(["-c", "echo one; echo two; exit 1"]));
+        assert_eq!(failed, Err(Failure::new("two")));
+        let silent = output(Command::new("sh").args(["-c", "exit 1"]));
+        assert!(silent.is_err_and(|failure| failure.to_string().contains("exit status: 1")));
+    }
+}

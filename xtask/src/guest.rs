@@ -1,0 +1,40 @@
+//! `cargo xtask guest`: builds the programs for `ci/guest.sh`, and runs it.
+
+use std::process::ExitCode;
+
+use crate::cargo::{Kind, Profile, Workspace};
+use crate::engines::{Arguments, script};
+use crate::failure::{Context, Result};
+
+/// The package whose tests run in the guest.
+const PACKAGE: &str = "sandbox-local";
+
+/// Runs the guest.
+///
+/// # Errors
+/// When the programs cannot be built, or the script cannot be started.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let mut command = script("guest.sh")?;
+    let programs = workspace.build_programs(Profile::Dev)?;
+    command.env("SANDBOX", programs.file("sandbox")?);
+    command.env("SUITE", programs.file("sandbox-conformance")?);
+    if arguments.arguments.iter().any(|word| word == "--tests") {
+        let folder = workspace.root.join(PACKAGE);
+        // Endurance takes minutes on a machine that is not emulated.
+        let tests = workspace.build_tests()?;
+        let files: Vec<String> = tests
+            .iter()
+            .filter(|test| test.kind != Kind::Program && test.package == folder)
+            .filter(|test| test.name != "endurance")
+            .map(|test| test.path.display().to_string())
+            .collect();
+        command.env("TESTS", files.join(" "));
+    }
+    let status = command.args(&arguments.arguments).status();
+    let status = status.context(|| "cannot start ci/guest.sh".to_owned())?;
+    Ok(match status.success() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
