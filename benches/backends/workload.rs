@@ -1,0 +1,155 @@
+//! What is measured, and who takes part.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+/// The image of every container and pod.
+pub const IMAGE: &str = "python:3.11-slim";
+
+/// The name of the sandbox among the contenders.
+pub const SANDBOX: &str = "sandbox";
+
+/// Work that a sandbox and its rivals do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// `true` in an environment of its own, which is removed afterwards.
+    OneShot,
+    /// `true` in an environment that already runs.
+    WarmExec,
+    /// Create an environment that accepts input, then remove it.
+    Create,
+    /// Read a program's standard output.
+    Output,
+    /// Copy a file in, then out.
+    Copy,
+}
+
+impl Workload {
+    /// Every workload. Those that move much memory come last, because they evict the caches.
+    pub const ALL: [Self; 5] = [
+        Self::OneShot,
+        Self::WarmExec,
+        Self::Create,
+        Self::Output,
+        Self::Copy,
+    ];
+
+    /// The measurement of a workload that has only one.
+    pub fn measurement(self) -> &'static str {
+        match self {
+            Self::OneShot => "one-shot",
+            Self::WarmExec => "warm exec",
+            Self::Create => "create",
+            Self::Output => "output",
+            Self::Copy => "copy",
+        }
+    }
+
+    /// Whether it is measured as a rate.
+    pub fn moves_bytes(self) -> bool {
+        matches!(self, Self::Output | Self::Copy)
+    }
+
+    /// Whether it runs in `round`, counted from 0, of `rounds`. Every workload runs in round 0.
+    pub fn runs_in(self, backend: &str, round: u32, rounds: u32) -> bool {
+        let interval = match self {
+            _ if self.is_short(backend) => 1,
+            Self::WarmExec => 5,
+            _ => 10,
+        };
+        round.is_multiple_of(interval.min((rounds / 2).max(1)))
+    }
+
+    /// Whether it is so short that the caches that the previous workload left would distort it.
+    /// Such a workload runs twice in a row, and the second run counts.
+    pub fn is_short(self, backend: &str) -> bool {
+        backend == "local" && !self.moves_bytes()
+    }
+}
+
+/// How many bytes [`Workload::Output`] and [`Workload::Copy`] move; a smoke run needs only a few.
+pub fn transfer_size(backend: &str, smoke: bool) -> u64 {
+    let mib = match backend {
+        _ if smoke => 4,
+        "local" => 256,
+        // Its pods are small.
+        "k8s" => 16,
+        _ => 64,
+    };
+    mib << 20
+}
+
+/// Why there is no measurement.
+#[derive(Debug)]
+pub enum MeasureError {
+    /// This machine lacks what the contender needs.
+    Unavailable(String),
+    /// The contender is available, and its work failed.
+    Failed(String),
+}
+
+impl MeasureError {
+    /// The same reason, where any failure means that the machine lacks something.
+    pub fn into_unavailable(self) -> Self {
+        let (Self::Unavailable(reason) | Self::Failed(reason)) = self;
+        Self::Unavailable(reason)
+    }
+}
+
+impl<E: Error + 'static> From<E> for MeasureError {
+    fn from(error: E) -> Self {
+        use sandbox::ErrorKind::{SandboxUnavailable, UnknownBackend};
+        let sandbox_error = (&error as &(dyn Error + 'static)).downcast_ref::<sandbox::Error>();
+        match sandbox_error.map(sandbox::Error::kind) {
+            Some(SandboxUnavailable | UnknownBackend) => Self::Unavailable(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The result of a step.
+pub type Result<T> = std::result::Result<T, MeasureError>;
+
+/// The durations of one run of a workload, by what was measured.
+pub type Timings = Result<Vec<(&'static str, Duration)>>;
+
+/// Waits for `work`, and returns its result and how long it took.
+pub async fn timed<T, E: Into<MeasureError>>(
+    work: impl Future<Output = std::result::Result<T, E>>,
+) -> Result<(T, Duration)> {
+    let start = Instant::now();
+    let result = work.await;
+    let elapsed = start.elapsed();
+    Ok((result.map_err(Into::into)?, elapsed))
+}
+
+/// Fails unless a transfer moved all bytes.
+pub fn expect_bytes(received: usize, expected: u64) -> Result<()> {
+    if received as u64 == expected {
+        return Ok(());
+    }
+    let reason = format!("received {received} of {expected} bytes");
+    Err(MeasureError::Failed(reason))
+}
+
+/// A sandbox backend or one of its rivals.
+#[async_trait(?Send)]
+pub trait Contender {
+    /// The name in the report.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can do this work.
+    fn supports(&self, _workload: Workload) -> bool {
+        true
+    }
+
+    /// Does the work once. What the work needs beforehand is not timed.
+    async fn run(&mut self, workload: Workload) -> Timings;
+
+    /// Removes everything that still runs.
+    async fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
