@@ -15,9 +15,7 @@ mod engines;
 mod failure;
 mod guest;
 mod interrupt;
-mod lock;
 mod matrix;
-mod places;
 mod programs;
 mod test;
 
