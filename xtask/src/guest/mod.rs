@@ -155,7 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     println!("guest: {} passed, {failed} failed", expected.len() - failed);
     if arguments.write && failed == 0 {
-        take_profiles(&ran.results, &workspace.root.join("matrix"))?;
+        take_profiles(&ran.results, &workspace.root.join("sandbox-local/matrix"))?;
     }
     Ok(match failed {
         0 => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use super::tally::{Reader, Tally};
 use super::user_stage::UserStage;
 use super::{Counted, ENGINES, Outcome, PROVEN, Run, supervise};
 use crate::cargo::{Executable, Profile};
+use crate::conformance::PROFILES;
 use crate::engines::Owner;
 use crate::failure::{Context, Failure, Result};
 
@@ -146,7 +147,7 @@ impl Sum<'_> {
         let mut command = self.stage.command(program, SUITE);
         command
             .args(["--tier", tier, "--check", "--matrix"])
-            .arg(self.stage.checkout().join("matrix"));
+            .arg(self.stage.checkout().join(PROFILES));
         command
             .arg("--reports")
             .arg(self.stage.temporary().join("conformance"));
