@@ -1,16 +1,16 @@
-//! Lists what was measured of this tier: its files in the workspace's folder `matrix`, which `cargo xtask matrix --write` writes.
-//! What changes a cluster's key changes their names, too.
+//! Lists the measured profiles of this backend: the files in `matrix`, which `cargo xtask matrix --write` writes.
+//! Their names hold a hash of the cluster's key, so a list in the source would go out of date.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let own = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let folder = own.unwrap_or_default().join("../matrix");
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let folder = package.unwrap_or_default().join("matrix");
     println!("cargo::rerun-if-changed={}", folder.display());
     let list = match fs::read_dir(&folder) {
         Ok(entries) => list(entries)?,
-        // Outside of the workspace nothing is known.
+        // Before the first measurement there is no folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
@@ -25,7 +25,7 @@ fn list(entries: fs::ReadDir) -> io::Result<String> {
     let mut paths = entries
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| name(path).starts_with("k8s-") && name(path).ends_with(".json"));
+    paths.retain(|path| name(path).ends_with(".json"));
     paths.sort();
     let entry = |path: &PathBuf| format!("({:?}, include_str!({path:?})),\n", name(path));
     Ok(paths.iter().map(entry).collect())

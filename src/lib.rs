@@ -1,10 +1,10 @@
-//! Run code you do not trust, under one policy, on pluggable backends that report what they enforce on this host.
+//! Run untrusted code under one policy, on pluggable backends that report what they enforce on this host.
 //!
 //! ```no_run
 //! use sandbox::{CapabilityPolicy, ExecRequest, SandboxClient, SandboxSpec};
 //!
 //! # async fn example() -> sandbox::Result<()> {
-//! // The policy is the operator's ceiling; what stands in it is required, or the sandbox is refused.
+//! // The policy is the operator's limit. What it states is required, or the sandbox is refused.
 //! let mut policy = CapabilityPolicy::new();
 //! policy.timeout = Some(std::time::Duration::from_secs(10));
 //!
@@ -22,7 +22,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Which linked tier would take a sandbox on this host, and why another would not, is data to ask a user with:
+//! A program can ask which linked tier would accept a sandbox on this host, and why another would not:
 //!
 //! ```
 //! use sandbox::support::{self, Answer};
@@ -51,7 +51,8 @@
 //! # Ok(()) }) }
 //! ```
 //!
-//! [`matrix::CompatibilityMatrix::linked`] is what the conformance suite measured of the linked tiers, by kind of host:
+//! [`matrix::CompatibilityMatrix::linked`] holds what the conformance suite measured of the linked tiers, by kind
+//! of host:
 //!
 //! ```
 //! use sandbox::matrix::CompatibilityMatrix;
@@ -64,7 +65,7 @@
 //! # Ok::<(), sandbox::Error>(())
 //! ```
 //!
-//! Tests of programs that run code need no backend: [`fake::FakeBackend`] answers as it is told.
+//! Tests of programs that run code need no backend: [`fake::FakeBackend`] returns prepared answers.
 //!
 //! ```
 //! # async fn example() -> sandbox::Result<()> {
@@ -81,7 +82,7 @@
 //!
 //! # Features
 //!
-//! Each feature links one backend. Linking one changes nobody's default: a tier is used only when it is named.
+//! Each feature links one backend. That never changes the default: a tier is used only when it is named.
 //!
 //! | feature | tiers |
 //! |---|---|

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::finding::Report;
 use crate::probe::Trouble;
-use crate::probes;
+use crate::{probes, profiles};
 
 /// A leak that fails no run until its day.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -35,18 +35,24 @@ pub struct KnownLeaks {
 pub const FILE: &str = "known-leaks.toml";
 
 impl KnownLeaks {
-    /// Those of a folder; none where there is no file.
+    /// The known leaks beside the committed profiles of a path, as [`profiles::load`] takes it.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or names a field or a probe that there is not.
-    pub fn load(folder: &Path) -> Result<Self, Trouble> {
-        let path = folder.join(FILE);
-        if !path.exists() {
-            return Ok(Self::default());
+    /// When a file cannot be read, or names a field or a probe that does not exist.
+    pub fn load(pattern: &Path) -> Result<Self, Trouble> {
+        let mut known = Self::default();
+        for folder in profiles::folders(pattern)? {
+            let path = folder.join(FILE);
+            if !path.exists() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path)?;
+            let parsed = Self::parse(&text)
+                .map_err(|why| Trouble::new(format!("{}: {why}", path.display())))?;
+            known.leak.extend(parsed.leak);
         }
-        let text = std::fs::read_to_string(&path)?;
-        Self::parse(&text).map_err(|why| Trouble::new(format!("{}: {why}", path.display())))
+        Ok(known)
     }
 
     fn parse(text: &str) -> Result<Self, String> {

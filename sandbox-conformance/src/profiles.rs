@@ -1,35 +1,84 @@
 //! The committed profiles: reading, writing, and comparing them with what was measured now.
+//!
+//! Each profile belongs to the package of its backend. A path of profiles may therefore hold
+//! [`BACKEND`], as in `sandbox-{backend}/matrix`, and then names one folder for each backend.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sandbox_core::matrix::{Profile, Verdict};
+use sandbox_core::registry;
 
 use crate::finding::Report;
 use crate::probe::Trouble;
 
-/// The profiles of a folder with their names, sorted by name.
+/// The placeholder for a backend's name in a path of profiles.
+pub const BACKEND: &str = "{backend}";
+
+/// The existing folders that a path of profiles names, sorted by name.
 ///
 /// # Errors
 ///
-/// When the folder or a profile in it cannot be read. A folder that is not there holds none.
-pub fn load(folder: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
-    if !folder.exists() {
-        return Ok(Vec::new());
+/// When the folder that holds those of the backends cannot be read.
+pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    let mut parent = PathBuf::new();
+    let mut components = pattern.components();
+    while let Some(component) = components.next() {
+        let component = component.as_os_str();
+        let Some((prefix, suffix)) = component.to_str().and_then(|c| c.split_once(BACKEND)) else {
+            parent.push(component);
+            continue;
+        };
+        if parent == Path::new("") {
+            parent.push(".");
+        }
+        let is_backend = |name: &OsStr| {
+            name.to_str()
+                .and_then(|name| name.strip_prefix(prefix)?.strip_suffix(suffix))
+                .is_some_and(|backend| !backend.is_empty())
+        };
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&parent)? {
+            let entry = entry?;
+            let folder = entry.path().join(components.as_path());
+            if is_backend(&entry.file_name()) && folder.is_dir() {
+                folders.push(folder);
+            }
+        }
+        folders.sort();
+        return Ok(folders);
     }
+    let exists = pattern.exists();
+    Ok(exists.then(|| pattern.to_owned()).into_iter().collect())
+}
+
+/// The folder of a tier's profiles.
+fn folder_of(pattern: &Path, tier: &str) -> Result<PathBuf, Trouble> {
+    let text = pattern.to_string_lossy();
+    if !text.contains(BACKEND) {
+        return Ok(pattern.to_owned());
+    }
+    let backend = registry::tier(tier)?.backend;
+    Ok(text.replace(BACKEND, backend).into())
+}
+
+/// The profiles of a path with their names, sorted by name.
+///
+/// # Errors
+///
+/// When a folder or a profile in it cannot be read. A missing folder holds no profiles.
+pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
     let mut profiles = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            let name = path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+    for folder in folders(pattern)? {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension() != Some(OsStr::new("json")) {
+                continue;
+            }
+            let stem = path.file_stem().unwrap_or_default();
+            let name = stem.to_string_lossy().into_owned();
             let text = fs::read_to_string(&path)?;
             profiles.push((name.clone(), Profile::from_json(&name, &text)?));
         }
@@ -53,12 +102,13 @@ pub fn name(profile: &Profile) -> String {
     }
 }
 
-/// Writes what was measured into the folder and returns the profile's name.
+/// Writes what was measured into the tier's folder and returns the profile's name.
 ///
 /// # Errors
 ///
-/// When the tier was not measured in whole, or the disk refuses.
-pub fn store(folder: &Path, report: &Report) -> Result<String, Trouble> {
+/// When the tier was not measured in whole, the path names backends and the tier belongs to none,
+/// or the file cannot be written.
+pub fn store(pattern: &Path, report: &Report) -> Result<String, Trouble> {
     let profile = report.profile();
     if let Some(reason) = &report.unavailable {
         return Err(Trouble::new(format!(
@@ -75,7 +125,8 @@ pub fn store(folder: &Path, report: &Report) -> Result<String, Trouble> {
             report.tier
         )));
     }
-    fs::create_dir_all(folder)?;
+    let folder = folder_of(pattern, &report.tier)?;
+    fs::create_dir_all(&folder)?;
     let name = name(&profile);
     fs::write(folder.join(format!("{name}.json")), profile.to_json()?)?;
     Ok(name)
@@ -191,6 +242,32 @@ mod tests {
             key: vec![("user".into(), "root".into())],
             probes: BTreeMap::from([("memory::a".to_owned(), observation)]),
         }
+    }
+
+    #[test]
+    fn placeholder_names_one_folder_for_each_backend() {
+        let top = tempfile::tempdir().expect("a folder");
+        for folder in [
+            "sandbox-a/matrix",
+            "sandbox-b/matrix",
+            "sandbox-c",
+            "other/matrix",
+        ] {
+            fs::create_dir_all(top.path().join(folder)).expect("a folder");
+        }
+        let profile = profile(Verdict::Enforced);
+        let file = top.path().join("sandbox-b/matrix/x.json");
+        fs::write(file, profile.to_json().expect("JSON")).expect("a profile");
+        let pattern = top.path().join("sandbox-{backend}/matrix");
+        let expected = ["sandbox-a/matrix", "sandbox-b/matrix"].map(|name| top.path().join(name));
+        assert_eq!(folders(&pattern).expect("folders"), expected);
+        let loaded = load(&pattern).expect("profiles");
+        assert_eq!(loaded, [("x".to_owned(), profile)]);
+        assert!(
+            load(&top.path().join("missing"))
+                .expect("profiles")
+                .is_empty()
+        );
     }
 
     #[test]

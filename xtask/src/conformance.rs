@@ -12,6 +12,8 @@ use crate::failure::{Context, Result};
 use crate::interrupt;
 
 const PACKAGE: &str = "sandbox-conformance";
+/// The folders of the committed profiles below the workspace's root, as the suite's `--matrix` takes them.
+pub const PROFILES: &str = "sandbox-{backend}/matrix";
 /// What `cargo xtask test` demands of the tasks that it runs, separated by commas.
 const REQUIRE_VARIABLE: &str = "SANDBOX_REQUIRE";
 /// The requirements in [`REQUIRE_VARIABLE`] that name no tier of root's.
@@ -204,12 +206,13 @@ impl Suite {
         &self.program
     }
 
-    /// The folder of the committed profiles.
-    pub fn matrix(&self) -> PathBuf {
-        self.workspace.root.join("matrix")
+    /// The folder of the committed profiles of a backend.
+    pub fn profiles_of(&self, backend: &str) -> PathBuf {
+        let folder = PROFILES.replace("{backend}", backend);
+        self.workspace.root.join(folder)
     }
 
-    /// The program on this workspace's profiles, document and reports.
+    /// The program on this workspace's profiles, documents and reports.
     pub fn command(&self) -> Command {
         self.command_with("conformance")
     }
@@ -219,8 +222,10 @@ impl Suite {
         let mut command = Command::new(&self.program);
         command
             .arg("--matrix")
-            .arg(self.matrix())
+            .arg(self.workspace.root.join(PROFILES))
             .arg("--document")
+            .arg(self.workspace.root.join("docs/matrix.md"))
+            .arg("--summary")
             .arg(self.workspace.root.join("README.md"))
             .arg("--reports")
             .arg(self.workspace.target.join(reports))

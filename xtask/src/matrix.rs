@@ -18,13 +18,13 @@ const ORDINARY_USER: u32 = 54_320;
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("mode").required(true)))]
 pub struct Arguments {
-    /// Measure, and fail where the committed profiles or the README say something else
+    /// Measure, and fail where the committed profiles, docs/matrix.md or README.md differ
     #[arg(long, group = "mode")]
     check: bool,
     /// As `--check`, without measuring anything
     #[arg(long, group = "mode")]
     check_committed: bool,
-    /// Measure, and write profiles and README
+    /// Measure, and write the profiles, docs/matrix.md and README.md
     #[arg(long, group = "mode")]
     write: bool,
     #[command(flatten)]
@@ -110,7 +110,8 @@ fn write_as(suite: &Suite, tier: &str, owner: &Owner) -> Result<()> {
         fs::read_dir(&profiles).context(|| format!("no profile as user {}", owner.user))?;
     for entry in entries {
         let entry = entry.context(|| "cannot read the profiles".to_owned())?;
-        let target = suite.matrix().join(entry.file_name());
+        // The tiers that are measured as another user have the names of their backends.
+        let target = suite.profiles_of(tier).join(entry.file_name());
         fs::copy(entry.path(), &target).context(|| format!("cannot write {}", target.display()))?;
         fs::set_permissions(&target, fs::Permissions::from_mode(0o644))
             .context(|| format!("cannot write {}", target.display()))?;

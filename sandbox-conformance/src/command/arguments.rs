@@ -38,22 +38,25 @@ pub struct Arguments {
     /// An earlier report.json, with which what is measured is compared.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
-    /// Folder of the committed profiles, and of the known leaks.
-    #[arg(long, default_value = "matrix")]
+    /// Folder of the committed profiles, and of the known leaks. `{backend}` in it stands for the name of the tier's backend.
+    #[arg(long, value_name = "DIR", default_value = "sandbox-{backend}/matrix")]
     pub matrix: PathBuf,
-    /// Document that holds the rendered matrix.
-    #[arg(long, default_value = "README.md")]
+    /// Document that holds the whole rendered matrix.
+    #[arg(long, value_name = "FILE", default_value = "docs/matrix.md")]
     pub document: PathBuf,
+    /// Document that holds the short rendered matrix.
+    #[arg(long, value_name = "FILE", default_value = "README.md")]
+    pub summary: PathBuf,
     /// Write what was measured into the folder of the committed profiles.
     #[arg(long)]
     pub write_profile: bool,
     /// Compare what was measured with the committed profiles.
     #[arg(long)]
     pub check: bool,
-    /// Measure nothing: compare the committed profiles and the document with this suite.
+    /// Measure nothing: compare the committed profiles and both documents with this suite.
     #[arg(long)]
     pub check_committed: bool,
-    /// Measure nothing: write the matrix of the committed profiles into the document.
+    /// Measure nothing: write the matrix of the committed profiles into both documents.
     #[arg(long, conflicts_with = "check_committed")]
     pub render: bool,
     /// Measure no tier: run the self-checks alone.

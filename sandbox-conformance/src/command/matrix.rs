@@ -1,5 +1,6 @@
 //! The committed matrix: with and without measuring.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use sandbox_conformance::profiles::{self, Comparison};
@@ -9,21 +10,30 @@ use sandbox_core::registry;
 
 use super::{Arguments, options};
 
-/// Compares the committed profiles and the document with the compiled suite, or writes the document. No engine is asked.
+/// Compares the committed profiles and the documents with the compiled suite, or writes the documents. Uses no engine.
 ///
 /// # Errors
 ///
-/// When a profile or the document cannot be read or written.
+/// When a profile or a document cannot be read or written.
 pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     let committed = profiles::load(&arguments.matrix)?;
-    let rendered = CompatibilityMatrix::new(committed.clone()).markdown();
-    let document = std::fs::read_to_string(&arguments.document)
-        .map_err(|error| Trouble::new(format!("{}: {error}", arguments.document.display())))?;
-    let wanted = replace_block(&document, &rendered)?;
+    let matrix = CompatibilityMatrix::new(committed.clone());
+    let mut outdated = Vec::new();
+    for (path, rendered) in [
+        (&arguments.document, matrix.markdown()),
+        (&arguments.summary, matrix.summary()),
+    ] {
+        let fail = |error: &dyn Display| Trouble::new(format!("{}: {error}", path.display()));
+        let document = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+        let updated = replace_block(&document, &rendered).map_err(|error| fail(&error))?;
+        if updated != document {
+            outdated.push((path, updated));
+        }
+    }
     if arguments.render {
-        if wanted != document {
-            std::fs::write(&arguments.document, wanted)?;
-            eprintln!("wrote {}", arguments.document.display());
+        for (path, updated) in outdated {
+            std::fs::write(path, updated)?;
+            eprintln!("wrote {}", path.display());
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,10 +45,10 @@ pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .collect();
     let mut failures = profiles::lacks(&committed, &suite::id(), &tiers);
     failures.extend(unregistered(&committed)?);
-    if wanted != document {
-        let document = arguments.document.display();
+    for (path, _) in outdated {
+        let path = path.display();
         failures.push(format!(
-            "{document}: the matrix is not what the profiles say; cargo xtask matrix --write"
+            "{path}: the matrix is not what the profiles say; cargo xtask matrix --write"
         ));
     }
     for failure in &failures {

@@ -1,4 +1,4 @@
-//! A backend that isolates nothing yet and says so.
+//! A backend that isolates nothing and reports that.
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Backend, Finding, Instance, unsupported};
@@ -6,15 +6,15 @@ use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan, Result};
 
 use crate::instance::ToyInstance;
 
-/// Programs of this machine, with an environment and a time limit of their own.
+/// Runs programs of this machine, each with its own environment and time limit.
 pub struct ToyBackend;
 
-/// What holds, and what does not. Everything that the suite can refute is better said here.
+/// How each capability is enforced. The suite refutes a claim that does not hold.
 fn enforcement(capability: Capability) -> Enforcement {
     match capability {
         Capability::Timeout => Enforcement::partial(
-            "kill of the process group, and of whoever carries its mark",
-            "processes that give both up go on",
+            "kill of the process group, and of all processes with its mark",
+            "processes that leave both continue",
         ),
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("the reader stops, and the process group is killed")
@@ -30,7 +30,7 @@ impl Backend for ToyBackend {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        // What cannot be built at all is refused with a typed error, not reported as a gap.
+        // Unsupported requests are typed errors, not reported gaps.
         let cannot = plan.image.is_some()
             || plan.workspace.is_some()
             || !plan.export_paths.is_empty()

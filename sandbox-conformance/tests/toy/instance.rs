@@ -1,4 +1,4 @@
-//! A sandbox of the toy: a place where programs run.
+//! A sandbox of the toy, in which programs run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,13 +22,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-/// Where programs are looked for.
+/// The search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How long an output that somebody else holds open is read on after the program's end.
+/// How long output is read after the program's end, if another process holds it open.
 const HELD: Duration = Duration::from_millis(200);
 
-/// What the kernel says of a program that somebody may still write.
+/// The error for a program whose file is still open for writing.
 const BUSY: std::io::ErrorKind = std::io::ErrorKind::ExecutableFileBusy;
 
 pub struct ToyInstance {
@@ -62,7 +62,7 @@ impl ToyInstance {
         let mut attempts = 1;
         loop {
             match command.spawn() {
-                // A program that was just put may still be open in another thread's child that has not executed its own yet.
+                // Another thread's child may hold the file open until it executes its own program.
                 Err(error) if error.kind() == BUSY && attempts < 100 => attempts += 1,
                 spawned => return spawned.map_err(|error| start_failed(request, &error)),
             }
@@ -71,10 +71,10 @@ impl ToyInstance {
     }
 }
 
-/// The variable by which the processes of an execution are found again, also those that have left its group.
+/// The variable that marks the processes of an execution, including those that left its group.
 const MARK: &str = "TOY_EXECUTION";
 
-/// Kills what is left of an execution, whichever way it is left.
+/// Kills the remaining processes of an execution when it is dropped.
 struct Tree {
     group: Pid,
     mark: String,
@@ -82,9 +82,9 @@ struct Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Gone already is what is wanted.
+        // An error means that the group has already ended.
         let _ = kill_process_group(self.group, Signal::KILL);
-        // A process may start another one while it is looked for; who never stops is not for a toy to end.
+        // A process may start another one during the search. The toy gives up after 20 rounds.
         for _ in 0..20 {
             let marked = self.marked();
             if marked.is_empty() {
@@ -112,7 +112,7 @@ impl Tree {
 
 fn failed(operation: &'static str, error: &std::io::Error) -> Error {
     let failed = Error::new(ErrorKind::Path, operation, error.to_string()).on("toy");
-    // The core makes a denial of it, where it is one.
+    // The core turns some error numbers into denials.
     match error.raw_os_error() {
         Some(number) => failed.with_os_error(number),
         None => failed,
@@ -131,7 +131,7 @@ fn start_failed(request: &ExecRequest, error: &std::io::Error) -> Error {
 }
 
 async fn end_of(ended: &mut watch::Receiver<bool>) {
-    // Where the sender is gone, so is the sandbox.
+    // A dropped sender means that the sandbox has ended.
     let _ = ended.wait_for(|ended| *ended).await;
 }
 
@@ -139,7 +139,7 @@ fn outcome(status: ExitStatus) -> Outcome {
     match (status.code(), status.signal()) {
         (Some(code), _) => Outcome::Exited { code },
         (None, Some(signal)) => Outcome::Signaled { signal },
-        // An exit code that is missing is never 0.
+        // A missing exit code is never 0.
         (None, None) => Outcome::Unknown {
             reason: status.to_string(),
         },
@@ -189,7 +189,7 @@ impl Instance for ToyInstance {
                 order = input.orders.next() => match order {
                     Order::Signal(number) => {
                         if let Some(signal) = Signal::from_named_raw(number.into()) {
-                            // Ended by itself meanwhile.
+                            // The program may have ended meanwhile.
                             let _ = kill_process(pid, signal);
                         }
                     }
@@ -206,7 +206,7 @@ impl Instance for ToyInstance {
                 }
             }
         };
-        // Whoever is left goes with the program; what it wrote still comes.
+        // Ends the remaining processes. Their output is still read.
         drop(tree);
         let rest = async {
             while outputs.open() {
@@ -215,7 +215,7 @@ impl Instance for ToyInstance {
             }
             Ok::<(), std::io::Error>(())
         };
-        // Where somebody else holds it open, the program's end is the end.
+        // If another process holds the output open, reading stops here.
         if let Ok(read) = tokio::time::timeout(HELD, rest).await {
             read.map_err(|error| failed("read output", &error))?;
         }
@@ -228,7 +228,7 @@ impl Instance for ToyInstance {
         content.read_to_end(&mut bytes).await.map_err(failed)?;
         let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).map_err(failed)?;
-        // Beside it, then in its place: whoever reads the old file has all of it, and no link is followed.
+        // Write a new file and rename it: readers of the old file see all of it, and no link is followed.
         let beside = folder.join(sandbox_core::unique_name(".put"));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -273,13 +273,13 @@ impl Instance for ToyInstance {
     }
 
     async fn kill(&self) -> Result<()> {
-        // Each execution that runs ends, and takes its process group with it.
+        // Each running execution ends, together with its process group.
         self.ended.send_replace(true);
         Ok(())
     }
 }
 
-/// Both outputs of a program, as far as they are open.
+/// The outputs of a program that are still open.
 struct Outputs<O, E> {
     out: Option<O>,
     err: Option<E>,
@@ -300,7 +300,7 @@ impl<O: AsyncRead + Unpin, E: AsyncRead + Unpin> Outputs<O, E> {
         self.out.is_some() || self.err.is_some()
     }
 
-    /// Reads one piece. It may be given up without losing any; passing on may not, and is another step for that reason.
+    /// Reads one piece. Canceling this loses nothing. Canceling `pass` would, so it is a separate step.
     async fn read(&mut self) -> std::io::Result<(OutputStream, usize)> {
         let [out, err] = &mut self.pieces;
         Ok(tokio::select! {
@@ -326,7 +326,7 @@ impl<O: AsyncRead + Unpin, E: AsyncRead + Unpin> Outputs<O, E> {
     }
 }
 
-/// Reads a piece; waits for ever where the stream is closed.
+/// Reads a piece. Never completes if the stream is closed.
 async fn read(
     stream: &mut Option<impl AsyncRead + Unpin>,
     piece: &mut [u8],

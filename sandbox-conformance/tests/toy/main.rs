@@ -1,4 +1,4 @@
-//! The backend of docs/add-a-backend.md: compiled, and put through the suite.
+//! Compiles the backend of docs/add-a-backend.md and runs the suite on it.
 
 mod backend;
 mod instance;

@@ -7,6 +7,7 @@ mod block;
 mod cell;
 mod profile;
 mod subject;
+mod summary;
 mod table;
 mod verdict;
 

@@ -105,7 +105,7 @@ impl CompatibilityMatrix {
             );
         }
         if !gaps.is_empty() {
-            text.push_str("\nGaps that the backends declare themselves:\n\n");
+            text.push_str("\nGaps that the backends declare:\n\n");
             for (subject, name, gap) in gaps {
                 let _ = writeln!(
                     text,
@@ -120,7 +120,7 @@ impl CompatibilityMatrix {
 }
 
 const LEGEND: &str = "
-`enforced 9/9`: nine probes attacked, nine were stopped. `open`: probes that the measured host could not decide, or about a layer that the tier does not name.
+`enforced 9/9`: nine probes attacked, and all nine were stopped. `open`: probes that were inconclusive on that host, or that ask about a layer the backend does not claim.
 Measured by `cargo xtask conformance` on:
 
 ";

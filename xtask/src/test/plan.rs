@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use super::requirements::{Requirement, Requirements};
 use super::user::User;
 use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
+use crate::conformance::PROFILES;
 use crate::failure::{Failure, Result};
 
 /// The program of the conformance suite, and its package.
@@ -362,13 +363,14 @@ impl Planner<'_> {
         command
             .args(arguments)
             .arg("--matrix")
-            .arg(root.join("matrix"))
+            .arg(root.join(PROFILES))
             .current_dir(root)
             .env("KUBECONFIG", &self.kubeconfig);
         if !arguments.contains(&"--mutant") && arguments.contains(&"local") {
             command.arg("--reports").arg(self.reports("local"));
         }
-        command.arg("--document").arg(root.join("README.md"));
+        command.arg("--document").arg(root.join("docs/matrix.md"));
+        command.arg("--summary").arg(root.join("README.md"));
         command
     }
 
@@ -473,7 +475,7 @@ impl Planner<'_> {
             .env_clear()
             .envs(user.environment())
             .args(["--tier", backend, "--check", "--matrix"])
-            .arg(user.checkout().join("matrix"))
+            .arg(user.checkout().join(PROFILES))
             .arg("--reports")
             .arg(user.temporary().join("conformance"));
         // Once for each kind of user is enough.
