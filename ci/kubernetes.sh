@@ -15,7 +15,6 @@ k8s_socket=$k8s_run/containerd.sock
 node=node1 bridge=k8s0 services=k8ssvc
 node_address=10.244.0.1 service_range=10.96.0.0/16
 api_port=16443 etcd_port=12379 kubelet_port=20250
-k8s_daemons=(k8s-containerd k8s-etcd k8s-kube-apiserver k8s-kube-controller-manager k8s-kube-scheduler k8s-kubelet)
 
 # ---- Programs
 
@@ -51,14 +50,14 @@ k8s_keep() {
 
 # apt with sources of its own, which need not be those of the machine.
 k8s_apt() {
-    local apt=$k8s_cache/apt
-    local options=(-q -o "Dir::Etc::sourcelist=$apt/sources.list" -o "Dir::Etc::sourceparts=$apt/parts"
-        -o "Dir::State::lists=$apt/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+    local lists=$k8s_cache/apt
+    local options=(-q -o "Dir::Etc::sourcelist=$lists/sources.list" -o "Dir::Etc::sourceparts=$lists/parts"
+        -o "Dir::State::lists=$lists/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
         -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any -o Acquire::Retries=3)
-    if [ ! -e "$apt/updated" ]; then
-        debian_sources deb-src >"$apt/sources.list"
+    if [ ! -e "$lists/updated" ]; then
+        debian_sources deb-src >"$lists/sources.list"
         apt-get "${options[@]}" update >&2 || fail "the Debian mirror does not answer" "see apt's message above, or set KUBECONFIG"
-        touch "$apt/updated"
+        touch "$lists/updated"
     fi
     apt-get "${options[@]}" "$@" >&2
 }
@@ -96,7 +95,7 @@ k8s_compile() {
     export GO111MODULE=off GOPATH=$k8s_cache/gopath GOCACHE=$k8s_cache/gocache CGO_ENABLED=0 GOFLAGS=
     # With 6 GB of free memory, collecting garbage less often takes a fifth of the time off.
     [ "$(awk '/MemAvailable/ { print $2 }' /proc/meminfo)" -lt 6291456 ] || export GOGC=400
-    cd "$source"
+    cd "$source" || exit
     if [ ! -e "$generated" ]; then
         say "generating the description of the API"
         go build -o "$k8s_cache/new/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen >&2
@@ -118,7 +117,7 @@ k8s_compile() {
         go build -tags providerless,dockerless -gcflags=k8s.io/kubernetes/...=-dwarf=false -ldflags "$flags" -o "$1" ./cmd/hyperkube
     }
     k8s_keep hyperkube go_build
-    cd "$here"
+    cd "$here" || exit
 }
 
 k8s_pause_image() {
@@ -139,7 +138,7 @@ k8s_certificates() {
     say "making certificates in $pki"
     mkdir -p "$pki"
     (
-        umask 077 && cd "$pki"
+        umask 077 && cd "$pki" || exit
         key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"; }
         # sign NAME SUBJECT [NAMES]
         sign() {
@@ -330,7 +329,7 @@ k8s_start_all() {
         "--kubelet-client-certificate=$pki/kubelet-client.crt" "--kubelet-client-key=$pki/kubelet-client.key"
         --kubelet-preferred-address-types=InternalIP --service-account-issuer=https://kubernetes.default.svc
         "--service-account-key-file=$pki/sa.pub" "--service-account-signing-key-file=$pki/sa.key"
-        "--service-cluster-ip-range=$service_range" --authorization-mode=Node,RBAC
+        "--service-cluster-ip-range=$service_range" "--authorization-mode=Node,RBAC"
         --enable-admission-plugins=NodeRestriction --anonymous-auth=false --allow-privileged=true --profiling=false --event-ttl=1h)
     # Tests start servers of their own on the same state.
     python3 -c 'import json, sys; print(json.dumps({"program": sys.argv[1], "arguments": sys.argv[2:]}, indent=2))' \

@@ -121,6 +121,7 @@ write_once() {
 }
 
 # debian_sources [deb-src]: the apt sources of Debian 12, by the mirrors that this machine uses.
+# shellcheck disable=SC2120
 debian_sources() {
     local sources kind keys=/usr/share/keyrings/debian-archive-keyring.gpg
     sources=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |

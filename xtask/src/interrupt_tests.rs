@@ -3,21 +3,21 @@ use std::process::{ChildStdout, Stdio};
 
 use super::*;
 
-/// What makes the test below the program that is interrupted: a script for it, and how many seconds it is waited for.
+/// Variables that make the test below the interrupted program: its script, and its time to clean up in seconds.
 const SCRIPT: &str = "XTASK_INTERRUPT_SCRIPT";
 const PATIENCE: &str = "XTASK_INTERRUPT_PATIENCE";
 
-/// Cleans up for a moment when it is interrupted, and says so. Alone it ends after a minute, as the next one.
+/// Cleans up for a moment when it is interrupted. Otherwise it ends after a minute, as the next one.
 const CLEANS: &str = "trap 'echo cleaning; sleep 0.3; echo clean; exit 130' INT TERM HUP; echo ready; \
                       i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
 
-/// Takes longer to clean up than anybody waits.
+/// Never finishes to clean up.
 const NEVER_ENDS: &str = "trap 'echo cleaning' INT TERM HUP; echo ready; \
                           i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
 
-/// No test by itself: a process of its own, which can be sent signals.
+/// Not a test by itself: a process that the other tests send signals to.
 #[test]
-fn a_program_that_is_interrupted() {
+fn interrupted_program() {
     let Ok(script) = std::env::var(SCRIPT) else {
         return;
     };
@@ -27,7 +27,7 @@ fn a_program_that_is_interrupted() {
         .expect("seconds");
     let mut command = Command::new("sh");
     let code = wait(command.args(["-c", &script]), Duration::from_secs(patience));
-    std::process::exit(code.expect("it was waited for").into());
+    std::process::exit(code.expect("an exit code").into());
 }
 
 struct Interrupted {
@@ -37,11 +37,11 @@ struct Interrupted {
 
 impl Interrupted {
     fn start(script: &str, patience: u64) -> Self {
-        let own = std::env::current_exe().expect("this program");
-        let mut child = Command::new(own)
+        let this = std::env::current_exe().expect("this program");
+        let mut child = Command::new(this)
             .args([
                 "--exact",
-                "interrupt::tests::a_program_that_is_interrupted",
+                "interrupt::tests::interrupted_program",
                 "--nocapture",
             ])
             .env(SCRIPT, script)
@@ -55,7 +55,7 @@ impl Interrupted {
         Self { child, output }
     }
 
-    /// Reads until it says so.
+    /// Reads until this line.
     fn until(&mut self, word: &str) {
         let mut line = String::new();
         while line.trim_end() != word {
@@ -86,7 +86,7 @@ impl Drop for Interrupted {
 }
 
 #[test]
-fn the_first_interrupt_waits_for_what_is_cleaned_up() {
+fn first_interrupt_waits_for_the_clean_up() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut program = Interrupted::start(CLEANS, 60);
         program.until("ready");
@@ -97,7 +97,7 @@ fn the_first_interrupt_waits_for_what_is_cleaned_up() {
 }
 
 #[test]
-fn the_second_interrupt_ends_it_at_once() {
+fn second_interrupt_ends_the_program_at_once() {
     let mut program = Interrupted::start(NEVER_ENDS, 60);
     program.until("ready");
     program.send(Signal::INT);
@@ -107,7 +107,7 @@ fn the_second_interrupt_ends_it_at_once() {
 }
 
 #[test]
-fn what_never_ends_is_not_waited_for_for_ever() {
+fn clean_up_has_a_time_limit() {
     let mut program = Interrupted::start(NEVER_ENDS, 1);
     program.until("ready");
     program.send(Signal::TERM);
@@ -115,7 +115,7 @@ fn what_never_ends_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn without_an_interrupt_its_own_code_counts() {
+fn uninterrupted_program_keeps_its_exit_code() {
     assert_eq!(Interrupted::start("exit 3", 60).end(), Some(3));
     assert_eq!(Interrupted::start("kill -9 $$", 60).end(), Some(1));
 }

@@ -36,7 +36,7 @@ enum Task {
     /// Measure sandboxes beside their rivals, in a release build
     Bench(bench::Arguments),
     /// Attack the backends and say which attacks fail
-    Conformance(conformance::Arguments),
+    Conformance(engines::Arguments),
     /// Run the local backend in an emulated machine with systemd and cgroup v2: ci/guest.sh
     Guest(engines::Arguments),
     /// Compare the committed matrix with what is measured, or write it

@@ -6,12 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::conformance::{Selection, Suite, worse};
+use crate::conformance::{Suite, named, worse};
 use crate::engines::{self, Owner};
 use crate::failure::{Context, Failure, Result};
 use crate::programs;
 
-/// The user as whom root measures the local tier once more: one that nobody has.
+/// The user as whom root measures the local backend once more. No account has this number.
 const ORDINARY_USER: u32 = 54_320;
 
 /// What to do with the committed matrix.
@@ -27,25 +27,27 @@ pub struct Arguments {
     /// Measure, and write the profiles, docs/matrix.md and README.md
     #[arg(long, group = "mode")]
     write: bool,
-    #[command(flatten)]
-    selection: Selection,
+    /// More arguments of the suite, such as --tier docker
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    suite: Vec<String>,
 }
 
-/// Does it.
+/// Checks or writes the matrix.
 ///
 /// # Errors
 /// When the suite cannot be built or started, or a profile cannot be written.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
-    let committed = |mode: &str| suite.run(suite.command().arg(mode));
+    let committed = |mode: &str| suite.run("conformance", &[mode.to_owned()]);
     let measured = |mode: &str| {
-        let mut command = suite.command();
-        arguments.selection.tell(&mut command);
-        let code = suite.run(command.arg(mode))?;
-        let other = suite.run_other_pods(&arguments.selection, |command| {
-            command.arg(mode);
-        })?;
-        Ok(worse(code, other))
+        let mut words = arguments.suite.clone();
+        words.push(mode.to_owned());
+        let code = suite.run("conformance", &words)?;
+        Ok(worse(code, suite.run_other_pods(&words)?))
     };
     if arguments.check_committed {
         return committed("--check-committed");
@@ -53,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.write {
         let code = measured("--write-profile")?;
         if programs::is_root() {
-            write_as_others(&suite, &arguments.selection)?;
+            write_as_others(&suite, &named(&arguments.suite, "--tier"))?;
         }
         let rendered = committed("--render")?;
         return Ok(worse(code, rendered));
@@ -62,26 +64,27 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(worse(offline, measured("--check")?))
 }
 
-/// Measures what is something else for others than for root.
-fn write_as_others(suite: &Suite, selection: &Selection) -> Result<()> {
-    if selection.includes("local") {
-        let nobody = Owner {
+/// Measures the backends that differ for other users than root.
+fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
+    let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
+    if includes("local") {
+        let ordinary = Owner {
             user: ORDINARY_USER,
             group: ORDINARY_USER,
             environment: Vec::new(),
         };
-        write_as(suite, "local", &nobody)?;
+        write_as(suite, "local", &ordinary)?;
     }
-    if selection.includes("podman") {
+    if includes("podman") {
         match engines::rootless_owner() {
             Ok(owner) => write_as(suite, "podman", &owner)?,
-            Err(failure) => eprintln!("NOT RUN: {failure}"),
+            Err(failure) => eprintln!("not measured: {failure}"),
         }
     }
     Ok(())
 }
 
-/// Measures a tier as another user, and takes over the profile.
+/// Measures a backend as another user, and copies the profile into the workspace.
 fn write_as(suite: &Suite, tier: &str, owner: &Owner) -> Result<()> {
     let folder = Folder::create(owner)?;
     let program = folder.path.join("suite");

@@ -15,6 +15,7 @@ use crate::engines;
 use crate::failure::Result;
 use crate::programs;
 
+mod job;
 mod plan;
 mod requirements;
 mod results;
@@ -23,7 +24,8 @@ mod summary;
 pub mod supervise;
 mod user;
 
-use plan::{Extent, Job, Lane, Planner};
+use job::{Extent, Job, Lane};
+use plan::Planner;
 use requirements::{Requirement, Requirements};
 use summary::Summary;
 use user::User;

@@ -5,8 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::ValueEnum;
-
+use super::job::{Extent, Job, Lane, Output};
 use super::requirements::{Requirement, Requirements};
 use super::user::User;
 use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
@@ -36,76 +35,6 @@ const SAME_FOR_ALL_USERS: [(&str, &str); 4] = [
     (SUITE, "toy"),
     ("sandbox-cli", "docker"),
 ];
-
-/// Jobs of one lane run one after the other. Lanes run side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Lane {
-    /// What reads the source alone: format, clippy, documentation, examples
-    Checks,
-    /// Tests without an engine, and the local backend
-    Local,
-    /// The Docker engine
-    Docker,
-    /// The Podman engine, as root and rootless
-    Podman,
-    /// The Kubernetes cluster
-    #[value(name = "k8s")]
-    Kubernetes,
-}
-
-impl Lane {
-    /// The name, as in the arguments.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Checks => "checks",
-            Self::Local => "local",
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::Kubernetes => "k8s",
-        }
-    }
-}
-
-/// How much to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// What shows in a few minutes that a change is sound
-    Quick,
-    /// Everything but what takes long and seldom fails by itself
-    Commit,
-    /// Everything
-    Full,
-}
-
-/// How the counts are read from a job's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
-    /// It counts no tests.
-    Plain,
-    /// One test program.
-    Tests,
-    /// Several test programs, one after the other.
-    ManyTests,
-}
-
-/// One program to run.
-#[derive(Debug)]
-pub struct Job {
-    /// The lane.
-    pub lane: Lane,
-    /// The name within the lane.
-    pub name: String,
-    /// The program, its arguments, environment and folder.
-    pub command: Command,
-    /// Most time for it.
-    pub limit: Duration,
-    /// How its counts are read.
-    pub output: Output,
-    /// The user as whom it runs, where that is not the caller.
-    pub user: Option<Arc<User>>,
-    /// A program to copy for that user before the job, and where to.
-    pub copy: Option<(PathBuf, PathBuf)>,
-}
 
 /// What the plan depends on.
 #[derive(Debug)]
@@ -162,11 +91,18 @@ impl Planner<'_> {
         let mut shell = Command::new("bash");
         shell.args(["-o", "pipefail", "-c", format]);
         shell.current_dir(&self.workspace.root);
+        let scripts = "for file in .ci/run ci/*.sh ci/guest/*.sh; do bash -n \"$file\" || exit; done; \
+                       ! command -v shellcheck || \
+                       shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{engines,images,guest,newer-engine}.sh";
+        let mut lint = Command::new("bash");
+        lint.args(["-c", scripts]);
+        lint.current_dir(&self.workspace.root);
         let mut clippy = self.workspace.cargo();
         clippy.args(["clippy", "--all-targets"]).args(SCOPE);
         clippy.args(["--", "-D", "warnings"]);
         let mut jobs = vec![
             self.tool("format", shell),
+            self.tool("shell scripts", lint),
             self.tool("clippy", clippy),
             self.tool("matrix", self.suite_command(&["--check-committed"])),
         ];
@@ -177,6 +113,8 @@ impl Planner<'_> {
         docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
+        let mut bench = Command::new("/proc/self/exe");
+        bench.args(["bench", "--smoke"]);
         let mut examples = self.workspace.cargo();
         examples.args(["test", "--doc"]).args(SCOPE);
         jobs.push(self.tool("docs", docs));
@@ -184,6 +122,7 @@ impl Planner<'_> {
             output: Output::ManyTests,
             ..self.tool("examples in the documentation", examples)
         });
+        jobs.push(self.tool("benchmark, once", bench));
         jobs
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::plan::{Job, Lane, Output};
+use super::job::{Job, Lane, Output};
 use super::results::{self, Counts};
 use super::user;
 use crate::failure::{Context, Failure, Result};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-use super::plan::Lane;
+use super::job::Lane;
 use super::requirements::Requirements;
 use super::results::Counts;
 use super::runner::Done;
