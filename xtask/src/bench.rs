@@ -5,7 +5,7 @@ use std::process::{ExitCode, Stdio};
 
 use crate::cargo::{SCOPE, Workspace};
 use crate::engines;
-use crate::failure::{Context, Result};
+use crate::failure::Result;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -49,13 +49,5 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(python) = &arguments.python {
         cargo.arg("--python").arg(python);
     }
-    let status = cargo
-        .stdin(Stdio::null())
-        .status()
-        .context(|| "cannot start cargo bench".to_owned())?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    engines::finish(cargo.stdin(Stdio::null()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::cargo::{Profile, Workspace};
+use crate::cargo::Workspace;
 use crate::engines::{self, Arguments};
 use crate::failure::Result;
 use crate::interrupt;
@@ -76,7 +76,7 @@ impl Suite {
     /// When cargo fails.
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
-        let programs = workspace.build_programs(Profile::Dev)?;
+        let programs = workspace.build_programs()?;
         let program = programs.file(PACKAGE)?.to_owned();
         Ok(Self { workspace, program })
     }

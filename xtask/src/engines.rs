@@ -1,7 +1,6 @@
 //! The engines that tests use, as `ci/engines.sh` describes them.
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cargo::Workspace;
@@ -10,30 +9,8 @@ use crate::failure::{Context, Failure, Result};
 /// The variable that names a cluster.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// An engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
-    /// The Docker engine
-    Docker,
-    /// The Podman engine of root
-    Podman,
-    /// The Podman engine of an ordinary user
-    PodmanRootless,
-    /// A Kubernetes cluster
-    Kubernetes,
-}
-
-impl Name {
-    /// The name in arguments.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::PodmanRootless => "podman-rootless",
-            Self::Kubernetes => "k8s",
-        }
-    }
-}
+/// The engine with a cluster in the place of a socket.
+const KUBERNETES: &str = "k8s";
 
 /// A user that exists, and the whole environment of this user's programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +37,18 @@ pub struct Arguments {
 /// # Errors
 /// When it cannot be started.
 pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
-    let mut command = script(name)?;
-    let status = command.args(&arguments.arguments).status();
-    let status = status.context(|| format!("cannot start ci/{name}"))?;
+    finish(script(name)?.args(&arguments.arguments))
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn finish(command: &mut Command) -> Result<ExitCode> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .context(|| format!("cannot start {name}"))?;
     Ok(match status.success() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -82,18 +68,18 @@ pub fn script(name: &str) -> Result<Command> {
 ///
 /// # Errors
 /// When it does not.
-pub fn check(name: Name, is_required: bool) -> Result<()> {
+pub fn check(name: &str, is_required: bool) -> Result<()> {
     let mut status = script("engines.sh")?;
-    status.args(["status", name.text()]);
+    status.args(["status", name]);
     if !is_required {
         status.env_remove(KUBECONFIG);
     }
     output(&mut status)?;
-    if name == Name::Kubernetes {
+    if name == KUBERNETES {
         return Ok(());
     }
     let mut images = script("images.sh")?;
-    images.args(["--engine", name.text()]);
+    images.args(["--engine", name]);
     if !is_required {
         images.arg("--check");
     }
@@ -122,7 +108,7 @@ pub fn own_kubeconfig() -> Result<String> {
 
 /// Whether there is a cluster that answers.
 pub fn has_cluster() -> bool {
-    let status = script("engines.sh").map(|mut status| output(status.args(["status", "k8s"])));
+    let status = script("engines.sh").map(|mut status| output(status.args(["status", KUBERNETES])));
     matches!(status, Ok(Ok(_)))
 }
 
@@ -152,12 +138,9 @@ fn parse_owner(text: &str) -> Option<Owner> {
 
 /// What a program writes on standard output, without the end of its line.
 fn output(command: &mut Command) -> Result<String> {
-    let name = Path::new(command.get_program()).file_name();
-    let name = PathBuf::from(name.unwrap_or_default());
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .context(|| format!("cannot start {}", name.display()))?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.context(|| format!("cannot start {name}"))?;
     let text = String::from_utf8_lossy(&output.stdout)
         .trim_end()
         .to_owned();
@@ -168,7 +151,7 @@ fn output(command: &mut Command) -> Result<String> {
     let reason = text.lines().chain(errors.lines()).next_back();
     Err(Failure::new(match reason {
         Some(line) => line.trim_start_matches("error: ").to_owned(),
-        None => format!("{} ended with {}", name.display(), output.status),
+        None => format!("{name} ended with {}", output.status),
     }))
 }
 

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::cargo::{Kind, Profile, Workspace};
-use crate::engines::{Arguments, script};
-use crate::failure::{Context, Result};
+use crate::cargo::{Kind, Workspace};
+use crate::engines::{Arguments, finish, script};
+use crate::failure::Result;
 
 /// The package whose tests run in the guest.
 const PACKAGE: &str = "sandbox-local";
@@ -16,7 +16,7 @@ const PACKAGE: &str = "sandbox-local";
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let mut command = script("guest.sh")?;
-    let programs = workspace.build_programs(Profile::Dev)?;
+    let programs = workspace.build_programs()?;
     command.env("SANDBOX", programs.file("sandbox")?);
     command.env("SUITE", programs.file("sandbox-conformance")?);
     if arguments.arguments.iter().any(|word| word == "--tests") {
@@ -31,10 +31,5 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             .collect();
         command.env("TESTS", files.join(" "));
     }
-    let status = command.args(&arguments.arguments).status();
-    let status = status.context(|| "cannot start ci/guest.sh".to_owned())?;
-    Ok(match status.success() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    finish(command.args(&arguments.arguments))
 }

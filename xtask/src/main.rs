@@ -16,7 +16,7 @@ mod failure;
 mod guest;
 mod interrupt;
 mod matrix;
-mod programs;
+mod process;
 mod test;
 
 /// Tasks of the sandbox workspace.

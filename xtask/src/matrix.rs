@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use crate::conformance::{Suite, named, worse};
 use crate::engines::{self, Owner};
 use crate::failure::{Context, Failure, Result};
-use crate::programs;
+use crate::process;
 
 /// The user as whom root measures the local backend once more. No account has this number.
 const ORDINARY_USER: u32 = 54_320;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if arguments.write {
         let code = measured("--write-profile")?;
-        if programs::is_root() {
+        if process::is_root() {
             write_as_others(&suite, &named(&arguments.suite, "--tier"))?;
         }
         let rendered = committed("--render")?;

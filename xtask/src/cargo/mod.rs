@@ -29,15 +29,6 @@ const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PRIMARY_PACKAGE",
 ];
 
-/// How programs are compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// As tests are: what a task shares with the others
-    Dev,
-    /// Optimized, to be measured
-    Release,
-}
-
 /// Programs that cargo has built.
 #[derive(Debug)]
 pub struct Programs(Vec<Executable>);
@@ -110,13 +101,8 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo fails.
-    pub fn build_programs(&self, profile: Profile) -> Result<Programs> {
-        let mut command = self.cargo();
-        command.arg("build").args(SCOPE).arg("--bins");
-        if profile == Profile::Release {
-            command.arg("--release");
-        }
-        build(&mut command).map(Programs)
+    pub fn build_programs(&self) -> Result<Programs> {
+        build(self.cargo().arg("build").args(SCOPE).arg("--bins")).map(Programs)
     }
 
     /// Builds every test of the workspace with every backend.

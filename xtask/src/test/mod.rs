@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::cargo::{Executable, Kind, Workspace};
 use crate::engines;
 use crate::failure::Result;
-use crate::programs;
+use crate::process;
 
 mod job;
 mod plan;
@@ -91,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .iter()
         .filter(|built| built.kind == Kind::Program)
         .collect();
-    let as_root = programs::is_root() && arguments.extent() != Extent::Quick && !arguments.list;
+    let as_root = process::is_root() && arguments.extent() != Extent::Quick && !arguments.list;
     let user = match as_root {
         true => Some(Arc::new(User::ordinary(&workspace, &programs)?)),
         false => None,

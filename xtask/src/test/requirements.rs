@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::engines;
 use crate::failure::{Failure, Result};
-use crate::programs;
+use crate::process;
 
 /// What can be required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -42,23 +42,17 @@ impl Requirement {
         }
     }
 
-    /// The engine, where it is one.
-    pub fn engine(self) -> Option<engines::Name> {
-        match self {
-            Self::Docker => Some(engines::Name::Docker),
-            Self::Podman => Some(engines::Name::Podman),
-            Self::PodmanRootless => Some(engines::Name::PodmanRootless),
-            Self::Kubernetes => Some(engines::Name::Kubernetes),
-            Self::Local | Self::Browser | Self::Root => None,
-        }
+    /// Whether it is an engine, or a cluster.
+    fn is_engine(self) -> bool {
+        !matches!(self, Self::Local | Self::Browser | Self::Root)
     }
 
     /// Checks that it can be used. Where it `is_required`, missing test images are put into an
     /// engine that runs, and the cluster of `KUBECONFIG` may be used.
     fn check(self, is_required: bool) -> Result<()> {
-        match (self, self.engine()) {
-            (_, Some(engine)) => engines::check(engine, is_required),
-            (Self::Root, _) if !programs::is_root() => Err(Failure::new(
+        match self {
+            engine if engine.is_engine() => engines::check(engine.name(), is_required),
+            Self::Root if !process::is_root() => Err(Failure::new(
                 "nothing is tested as root, because this user is not",
             )
             .with_fix("run it as root as well")),
@@ -92,7 +86,7 @@ impl Requirements {
             let name = requirement.name();
             let is_required = result.required.contains(requirement);
             if !is_required && !wanted.contains(requirement) {
-                if requirement.engine().is_some() {
+                if requirement.is_engine() {
                     let reason = format!("not asked for; fix: --engines {name}");
                     result.not_run.push(format!("{name}: {reason}"));
                 }
