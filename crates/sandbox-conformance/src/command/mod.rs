@@ -113,7 +113,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     if let Some(nothing) = &nothing {
         eprintln!("error: {nothing}");
     }
-    let bad = !whole.is_fine() || !failures.is_empty();
+    let bad = !whole.is_fine() || !failures.is_empty() || nothing.is_some();
     Ok(match (bad, missing.is_empty()) {
         // That nothing was told is because of what is missing.
         (_, false) if nothing.is_some() && failures.is_empty() => ExitCode::from(NOT_MEASURED),

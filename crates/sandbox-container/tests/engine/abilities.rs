@@ -1,7 +1,8 @@
 //! What an engine cannot do and some tests need: measured, and said with the tests' names.
 
 use bollard::models::{ContainerCreateBody, HostConfig};
-use bollard::query_parameters::RemoveContainerOptions;
+use bollard::query_parameters::{RemoveContainerOptions, WaitContainerOptions};
+use futures_util::StreamExt;
 use sandbox_core::{Capability, CapabilityPolicy};
 
 use crate::suite::engine::{BUSYBOX, api, client};
@@ -64,6 +65,14 @@ async fn no_network() -> Option<String> {
         .expect("container")
         .id;
     let started = engine.start_container(&container, None).await;
+    // Podman refuses to remove a container that ends just then.
+    if started.is_ok() {
+        let ended = engine
+            .wait_container(&container, None::<WaitContainerOptions>)
+            .next()
+            .await;
+        ended.expect("an end").expect("exit code 0");
+    }
     let options = RemoveContainerOptions {
         force: true,
         ..RemoveContainerOptions::default()
