@@ -8,7 +8,8 @@ use crate::probes::prelude::*;
 pub const PROBE: Probe = Probe {
     id: "network::unix_abstract_full",
     version: 1,
-    subject: Subject::Capability(Capability::NetworkAccess),
+    // Without a demand on the network, the host's objects for communication between processes count.
+    subject: Subject::Capability(Capability::Processes),
     kind: Kind::Isolation,
     summary: "connects to an abstract unix socket of the host with the whole network",
     setting: |_| Setting::with(|policy| policy.network = Some(NetworkPolicy::Full)),
