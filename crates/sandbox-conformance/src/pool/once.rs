@@ -10,7 +10,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// What creating it finds; [`ErrorKind::SetupFailed`] where it takes longer than [`BUILD_LIMIT`].
+    /// What creating it finds; [`ErrorKind::SetupFailed`] where it takes longer than a minute.
     pub async fn once(&self, setting: &Setting) -> Result<Sandbox, Error> {
         let created = self.create_where_there_is_room(setting);
         match tokio::time::timeout(BUILD_LIMIT, created).await {

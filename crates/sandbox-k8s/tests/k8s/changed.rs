@@ -69,8 +69,11 @@ impl tower_service::Service<Request<Body>> for Changing {
     }
 }
 
-/// What somebody adds, and what is said of it.
-const CHANGES: &[(&str, fn(&mut Value))] = &[
+/// What a webhook does to a pod.
+type Change = fn(&mut Value);
+
+/// What the error names, and the change that it is about.
+const CHANGES: &[(&str, Change)] = &[
     ("container \"istio-proxy\"", sidecar),
     ("init container \"setup\"", |pod| {
         let mut setup = pod["spec"]["containers"][0].clone();
