@@ -4,6 +4,7 @@
 //! ended, and when it has read what it kept. The slower one writes the container, which is gone, into the table behind the list: it is
 //! listed as "dead", without a name, until dockerd starts again. No request finds or removes it.
 
+use std::io::Read;
 use std::path::Path;
 
 use libtest_mimic::Failed;
@@ -59,10 +60,15 @@ fn anything() -> Result<(), Failed> {
         assert!(!is_phantom(), "a file");
         std::fs::remove_file(&left).expect("removed");
         let mut process = std::process::Command::new("sh")
-            .args(["-c", "read line", &id])
+            .args(["-c", "echo begun; read line", &id])
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("a shell");
+        // The kernel shows no arguments yet while a program is being loaded.
+        let mut begun = [0; 6];
+        let mut stdout = process.stdout.take().expect("a pipe");
+        stdout.read_exact(&mut begun).expect("a line");
         assert!(!is_phantom(), "a process");
         drop(process.stdin.take());
         process.wait().expect("an end");
