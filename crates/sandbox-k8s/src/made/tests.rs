@@ -63,7 +63,9 @@ fn whatever_else_is_changed_is_named() {
         Value::Array(elements) => elements.push(element),
         other => *other = json!([element]),
     };
-    let changes: &[(&str, &dyn Fn(&mut Value))] = &[
+    /// What the error names, and the change that it is about.
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut Value));
+    let changes: &[Change<'_>] = &[
         ("a sidecar", &|pod| {
             push(
                 &mut pod["spec"]["containers"],
