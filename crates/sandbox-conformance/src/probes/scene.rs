@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::canary::Canary;
 use crate::evidence::Oracle;
-use crate::grounds::{give_away, make_folder};
+use crate::grounds::make_folder;
 use crate::probe::Trouble;
 use crate::stage::Stage;
 
@@ -38,7 +38,8 @@ pub struct Goal<'a> {
 }
 
 impl Scene {
-    /// Builds one. `role` sets it apart from the others of the same probe.
+    /// Builds one, whose folders belong to this process's user: engines refuse to mount a folder that another user can rename.
+    /// `role` sets it apart from the others of the same probe.
     ///
     /// # Errors
     ///
@@ -49,11 +50,8 @@ impl Scene {
         let data = project.join(DATA);
         for folder in [&data, &data.join(INNER)] {
             make_folder(folder)?;
-            give_away(folder)?;
         }
         make_folder(&private.join(INNER))?;
-        make_folder(&project)?;
-        give_away(&project)?;
         for folder in [&private, &private.join(INNER)] {
             open_to_all(folder)?;
         }
