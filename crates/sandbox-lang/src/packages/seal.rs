@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_tree_is_genuine_until_anything_of_it_changes() {
-        let changes: [(&str, fn(&Path) -> io::Result<()>); 8] = [
+        type Change = fn(&Path) -> io::Result<()>;
+        let changes: [(&str, Change); 8] = [
             ("a file's bytes", |tree| {
                 let file = tree.join("lib/module.py");
                 let before = file.metadata()?.modified()?;
