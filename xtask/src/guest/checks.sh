@@ -77,7 +77,7 @@ tests() {
     local test good=0
     for test in /media/tests/*; do
         # In the folder that cargo would run it in.
-        (cd /media/checkout/crates/sandbox-local && timeout 900 "$test" --test-threads 2 "${SKIP[@]}") || good=1
+        (cd /media/checkout/sandbox-local && timeout 900 "$test" --test-threads 2 "${SKIP[@]}") || good=1
     done
     return $good
 }

@@ -200,14 +200,14 @@ fn stage(arguments: &Arguments, workspace: &Workspace, files: &Path) -> Result<(
     }
     if arguments.tests {
         let tests = workspace.build_tests()?;
-        let source = workspace.root.join("crates").join(BACKEND);
+        let source = workspace.root.join(BACKEND);
         // What endures takes minutes on a machine that is not emulated.
         let ours =
             |test: &&Executable| test.test && test.package == source && test.name != "endurance";
         for test in tests.iter().filter(ours) {
             copy_program(&test.path, &files.join("tests").join(&test.name))?;
         }
-        copy_folder(&source, &files.join("checkout/crates").join(BACKEND))?;
+        copy_folder(&source, &files.join("checkout").join(BACKEND))?;
     }
     let write = |name: &str, text: &str| {
         let path = files.join(name);

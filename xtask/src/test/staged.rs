@@ -73,7 +73,7 @@ impl Programme {
             trouble: Vec::new(),
         };
         for package in self.packages {
-            let manifest = run.workspace.root.join("crates").join(package);
+            let manifest = run.workspace.root.join(package);
             let mut tests: Vec<_> = tests
                 .iter()
                 .filter(|built| built.test && built.package == manifest)
@@ -87,7 +87,7 @@ impl Programme {
             }
         }
         for (package, name, part) in self.also {
-            let manifest = run.workspace.root.join("crates").join(package);
+            let manifest = run.workspace.root.join(package);
             let mut of_package = tests.iter().filter(|built| built.package == manifest);
             let test = of_package.find(|built| built.test && built.name == *name);
             let missing = || Failure::new(format!("{package} has no test binary {name}"));

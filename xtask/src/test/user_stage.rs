@@ -119,7 +119,7 @@ impl UserStage {
 
     /// The user's call of `program`, in the copied folder of `package` as cargo would call a test.
     pub fn command(&self, program: &Path, package: &str) -> Command {
-        let manifest = self.checkout.join("crates").join(package);
+        let manifest = self.checkout.join(package);
         let mut command = Command::new(program);
         command
             .current_dir(&manifest)

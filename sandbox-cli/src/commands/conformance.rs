@@ -35,7 +35,7 @@ pub fn run(arguments: &ConformanceArguments) -> Outcome {
     }
     let error = command.args(&arguments.options).exec();
     Err(Failure::io(format!("starting {PROGRAM}"), &error).with_fix(
-        "cargo install --path crates/sandbox-conformance, with the features of this command",
+        "cargo install --path sandbox-conformance, with the features of this command",
     ))
 }
 

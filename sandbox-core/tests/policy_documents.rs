@@ -7,7 +7,7 @@ use sandbox_core::{CapabilityPolicy, Result};
 
 fn document(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
+        .join("../docs")
         .join(name)
 }
 

@@ -42,7 +42,7 @@ fn section(text: &mut String, command: &mut clap::Command) {
 fn help_is_the_documented_one() {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let path = package.join("../../docs/command.md");
+    let path = package.join("../docs/command.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, document()).unwrap();
     }

@@ -24,7 +24,7 @@ pub fn checkout() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package
         .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into())
-        .join("../..")
+        .join("..")
         .canonicalize()
         .unwrap()
 }

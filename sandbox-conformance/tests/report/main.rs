@@ -8,7 +8,7 @@ use sandbox_conformance::report::{self, Change, Compared};
 use serde_json::Value;
 
 fn published() -> Value {
-    let text = include_str!("../../../../docs/conformance-report.schema.json");
+    let text = include_str!("../../../docs/conformance-report.schema.json");
     serde_json::from_str(text).expect("the schema is JSON")
 }
 

@@ -6,7 +6,7 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let own = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let folder = own.unwrap_or_default().join("../../matrix");
+    let folder = own.unwrap_or_default().join("../matrix");
     println!("cargo::rerun-if-changed={}", folder.display());
     let list = match fs::read_dir(&folder) {
         Ok(entries) => list(entries)?,

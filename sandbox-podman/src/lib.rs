@@ -76,11 +76,11 @@ pub type PodmanConfig = sandbox_container::ContainerConfig;
 const PROFILES: &[(&str, &str)] = &[
     (
         "podman-530f127a.json",
-        include_str!("../../../matrix/podman-530f127a.json"),
+        include_str!("../../matrix/podman-530f127a.json"),
     ),
     (
         "podman-f1a023d3.json",
-        include_str!("../../../matrix/podman-f1a023d3.json"),
+        include_str!("../../matrix/podman-f1a023d3.json"),
     ),
 ];
 

@@ -66,7 +66,7 @@ pub type DockerConfig = sandbox_container::ContainerConfig;
 /// What was measured of this tier, by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[(
     "docker-ebba8026.json",
-    include_str!("../../../matrix/docker-ebba8026.json"),
+    include_str!("../../matrix/docker-ebba8026.json"),
 )];
 
 sandbox_core::register!(

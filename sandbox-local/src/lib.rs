@@ -64,11 +64,11 @@ fn open_unsafe() -> Result<Arc<dyn Backend>> {
 const PROFILES: &[(&str, &str)] = &[
     (
         "local-root-95362d8e.json",
-        include_str!("../../../matrix/local-root-95362d8e.json"),
+        include_str!("../../matrix/local-root-95362d8e.json"),
     ),
     (
         "local-user-9504b5b0.json",
-        include_str!("../../../matrix/local-user-9504b5b0.json"),
+        include_str!("../../matrix/local-user-9504b5b0.json"),
     ),
 ];
 
