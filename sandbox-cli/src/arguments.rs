@@ -32,7 +32,7 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a file, a piece of code or a command in a sandbox of its own
+    /// Run a file, a piece of code or a command in a new sandbox
     Run(Box<RunArguments>),
     /// Create a detached sandbox, which outlives this command
     Create(Box<CreateArguments>),
@@ -44,25 +44,25 @@ pub enum Command {
     Ls(LsArguments),
     /// Show what commands in a detached sandbox wrote
     Logs(LogsArguments),
-    /// End detached sandboxes, their programs first with SIGTERM
+    /// Stop detached sandboxes: SIGTERM to their programs, then SIGKILL
     Stop(EndArguments),
-    /// End detached sandboxes at once
+    /// Kill detached sandboxes
     Kill(EndArguments),
-    /// End detached sandboxes at once, and remove what those that have ended left
+    /// Kill detached sandboxes, and remove what ended ones left behind
     Rm(EndArguments),
-    /// Remove what detached sandboxes left that have ended without cleaning up
+    /// Clean up after detached sandboxes that ended uncleanly
     Prune(PruneArguments),
-    /// Make an image of a detached sandbox's files
+    /// Save a detached sandbox's files as an image
     Commit(CommitArguments),
     /// Pull, build, list and remove an engine's images
     Image(ImageArguments),
-    /// Tell whether a policy would be enforced on this host (exit code 3 where it would be refused)
+    /// Show whether this host would enforce a policy (exit code 3 if it would be refused)
     Check(Box<CheckArguments>),
-    /// Tell what this host can enforce, and how to get what is missing
+    /// Show what this host can enforce, and how to enable what is missing
     Doctor(DoctorArguments),
     /// Show what every linked tier enforces
     Matrix(MatrixArguments),
-    /// Attack the linked tiers and tell which attacks fail: starts sandbox-conformance
+    /// Attack the linked tiers and show which attacks fail: starts sandbox-conformance
     Conformance(ConformanceArguments),
     /// Show a policy file's schema, or what a policy file means
     Policy(PolicyArguments),

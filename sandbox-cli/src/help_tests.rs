@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 /// The help of the command and its subcommands, as docs/command.md has it.
 fn document() -> String {
     let mut text = String::from(
-        "# The `sandbox` command\n\nWritten by `UPDATE=1 cargo test -p sandbox-cli help`, out of what `--help` says.\n",
+        "# The `sandbox` command\n\nGenerated from `--help` by `UPDATE=1 cargo test -p sandbox-cli help`.\n",
     );
     let mut root = Arguments::command().term_width(100);
     root.build();

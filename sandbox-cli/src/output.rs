@@ -21,7 +21,7 @@ pub enum Format {
 /// The option that says how an answer is written.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct FormatOption {
-    /// How the answer is written
+    /// Format of the answer
     #[arg(
         short = 'o',
         long = "output",
@@ -33,7 +33,7 @@ pub struct FormatOption {
 }
 
 /// What `--output` says of a command that passes output on while it comes.
-pub const LIVE_OUTPUT: &str = "How the result is written; json holds everything back until the end";
+pub const LIVE_OUTPUT: &str = "Format of the result; json prints one object when the program has ended";
 
 impl Format {
     /// The format that an unreadable command line asks for, so that a program that reads JSON gets it in every case.

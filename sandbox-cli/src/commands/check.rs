@@ -18,7 +18,7 @@ pub struct CheckArguments {
     #[command(flatten)]
     pub format: FormatOption,
 
-    /// Ask every linked tier: which would enforce the policy here, and why the others cannot
+    /// Check every linked tier: which would enforce the policy here, and why the others would not
     #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network"])]
     all: bool,
 

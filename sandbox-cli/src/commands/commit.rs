@@ -9,8 +9,8 @@ use crate::failure::{Failure, Outcome};
 use crate::output::FormatOption;
 
 const NOTES: &str = "\
-The sandbox has to be created with --writable-root. What lies on a mount is not part of the image: the temporary
-folders, a workspace or root of the host. The image is configured like the one that the sandbox was made of.";
+The sandbox must have been created with --writable-root. Mounts are not part of the image: temporary
+folders, the workspace, roots of the host. The image has the configuration of the sandbox's image.";
 
 /// The options of `commit`.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct CommitArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Name of the image: one that no image has
+    /// Name of the new image, which must be unused
     #[arg(value_name = "IMAGE")]
     image: String,
 

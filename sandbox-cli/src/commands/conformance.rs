@@ -34,9 +34,8 @@ pub fn run(arguments: &ConformanceArguments) -> Outcome {
         command.args(["--tier", tier]);
     }
     let error = command.args(&arguments.options).exec();
-    Err(Failure::io(format!("starting {PROGRAM}"), &error).with_fix(
-        "cargo install --path sandbox-conformance, with the features of this command",
-    ))
+    Err(Failure::io(format!("starting {PROGRAM}"), &error)
+        .with_fix("cargo install --path sandbox-conformance, with the features of this command"))
 }
 
 fn program() -> PathBuf {

@@ -22,12 +22,13 @@ use sandbox::escape;
 const ENTRIES: usize = 100_000;
 
 const NOTES: &str = "\
-One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox; a path of the host that has a
-colon is written ./a:b. A file or folder goes into DST where that is a folder or ends with a slash, else it
-becomes DST; DIR/. copies what is in DIR. Missing parents are made, files are replaced, folders are merged.
-Symbolic links and special files are not copied, and never followed; whatever was not copied is said, and the
-exit code is 125. A link on the way to SRC or DST is followed while it stays in its folder (docs/policy.md, Links);
-DST is no link, and no link in or below the working folder leads to it.";
+One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox. Write a path of the host
+that has a colon as ./a:b. A file or folder goes into DST if that is a folder or ends with a slash;
+otherwise it becomes DST. DIR/. copies the contents of DIR. Missing parents are created, files are
+replaced, folders are merged.
+Symbolic links and special files are neither copied nor followed. The command lists what it did not copy,
+and then exits with 125. A link in the path of SRC or DST is followed if it stays in its folder
+(docs/policy.md, Links). DST must not be a link, nor be reached by one in or below the working folder.";
 
 /// The options of `cp`.
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub struct CpArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// How much is copied out of the sandbox at most
+    /// Maximum size of what is copied out of the sandbox
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GiB")]
     limit: ByteSize,
 

@@ -23,19 +23,19 @@ Examples:
   sandbox cp lab:/workspace/result.csv .
   sandbox rm lab
 
-The sandbox lives on when this command, and whoever called it, has ended: until its time to live is over,
-or stop, kill or rm ends it. What it was created with governs every later command.
+The sandbox outlives this command and its caller, until its lifetime ends or stop, kill or rm ends it.
+The options of create apply to every later command in it.
 Exit codes: 125 refused, not set up, or the name is taken.";
 
 /// The options of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateArguments {
-    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a new one]
+    /// Name of the sandbox: 2 to 63 characters of a-z, 0-9, '-', '_' and '.' [default: generated]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How long it may live, like 10m, 2h or a number of seconds [default: 1h]
+    /// Lifetime, like 10m, 2h or a number of seconds [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 
@@ -43,7 +43,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 

@@ -57,7 +57,7 @@ async fn end(tier: &TierOption, name: &str, way: Way) -> Result<(), Failure> {
 /// The options of `prune`.
 #[derive(Debug, Args)]
 pub struct PruneArguments {
-    /// Only those of this tier
+    /// Only sandboxes of this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 

@@ -39,7 +39,7 @@ pub struct ExecArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Time limit, like 30s, 1m30s or a number of seconds [default: the sandbox's, and never more than that]
+    /// Time limit, like 30s, 1m30s or a number of seconds [default: the sandbox's, which is also the maximum]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
@@ -51,11 +51,11 @@ pub struct ExecArguments {
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
 
-    /// Pass standard input on to the program
+    /// Forward standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on, which is the default, and give no hint where there is one
+    /// Forward no standard input (the default), without the hint when there is some
     #[arg(short, long)]
     no_stdin: bool,
 

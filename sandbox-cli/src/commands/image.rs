@@ -29,7 +29,7 @@ pub struct ImageArguments {
 enum ImageCommand {
     /// Pull images from their registries
     Pull(PullArguments),
-    /// Build an image from a Dockerfile: without a network, unless it is given one
+    /// Build an image from a Dockerfile, without a network by default
     Build(BuildArguments),
     /// List the engine's images
     Ls(ListArguments),
@@ -44,11 +44,11 @@ struct Engine {
     #[arg(short, long, value_name = "TIER", default_value = "docker")]
     backend: String,
 
-    /// Policy file whose `images` say which may be used
+    /// Policy file whose `images` list what may be used
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -121,7 +121,7 @@ struct BuildArguments {
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, default_value = "never")]
     pull: PullPolicy,
 
-    /// Use no results of earlier builds
+    /// Ignore results of earlier builds
     #[arg(long)]
     no_cache: bool,
 

@@ -12,7 +12,7 @@ use crate::output::{Format, print, print_json};
 /// Which tier a detached sandbox is on.
 #[derive(Debug, Clone, Args)]
 pub struct TierOption {
-    /// Tier that the sandbox runs on; without it, the local ones are asked for the name, then the others
+    /// Tier of the sandbox; by default the local tiers are searched for the name, then the others
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 }

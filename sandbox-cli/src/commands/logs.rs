@@ -22,11 +22,11 @@ pub struct LogsArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Only the last lines of what there is; at most 8MiB are kept
+    /// Only the last lines; at most 8MiB of output are kept
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 
-    /// Go on with what is written from now on, until the sandbox ends
+    /// Also print new output, until the sandbox ends
     #[arg(short, long)]
     follow: bool,
 

@@ -18,7 +18,7 @@ use sandbox::escape;
 /// The options of `ls`.
 #[derive(Debug, Args)]
 pub struct LsArguments {
-    /// Only those of this tier
+    /// Only sandboxes of this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 

@@ -80,15 +80,15 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, help_heading = "Policy")]
     pull: Option<PullPolicy>,
 
-    /// Remove the image with the sandbox, where it was pulled for it and nobody else uses it
+    /// Remove the image with the sandbox, if it was pulled for it and nothing else uses it
     #[arg(long, help_heading = "Policy")]
     rm_image: bool,
 
-    /// Let the code change the image's files, in a layer of the sandbox's own
+    /// Let the code change the image's files, in a layer that belongs to the sandbox
     #[arg(long, help_heading = "Policy")]
     writable_root: bool,
 
-    /// Python package that is there before the code runs, out of the registry, wheels alone (repeatable)
+    /// Install a Python package from the registry before the code runs; wheels only (repeatable)
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 
@@ -117,7 +117,7 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, help_heading = "Limits")]
     timeout: Option<Duration>,
 
-    /// How much standard output is passed on; what is written beyond that is counted and dropped
+    /// How much standard output is passed on; the rest is counted and dropped
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stdout_max: Option<ByteSize>,
 

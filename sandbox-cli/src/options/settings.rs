@@ -10,7 +10,7 @@ pub struct SettingOptions {
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     runtime: Option<String>,
 
-    /// The engine's network that packages are installed over; host is the host's own, with its loopback
+    /// Network of the engine for installing packages; host is the host's own, with its loopback
     /// [default: the engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     package_network: Option<String>,

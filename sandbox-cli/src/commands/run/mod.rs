@@ -33,10 +33,10 @@ Examples:
   sandbox run --workspace . -- make test
 
 Exit codes: that of the program; 124 timed out; 125 refused, not set up or a bad command line;
-126 cannot execute; 127 not found; 137 out of memory or far too much output; 128+n ended by signal n.
-Standard output is the program's alone; what was enforced and which artifacts came out is written
-to standard error, in lines that begin with \"sandbox: \". The program can write such lines to standard error, too:
-a script that has to tell them apart uses -o json.";
+126 cannot execute; 127 not found; 137 out of memory or far too much output; 128+n signal n.
+Standard output is only the program's. What was enforced and which artifacts were exported goes
+to standard error, in lines that begin with \"sandbox: \". The program can write such lines too:
+a script that must tell them apart uses -o json.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
@@ -46,8 +46,8 @@ sandbox run [OPTIONS] FILE [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
-    /// Program on the host: .py, .js, .sh, or anything with a #! line. Run in place where the sandbox sees it,
-    /// else copied in
+    /// Program on the host: .py, .js, .sh, or anything with a #! line. Runs in place if the sandbox sees it,
+    /// otherwise as a copy
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 
@@ -63,24 +63,24 @@ pub struct RunArguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Folder of the host for artifacts; a name that is taken gets a number. Without --artifact, what the code
-    /// wrote to /output [default: artifacts]
+    /// Folder of the host for artifacts; a name that exists gets a number. Without --artifact, receives all of
+    /// /output. The code has a folder /output only with --out or --artifact [default: artifacts]
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
-    /// Pass standard input on to the program
+    /// Forward standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on, which is the default, and give no hint where there is one
+    /// Forward no standard input (the default), without the hint when there is some
     #[arg(short, long)]
     no_stdin: bool,
 
-    /// Run it in a container that somebody else has made and that runs, by its id or name; it is left as it was
+    /// Run in a running foreign container, by its id or name; the container is left as it was
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
-    /// Make an image of the sandbox's files afterwards, under a name that no image has; needs --writable-root
+    /// Save the sandbox's files as an image afterwards, under an unused name; needs --writable-root
     #[arg(
         long,
         value_name = "IMAGE",
@@ -89,7 +89,7 @@ pub struct RunArguments {
     )]
     commit: Option<String>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
