@@ -98,7 +98,7 @@ fn a_folder_in_which_nothing_came_out_is_not_left_behind() {
     );
     assert!(output.status.success());
     assert!(
-        text(&output.stderr).contains("no artifact /output/x: nothing is there"),
+        text(&output.stderr).contains("no artifact /output/x: not found"),
         "{}",
         text(&output.stderr)
     );

@@ -258,7 +258,7 @@ fn tiers_that_are_not_linked() {
         &["run", "-b", "boat", "--", "true"],
         125,
         "unknown_backend",
-        &["boat", "linked are", "name one of those"],
+        &["boat", "available: ", "choose one of these"],
     );
 }
 

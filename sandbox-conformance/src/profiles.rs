@@ -87,7 +87,8 @@ pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
     Ok(profiles)
 }
 
-/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight digits of a hash of its key.
+/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight
+/// digits of a hash of its key.
 #[must_use]
 pub fn name(profile: &Profile) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -191,7 +192,8 @@ pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Compariso
     )
 }
 
-/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers without one.
+/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers
+/// without one.
 #[must_use]
 pub fn lacks(committed: &[(String, Profile)], suite: &str, tiers: &[&str]) -> Vec<String> {
     let mut lacks = Vec::new();

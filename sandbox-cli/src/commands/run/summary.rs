@@ -129,7 +129,7 @@ fn artifact(artifact: &Artifact) -> String {
 /// Why something was not copied.
 pub fn skip_reason(reason: &SkipReason) -> String {
     match reason {
-        SkipReason::Missing => "nothing is there".to_owned(),
+        SkipReason::Missing => "not found".to_owned(),
         SkipReason::Symlink => "a symbolic link".to_owned(),
         SkipReason::SpecialFile => "not a regular file".to_owned(),
         SkipReason::TooLarge { size_bytes } => format!("too large ({size_bytes} bytes)"),
