@@ -203,8 +203,8 @@ impl From<Error> for Failure {
             message += &format!(" on {backend}");
         }
         message += &format!(": {}", error.context());
-        if let Some(source) = std::error::Error::source(&error) {
-            message += &format!(": {source}");
+        if let Some(cause) = error.cause() {
+            message += &format!(": {cause}");
         }
         Self {
             kind: error.kind().as_str(),

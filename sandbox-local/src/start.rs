@@ -196,7 +196,7 @@ fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
 
 /// Says which file systems were to be mapped, where that may be why the agent did not start.
 pub(crate) fn explain(error: Error, mapped: &[Mapped]) -> Error {
-    let said = std::error::Error::source(&error).map(ToString::to_string);
+    let said = error.cause().map(ToString::to_string);
     let is_mapping = said.is_some_and(|said| said.contains(MAPPING));
     // Without a table there is nothing more to say.
     let (true, Ok(table)) = (is_mapping, mount_table()) else {
