@@ -20,7 +20,7 @@ use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
 use crate::output::Format;
 
-/// Run code you do not trust, under a policy that is enforced or refused.
+/// Run untrusted code under a policy that is enforced or refused.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, max_term_width = 100)]
 pub struct Arguments {
@@ -32,39 +32,39 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a file, a piece of code or a command in a new sandbox
+    /// Run a file, code or a command in a new sandbox
     Run(Box<RunArguments>),
-    /// Create a detached sandbox, which outlives this command
+    /// Create a detached sandbox, which keeps running after this command
     Create(Box<CreateArguments>),
     /// Run a command in a detached sandbox
     Exec(ExecArguments),
-    /// Copy files and folders into a detached sandbox, or out of it
+    /// Copy files and folders between the host and a detached sandbox
     Cp(CpArguments),
     /// List detached sandboxes
     Ls(LsArguments),
-    /// Show what commands in a detached sandbox wrote
+    /// Show the output of the commands in a detached sandbox
     Logs(LogsArguments),
-    /// Stop detached sandboxes: SIGTERM to their programs, then SIGKILL
+    /// Stop detached sandboxes: send SIGTERM, then SIGKILL
     Stop(EndArguments),
-    /// Kill detached sandboxes
+    /// Kill detached sandboxes immediately
     Kill(EndArguments),
-    /// Kill detached sandboxes, and remove what ended ones left behind
+    /// Kill detached sandboxes and remove what they left behind
     Rm(EndArguments),
-    /// Clean up after detached sandboxes that ended uncleanly
+    /// Remove what ended sandboxes left behind
     Prune(PruneArguments),
-    /// Save a detached sandbox's files as an image
+    /// Create an image from a detached sandbox's files
     Commit(CommitArguments),
-    /// Pull, build, list and remove an engine's images
+    /// Manage an engine's images
     Image(ImageArguments),
-    /// Show whether this host would enforce a policy (exit code 3 if it would be refused)
+    /// Check whether this host can enforce a policy (exit code 3 if not)
     Check(Box<CheckArguments>),
-    /// Show what this host can enforce, and how to enable what is missing
+    /// Diagnose what this host can enforce, and how to fix what it cannot
     Doctor(DoctorArguments),
-    /// Show what every linked tier enforces
+    /// Show what each tier enforces
     Matrix(MatrixArguments),
-    /// Attack the linked tiers and show which attacks fail: starts sandbox-conformance
+    /// Test what each tier enforces: runs sandbox-conformance
     Conformance(ConformanceArguments),
-    /// Show a policy file's schema, or what a policy file means
+    /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
 }
 

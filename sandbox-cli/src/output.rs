@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// How answers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Plain text
     #[default]
     Text,
     /// One JSON object on standard output
@@ -21,7 +21,7 @@ pub enum Format {
 /// The option that says how an answer is written.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct FormatOption {
-    /// Format of the answer
+    /// Output format
     #[arg(
         short = 'o',
         long = "output",
@@ -33,7 +33,7 @@ pub struct FormatOption {
 }
 
 /// What `--output` says of a command that passes output on while it comes.
-pub const LIVE_OUTPUT: &str = "Format of the result; json prints one object when the program has ended";
+pub const LIVE_OUTPUT: &str = "Output format; json prints everything at the end";
 
 impl Format {
     /// The format that an unreadable command line asks for, so that a program that reads JSON gets it in every case.

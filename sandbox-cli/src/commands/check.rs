@@ -18,7 +18,7 @@ pub struct CheckArguments {
     #[command(flatten)]
     pub format: FormatOption,
 
-    /// Check every linked tier: which would enforce the policy here, and why the others would not
+    /// Check every tier, and explain why a tier cannot enforce the policy
     #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network"])]
     all: bool,
 

@@ -9,8 +9,8 @@ use crate::failure::{Failure, Outcome};
 use crate::output::FormatOption;
 
 const NOTES: &str = "\
-The sandbox must have been created with --writable-root. Mounts are not part of the image: temporary
-folders, the workspace, roots of the host. The image has the configuration of the sandbox's image.";
+The sandbox must have been created with --writable-root. The image does not contain mounts: temporary
+folders, the workspace, or folders of the host. It keeps the configuration of the original image.";
 
 /// The options of `commit`.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct CommitArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Name of the new image, which must be unused
+    /// Name of the new image, not yet in use
     #[arg(value_name = "IMAGE")]
     image: String,
 

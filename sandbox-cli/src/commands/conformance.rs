@@ -18,11 +18,11 @@ const PROGRAM: &str = "sandbox-conformance";
 /// The options of `conformance`.
 #[derive(Debug, Args)]
 pub struct ConformanceArguments {
-    /// Tier to measure (repeatable); without any, every linked tier that applies a policy
+    /// Tier to test (repeatable) [default: every tier that applies a policy]
     #[arg(short, long, value_name = "TIER")]
     backend: Vec<String>,
 
-    /// Options of the suite itself, after --; sandbox-conformance --help shows them
+    /// Options of sandbox-conformance, after --
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<OsString>,
 }

@@ -22,13 +22,16 @@ use sandbox::escape;
 const ENTRIES: usize = 100_000;
 
 const NOTES: &str = "\
-One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox. Write a path of the host
-that has a colon as ./a:b. A file or folder goes into DST if that is a folder or ends with a slash;
-otherwise it becomes DST. DIR/. copies the contents of DIR. Missing parents are created, files are
-replaced, folders are merged.
-Symbolic links and special files are neither copied nor followed. The command lists what it did not copy,
-and then exits with 125. A link in the path of SRC or DST is followed if it stays in its folder
-(docs/policy.md, Links). DST must not be a link, nor be reached by one in or below the working folder.";
+Either SRC or DST must be NAME:PATH, with an absolute path in the sandbox. Write a host path that
+contains a colon as ./a:b.
+
+If DST is a folder or ends with a slash, SRC is copied into it; otherwise the copy is named DST.
+DIR/. copies the contents of DIR. Missing parent folders are created, existing files are replaced,
+and folders are merged.
+
+Symbolic links and special files are never copied. Each skipped entry is reported, and the exit
+code is then 125. Links in the paths of SRC and DST are followed as docs/policy.md (Links)
+describes. DST must not be a link.";
 
 /// The options of `cp`.
 #[derive(Debug, Args)]
@@ -36,18 +39,18 @@ and then exits with 125. A link in the path of SRC or DST is followed if it stay
 sandbox cp [OPTIONS] SRC NAME:PATH\n       \
 sandbox cp [OPTIONS] NAME:PATH DST")]
 pub struct CpArguments {
-    /// What to copy
+    /// Source: a host path or NAME:PATH
     #[arg(value_name = "SRC")]
     source: OsString,
 
-    /// Where to
+    /// Destination: a host path or NAME:PATH
     #[arg(value_name = "DST")]
     target: OsString,
 
     #[command(flatten)]
     tier: TierOption,
 
-    /// Maximum size of what is copied out of the sandbox
+    /// Maximum number of bytes to copy out of the sandbox
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GiB")]
     limit: ByteSize,
 

@@ -23,19 +23,20 @@ Examples:
   sandbox cp lab:/workspace/result.csv .
   sandbox rm lab
 
-The sandbox outlives this command and its caller, until its lifetime ends or stop, kill or rm ends it.
-The options of create apply to every later command in it.
-Exit codes: 125 refused, not set up, or the name is taken.";
+The sandbox runs until its lifetime ends, or until stop, kill or rm ends it. Its policy applies
+to every later command.
+
+Exit codes: 0 created; 125 refused, setup failed, or the name is in use.";
 
 /// The options of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateArguments {
-    /// Name of the sandbox: 2 to 63 characters of a-z, 0-9, '-', '_' and '.' [default: generated]
+    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a generated name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Lifetime, like 10m, 2h or a number of seconds [default: 1h]
+    /// Lifetime, such as 10m, 2h or a number of seconds [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 

@@ -13,7 +13,7 @@ use crate::output::{Format, FormatOption, print, print_json};
 /// The options of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Only this tier
+    /// Diagnose only this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 

@@ -21,8 +21,8 @@ use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
 use crate::say;
 
 const NOTES: &str = "\
-Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it failed; 126 cannot execute;
-127 not found; 137 out of memory or far too much output; 128+n ended by signal n.";
+Exit codes: the program's; 124 time limit; 125 no such sandbox, or it failed; 126 cannot execute;
+127 not found; 137 out of memory or too much output; 128+n killed by signal n.";
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
@@ -32,30 +32,30 @@ pub struct ExecArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Command inside of the sandbox
+    /// Command to run in the sandbox
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
     #[command(flatten)]
     tier: TierOption,
 
-    /// Time limit, like 30s, 1m30s or a number of seconds [default: the sandbox's, which is also the maximum]
+    /// Time limit, such as 30s, 1m30s or a number of seconds; at most the sandbox's [default: the sandbox's]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
-    /// Environment variable (repeatable), besides those of the sandbox
+    /// Additional environment variable (repeatable)
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
 
-    /// Folder inside of the sandbox where the command starts
+    /// Working directory in the sandbox [default: the sandbox's]
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
 
-    /// Forward standard input to the program
+    /// Pass standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Forward no standard input (the default), without the hint when there is some
+    /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
 

@@ -29,22 +29,22 @@ pub struct ImageArguments {
 enum ImageCommand {
     /// Pull images from their registries
     Pull(PullArguments),
-    /// Build an image from a Dockerfile, without a network by default
+    /// Build an image from a Dockerfile, without a network unless --network is given
     Build(BuildArguments),
     /// List the engine's images
     Ls(ListArguments),
-    /// Remove images; those that containers use stay
+    /// Remove images that no container uses
     Rm(RemoveArguments),
 }
 
 /// Which engine, and what the operator allows there.
 #[derive(Debug, Args)]
 struct Engine {
-    /// Tier with images: docker or podman
+    /// Tier that uses images: docker or podman
     #[arg(short, long, value_name = "TIER", default_value = "docker")]
     backend: String,
 
-    /// Policy file whose `images` list what may be used
+    /// Policy file whose `images` list the allowed images
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ struct PullArguments {
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<String>,
 
-    /// Pull each time (always), or what is missing
+    /// When to pull: always or missing
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, default_value = "always")]
     pull: PullPolicy,
 
@@ -89,15 +89,15 @@ struct PullArguments {
 
 #[derive(Debug, Args)]
 struct BuildArguments {
-    /// Folder that the build can copy from; what its .dockerignore names is not sent
+    /// Build context; its .dockerignore is applied
     #[arg(value_name = "DIR")]
     context: PathBuf,
 
-    /// Follow links that leave their folder in the path of DIR, and of the policy file
+    /// Follow symbolic links that leave their folder, in the paths of DIR and the policy file
     #[arg(long)]
     follow: bool,
 
-    /// Dockerfile within the folder [default: Dockerfile]
+    /// Dockerfile, relative to DIR [default: Dockerfile]
     #[arg(short, long, value_name = "PATH")]
     file: Option<PathBuf>,
 
@@ -105,23 +105,23 @@ struct BuildArguments {
     #[arg(short, long, value_name = "IMAGE")]
     tag: Option<String>,
 
-    /// Value for an ARG (repeatable); it stays visible in the image
+    /// Value of an ARG (repeatable); it stays visible in the image
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     build_arg: Vec<(String, String)>,
 
-    /// Stage to build [default: the last one]
+    /// Build stage [default: the last one]
     #[arg(long, value_name = "STAGE")]
     target: Option<String>,
 
-    /// Give the build the engine's default network, and let ADD fetch addresses
+    /// Allow the engine's default network, and ADD with URLs
     #[arg(long)]
     network: bool,
 
-    /// When images that the Dockerfile names are pulled: never, missing or always
+    /// When to pull the base images: never, missing or always
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, default_value = "never")]
     pull: PullPolicy,
 
-    /// Ignore results of earlier builds
+    /// Do not use the build cache
     #[arg(long)]
     no_cache: bool,
 

@@ -22,11 +22,11 @@ pub struct LogsArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Only the last lines; at most 8MiB of output are kept
+    /// Show only this many last lines; the sandbox keeps at most 8MiB
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 
-    /// Also print new output, until the sandbox ends
+    /// Keep showing new output until the sandbox ends
     #[arg(short, long)]
     follow: bool,
 

@@ -18,7 +18,7 @@ use crate::table::table;
 /// The options of `matrix`.
 #[derive(Debug, Args)]
 pub struct MatrixArguments {
-    /// What the tiers declare on this host, instead of what was measured on the hosts of the project
+    /// Show what the tiers declare on this host instead of the project's published measurements
     #[arg(long)]
     here: bool,
 

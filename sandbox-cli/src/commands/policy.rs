@@ -25,9 +25,9 @@ pub struct PolicyArguments {
 pub enum PolicyCommand {
     /// Print the JSON schema of policy files
     Schema,
-    /// Print what a policy file means: its fields with those of its preset, and everything that it demands
+    /// Print all fields of a policy file, including those of its preset, and what it demands
     Show {
-        /// Policy file: TOML, or JSON where it ends in .json
+        /// Policy file: JSON if its name ends in .json, otherwise TOML
         file: PathBuf,
     },
 }

@@ -6,11 +6,11 @@ use sandbox::registry::Settings;
 /// What is set of a tier, where it has such a setting.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingOptions {
-    /// OCI runtime of the engine, by its name in the engine's configuration, like gVisor's runsc [default: the engine's]
+    /// OCI runtime, by its name in the engine's configuration, such as runsc [default: the engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     runtime: Option<String>,
 
-    /// Network of the engine for installing packages; host is the host's own, with its loopback
+    /// Engine network for installing packages; `host` includes the host's loopback
     /// [default: the engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     package_network: Option<String>,

@@ -5,7 +5,7 @@ use std::path::Path;
 /// A language whose interpreter the command knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Language {
-    /// python3, or else python
+    /// python3, or python if there is no python3
     #[default]
     Python,
     /// /bin/sh

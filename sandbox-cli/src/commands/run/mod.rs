@@ -32,11 +32,12 @@ Examples:
   sandbox run -c 'print(6 * 7)' --memory 64MiB --timeout 5s
   sandbox run --workspace . -- make test
 
-Exit codes: that of the program; 124 timed out; 125 refused, not set up or a bad command line;
-126 cannot execute; 127 not found; 137 out of memory or far too much output; 128+n signal n.
-Standard output is only the program's. What was enforced and which artifacts were exported goes
-to standard error, in lines that begin with \"sandbox: \". The program can write such lines too:
-a script that must tell them apart uses -o json.";
+Exit codes: the program's; 124 time limit; 125 refused, setup failed or wrong usage;
+126 cannot execute; 127 not found; 137 out of memory or too much output; 128+n killed by signal n.
+
+Standard output contains only the program's output. Reports about enforcement and artifacts go to
+standard error, in lines that start with \"sandbox: \". The program can write such lines as well;
+scripts should use -o json.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
@@ -46,41 +47,41 @@ sandbox run [OPTIONS] FILE [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
-    /// Program on the host: .py, .js, .sh, or anything with a #! line. Runs in place if the sandbox sees it,
-    /// otherwise as a copy
+    /// Host file to run: .py, .js, .sh, or any file with a #! line. Copied into the sandbox unless the
+    /// sandbox can already read it
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 
-    /// Code to run, Python unless --language says otherwise
+    /// Code to run, in Python unless --language is given
     #[arg(short, long, value_name = "CODE")]
     code: Option<OsString>,
 
-    /// Language of FILE or CODE
+    /// Programming language of FILE or CODE
     #[arg(short, long, value_enum)]
     language: Option<Language>,
 
-    /// Command inside of the sandbox; after FILE or CODE, their arguments
+    /// Command to run in the sandbox; after FILE or CODE, their arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Folder of the host for artifacts; a name that exists gets a number. Without --artifact, receives all of
-    /// /output. The code has a folder /output only with --out or --artifact [default: artifacts]
+    /// Host folder for artifacts; existing files are kept, and new ones get a number. Without --artifact,
+    /// copies what the code wrote to /output [default: artifacts]
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
-    /// Forward standard input to the program
+    /// Pass standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Forward no standard input (the default), without the hint when there is some
+    /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
 
-    /// Run in a running foreign container, by its id or name; the container is left as it was
+    /// Run in this existing, running container (id or name) and leave it as it was
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
-    /// Save the sandbox's files as an image afterwards, under an unused name; needs --writable-root
+    /// Create an image with this unused name from the sandbox's files afterwards; needs --writable-root
     #[arg(
         long,
         value_name = "IMAGE",

@@ -12,7 +12,7 @@ use crate::output::{Format, print, print_json};
 /// Which tier a detached sandbox is on.
 #[derive(Debug, Clone, Args)]
 pub struct TierOption {
-    /// Tier of the sandbox; by default the local tiers are searched for the name, then the others
+    /// Tier of the sandbox [default: the tier that has this name; local tiers are asked first]
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 }
