@@ -3,14 +3,12 @@
 #![cfg(feature = "local")]
 
 mod common;
-#[path = "../../sandbox-local/tests/local/pip.rs"]
-mod pip;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{run_text, sandbox, text};
-use pip::pip;
+use sandbox_testing::pip::has_pip;
 
 /// Makes a wheel of the package `demo`.
 const MAKE: &str = "\
@@ -51,7 +49,7 @@ fn with_wheel() -> tempfile::TempDir {
 
 #[test]
 fn a_package_of_the_host_s_pip_is_there_and_reported() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let folder = with_wheel();
@@ -98,7 +96,7 @@ fn a_package_of_the_host_s_pip_is_there_and_reported() {
 
 #[test]
 fn a_policy_file_says_which() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let folder = with_wheel();

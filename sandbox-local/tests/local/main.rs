@@ -11,8 +11,6 @@ mod lifetime;
 mod limits;
 mod packages;
 mod paths;
-mod pip;
-mod registry;
 mod residue;
 mod roots;
 mod streams;

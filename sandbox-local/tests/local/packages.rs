@@ -9,9 +9,9 @@ use sandbox_core::{
     Workspace,
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
+use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
+use sandbox_testing::pip::has_pip;
 
-use crate::pip::pip;
-use crate::registry::{Answer, Registry, page, wheel};
 use crate::support::{
     config, eventually, namespaces, open_folder, policy, processes_with, sh, spec,
 };
@@ -43,7 +43,7 @@ impl Place {
         place
     }
 
-    fn of(registry: &Registry) -> Self {
+    fn of(registry: &PackageIndex) -> Self {
         let mut source = PackageSource::default();
         source.index_url = Some(registry.url.clone());
         source.connect_timeout = Some(60);
@@ -87,7 +87,7 @@ fn python(code: &str) -> ExecRequest {
 
 #[tokio::test]
 async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_they_are() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let place = Place::with_wheels();
@@ -137,7 +137,7 @@ async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_the
 
 #[tokio::test]
 async fn a_detached_sandbox_has_them_for_whoever_comes_later() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let place = Place::with_wheels();
@@ -153,7 +153,7 @@ async fn a_detached_sandbox_has_them_for_whoever_comes_later() {
 
 #[tokio::test]
 async fn a_standard_module_is_not_replaced() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let mut place = Place::with_wheels();
@@ -169,7 +169,7 @@ async fn a_standard_module_is_not_replaced() {
 
 #[tokio::test]
 async fn what_is_not_there_is_typed_on_every_call() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let place = Place::with_wheels();
@@ -189,15 +189,15 @@ async fn what_is_not_there_is_typed_on_every_call() {
 
 #[tokio::test]
 async fn a_package_that_would_have_to_be_built_is_typed_and_its_code_does_not_run() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
-    let registry = Registry::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
+    let registry = PackageIndex::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
     let place = Place::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::PackageNeedsBuild, "{error}");
     assert!(error.fix().is_some());
-    let asked = registry.asked();
+    let asked = registry.requests();
     assert!(
         !asked.iter().any(|path| path.contains("tar.gz")),
         "{asked:?}"
@@ -207,10 +207,13 @@ async fn a_package_that_would_have_to_be_built_is_typed_and_its_code_does_not_ru
 
 #[tokio::test]
 async fn a_registry_that_is_not_there_or_refuses_is_typed() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Status("403 Forbidden"))]);
+    let registry = PackageIndex::start([(
+        "/simple/demo/".into(),
+        IndexResponse::Status("403 Forbidden"),
+    )]);
     let place = Place::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
@@ -230,10 +233,10 @@ async fn a_registry_that_is_not_there_or_refuses_is_typed() {
 
 #[tokio::test]
 async fn an_installation_ends_at_its_time_limit_and_at_its_size() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
     let mut place = Place::of(&registry);
     place.settings.timeout = Duration::from_secs(3);
     let error = place.refused(&["demo"]).await;
@@ -261,17 +264,17 @@ async fn an_installation_ends_at_its_time_limit_and_at_its_size() {
 
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_leaves_nothing() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
     let place = Place::of(&registry);
     let client = place.client(&["demo"]);
     let sandbox = spec();
     let create = client.create(&sandbox);
     let waited = async {
         for _ in 0..600 {
-            if !registry.asked().is_empty() {
+            if !registry.requests().is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -291,7 +294,7 @@ async fn what_nobody_waits_for_any_more_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn installations_of_the_same_packages_wait_for_one() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let folder = open_folder();
@@ -301,11 +304,11 @@ async fn installations_of_the_same_packages_wait_for_one() {
         .expect("a name")
         .to_string_lossy()
         .into_owned();
-    let registry = Registry::start([
+    let registry = PackageIndex::start([
         ("/simple/demo/".into(), page(&[&file])),
         (
             format!("/files/{file}"),
-            Answer::Found(std::fs::read(&made).expect("there")),
+            IndexResponse::Content(std::fs::read(&made).expect("there")),
         ),
     ]);
     let place = Place::of(&registry);
@@ -321,16 +324,16 @@ async fn installations_of_the_same_packages_wait_for_one() {
         assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
     }
     let fetched = registry
-        .asked()
+        .requests()
         .iter()
         .filter(|path| path.ends_with(".whl"))
         .count();
-    assert_eq!(fetched, 1, "{:?}", registry.asked());
+    assert_eq!(fetched, 1, "{:?}", registry.requests());
 }
 
 #[tokio::test]
 async fn a_bad_name_is_refused_before_anything_is_made() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     let place = Place::with_wheels();
@@ -354,7 +357,7 @@ async fn a_bad_name_is_refused_before_anything_is_made() {
 /// that is not there yet.
 #[tokio::test]
 async fn a_cache_that_another_sandbox_has_forged_is_not_used() {
-    if !pip() {
+    if !has_pip() {
         return;
     }
     for removed in [false, true] {
