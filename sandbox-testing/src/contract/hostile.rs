@@ -109,10 +109,17 @@ fn no_agent(backend: &'static dyn TestBackend) -> TestResult {
             let bound = SOON + WELCOME;
             assert!(start.elapsed() < bound, "{script}: {:?}", start.elapsed());
             assert_eq!(error.kind(), ErrorKind::Protocol, "{script}: {error}");
-            let said = error.to_string();
+            let message = error.to_string();
             // The message has the end of standard error, each byte escaped.
-            assert!(said.len() < 64 * 1024, "{script}: {} bytes", said.len());
-            assert!(!said.chars().any(char::is_control), "{script}: {said:?}");
+            assert!(
+                message.len() < 64 * 1024,
+                "{script}: {} bytes",
+                message.len()
+            );
+            assert!(
+                !message.chars().any(char::is_control),
+                "{script}: {message:?}"
+            );
             agent.wait_gone(&spec.name).await;
         }
         Ok(())
@@ -156,7 +163,7 @@ fn breaches(backend: &'static dyn TestBackend) -> TestResult {
             ("a timeout before its time", &format!("{early}; exit 0")),
             // An engine sends both over one stream.
             (
-                "last words between the frames",
+                "standard error between the frames",
                 "yes | head -c 100000000 >&2; exit 0",
             ),
         ] {
@@ -267,22 +274,25 @@ fn code(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = client.create(&backend.spec().image(PYTHON)).await?;
         let result = attack(&sandbox).await?;
         assert!(result.ok(), "{result:?}");
-        let said = result.stdout_text();
-        let (own, others) = said
+        let printed = result.stdout_text();
+        let (own, others) = printed
             .lines()
             .filter(|line| *line != "over")
             .partition::<Vec<_>, _>(|line| line.starts_with("child "));
         for way in ["stop", "kill"] {
             let line = format!("child {way}");
-            assert!(own.contains(&line.as_str()), "no control of {way}: {said}");
+            assert!(
+                own.contains(&line.as_str()),
+                "no control of {way}: {printed}"
+            );
         }
         // Setting limits and priorities of another process is denied, also for the code's child.
         for way in ["limit", "nice"] {
             let line = format!("child {way}");
-            assert!(!own.contains(&line.as_str()), "{way}: {said}");
+            assert!(!own.contains(&line.as_str()), "{way}: {printed}");
         }
         assert_eq!(others, [""; 0], "its agent was touched");
-        assert!(said.ends_with("over\n"), "{said}");
+        assert!(printed.ends_with("over\n"), "{printed}");
         let after = sandbox
             .exec(&ExecRequest::shell("echo alive; exit 7"))
             .await?;

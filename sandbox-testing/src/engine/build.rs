@@ -83,10 +83,10 @@ fn built(engine: &'static TestEngine) -> TestResult {
         assert_eq!(image.names, [format!("docker.io/{tag}")]);
         let events = std::mem::take(&mut *events.lock().expect("events"));
         assert_eq!(events.first(), Some(&ImageEvent::Building));
-        let told = events
+        let reported = events
             .iter()
             .any(|event| matches!(event, ImageEvent::Output { text } if text.contains("echo")));
-        assert!(told, "{events:?}");
+        assert!(reported, "{events:?}");
         let sandbox = client(engine).create(&engine.spec().image(&tag)).await?;
         assert_eq!(
             output(&sandbox, "cat /mark; cat /net; ls /data").await?,
@@ -117,12 +117,12 @@ fn failed(engine: &'static TestEngine) -> TestResult {
         )
         .await;
         assert_eq!(error.kind(), ErrorKind::ImageBuildFailed, "{error}");
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains("why") && said.contains("more") && said.contains('3'),
-            "{said}"
+            message.contains("why") && message.contains("more") && message.contains('3'),
+            "{message}"
         );
-        assert!(!said.contains("before"), "{said}");
+        assert!(!message.contains("before"), "{message}");
         for (dockerfile, kind) in [
             ("FROM", ErrorKind::InvalidRequest),
             ("FROM a b c d", ErrorKind::InvalidRequest),
@@ -162,7 +162,7 @@ fn no_network(engine: &'static TestEngine) -> TestResult {
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
             assert!(error.to_string().contains("network"), "{error}");
         }
-        assert!(listener.accept().is_err(), "nobody has come");
+        assert!(listener.accept().is_err(), "a connection was made");
         Ok(())
     })
 }

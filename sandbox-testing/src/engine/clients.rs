@@ -9,6 +9,7 @@ use sandbox_core::{CapabilityPolicy, SandboxSpec, unique_name};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestResult, client_of, output, run};
+use crate::owner::exit_code;
 
 pub const TESTS: &[EngineTest] = &[(
     "clients::successive_client_processes_can_all_execute",
@@ -25,19 +26,13 @@ const STATE: &str = "SANDBOX_TEST_CLIENT_STATE";
 /// `echo`.
 pub fn run_if_asked(engine: &'static TestEngine) -> Option<ExitCode> {
     let name = std::env::var(NAME).ok()?;
-    let said = run(async {
+    let result = run(async {
         let state = std::env::var_os(STATE).expect("a state folder");
         let sandbox = client_in(engine, state.as_ref()).get(&name).await?;
         print!("{}", output(&sandbox, "echo alive").await?);
         Ok(())
     });
-    Some(match said {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("failed: {}", error.message().unwrap_or_default());
-            ExitCode::FAILURE
-        }
-    })
+    Some(exit_code(result))
 }
 
 fn client_in(engine: &'static TestEngine, state: &Path) -> sandbox_core::SandboxClient {
@@ -46,28 +41,31 @@ fn client_in(engine: &'static TestEngine, state: &Path) -> sandbox_core::Sandbox
 }
 
 fn in_a_row(engine: &'static TestEngine) -> TestResult {
-    let place = tempfile::tempdir().expect("a folder");
-    let state = place.path().join("state");
-    let name = unique_name("asked");
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let name = unique_name("shared");
     run(async {
         let spec = SandboxSpec::new(&name)
             .detached(true)
             .lifetime(Duration::from_secs(3600));
         client_in(engine, &state).create(&spec).await.map(drop)
     })?;
-    let more = std::env::var("SANDBOX_TEST_CLIENTS").ok();
-    let clients = more.and_then(|more| more.parse().ok()).unwrap_or(CLIENTS);
+    let setting = std::env::var("SANDBOX_TEST_CLIENTS").ok();
+    let clients = setting
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(CLIENTS);
     let program = std::env::current_exe().expect("this program");
-    let ask = || {
+    let start_client = || {
         let mut command = Command::new(&program);
         command.env(NAME, &name).env(STATE, &state);
         command.stdin(Stdio::null()).output().expect("a client")
     };
     let failed = (0..clients).find_map(|client| {
-        let asked = ask();
-        let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-        (!asked.status.success() || said != "alive\n").then(|| format!("client {client}: {said}"))
+        let client_output = start_client();
+        let printed = String::from_utf8_lossy(&client_output.stdout).into_owned();
+        (!client_output.status.success() || printed != "alive\n")
+            .then(|| format!("client {client}: {printed}"))
     });
     run(async { client_in(engine, &state).remove(&name).await })?;
-    failed.map_or(Ok(()), |said| Err(said.into()))
+    failed.map_or(Ok(()), |message| Err(message.into()))
 }

@@ -39,8 +39,8 @@ fn small_disk(engine: &'static TestEngine) -> TestResult {
         for place in ["/tmp", "/workspace", "/dev/shm"] {
             let fill = format!("dd if=/dev/zero of={place}/big bs=4k count=16 2>&1");
             let filled = shell(&sandbox, &fill).await?;
-            let said = filled.output();
-            assert!(said.contains("No space left"), "{place}: {filled:?}");
+            let printed = filled.output();
+            assert!(printed.contains("No space left"), "{place}: {filled:?}");
         }
         sandbox.kill().await
     })
@@ -54,21 +54,21 @@ fn check_makes_nothing(engine: &'static TestEngine) -> TestResult {
         policy.allow_partial.push(Capability::Disk);
         let client = engine.client(policy);
         let spec = engine.spec().writable_root(true);
-        let said = |report: &EnforcementReport| {
+        let disk_report = |report: &EnforcementReport| {
             let disk = report.get(Capability::Disk).expect("an entry");
             disk.to_string()
         };
         let (_, report, _) = client.check(&spec).await?;
-        let before = said(&report);
+        let before = disk_report(&report);
         let unmeasured = before.contains("not measured");
         let hopeless = before.contains("has no quotas;");
         assert!(unmeasured || hopeless, "{before}");
         let sandbox = client.create(&spec).await?;
-        let measured = said(sandbox.enforcement());
+        let measured = disk_report(sandbox.enforcement());
         assert!(!measured.contains("not measured"), "{measured}");
         sandbox.kill().await?;
         let (_, report, _) = client.check(&spec).await?;
-        assert_eq!(said(&report), measured, "what was measured is known");
+        assert_eq!(disk_report(&report), measured, "what was measured is known");
         Ok(())
     })
 }

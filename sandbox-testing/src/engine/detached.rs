@@ -24,7 +24,7 @@ pub const TESTS: &[EngineTest] = &[
     ("detached::its_key_is_in_the_state_folder_alone", key),
     (
         "detached::a_client_with_another_state_folder_cannot_use_or_remove_it",
-        stranger,
+        other_state_folder,
     ),
     ("detached::a_cancelled_creation_leaves_nothing", given_up),
     (
@@ -244,7 +244,7 @@ fn vanished(engine: &'static TestEngine) -> TestResult {
         };
         let (engine, container) = (engine.api(), container(&spec.name));
         let removed = engine.remove_container(&container, Some(options));
-        removed.await.expect("removed by somebody else");
+        removed.await.expect("removed without the backend");
         assert_eq!(kept(&state.path()), 1);
         assert!(client.list().await?.is_empty());
         assert_eq!(kept(&state.path()), 0);
@@ -362,10 +362,10 @@ fn socket(engine: &'static TestEngine) -> TestResult {
         let client = client_in(engine, &state.path());
         let sandbox = client.create(&spec()).await?;
         let script = "ls /.sandbox-socket 2>&1; /.sandbox-agent/agent connect /.sandbox-socket/agent </dev/null 2>&1; echo $?";
-        let said = output(&sandbox, script).await?;
+        let listing = output(&sandbox, script).await?;
         assert!(
-            said.contains("Permission denied") && said.ends_with("68\n"),
-            "{said}"
+            listing.contains("Permission denied") && listing.ends_with("68\n"),
+            "{listing}"
         );
         sandbox.kill().await
     })

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use sandbox_container::ContainerConfig;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, CapabilityPolicy, Error, ErrorKind};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestBackend, TestResult, run};
-use sandbox_container::ContainerConfig;
 
 pub const WITH_ENGINE: &[EngineTest] = &[
     ("failures::a_missing_image", missing_image),

@@ -7,7 +7,7 @@ use sandbox_container::{EngineOptions, PathOptions, Ulimit};
 use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient};
 use tokio::net::{TcpListener, UnixStream};
 
-use super::abilities::without_limits;
+use super::features::unenforceable_limits;
 use super::{EngineTest, TestEngine};
 use crate::contract::{
     PYTHON, TestResult, assert_memory_kills_are_attributed, client_of, output, run, shell,
@@ -155,7 +155,7 @@ fn options(engine: &'static TestEngine) -> TestResult {
             .cpu_shares(512)
             .oom_score_adj(700)
             .hostname("grader");
-        if let Some(reason) = without_limits(engine).await {
+        if let Some(reason) = unenforceable_limits(engine).await {
             let error = with(engine, options.clone()).create(&engine.spec()).await;
             let error = error.expect_err(&reason);
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -174,12 +174,12 @@ fn options(engine: &'static TestEngine) -> TestResult {
         }
         let sandbox = with(engine, options).create(&engine.spec()).await?;
         let script = "hostname; cat /proc/uptime; cat /proc/self/oom_score_adj; grep Cpus_allowed_list /proc/self/status; ulimit -f";
-        let said = output(&sandbox, script).await?;
-        let lines = said.lines().collect::<Vec<_>>();
+        let printed = output(&sandbox, script).await?;
+        let lines = printed.lines().collect::<Vec<_>>();
         assert_eq!(lines[0], "grader");
         let adjustment: u32 = lines[1].parse().expect("the uptime is empty");
-        assert!(adjustment >= 700, "{said}");
-        assert_eq!(lines[2].ends_with("\t0"), bounds_processors, "{said}");
+        assert!(adjustment >= 700, "{printed}");
+        assert_eq!(lines[2].ends_with("\t0"), bounds_processors, "{printed}");
         assert_ne!(lines[3], "unlimited");
         let tty = shell(&sandbox, "grep -q ' /proc/tty ro' /proc/self/mountinfo").await?;
         assert_eq!(tty.ok(), takes_lists, "{tty:?}");
@@ -255,11 +255,11 @@ fn users(engine: &'static TestEngine) -> TestResult {
         {
             Ok(sandbox) => {
                 assert!(engine.family.private_users);
-                let said = output(&sandbox, "cat /proc/self/uid_map; id -u").await?;
+                let printed = output(&sandbox, "cat /proc/self/uid_map; id -u").await?;
                 sandbox.kill().await?;
-                assert!(said.ends_with("\n1000\n"), "{said}");
-                let first = said.split_whitespace().nth(1).unwrap_or_default();
-                assert!(first.parse::<u32>().is_ok_and(|user| user > 0), "{said}");
+                assert!(printed.ends_with("\n1000\n"), "{printed}");
+                let first = printed.split_whitespace().nth(1).unwrap_or_default();
+                assert!(first.parse::<u32>().is_ok_and(|user| user > 0), "{printed}");
                 return Ok(());
             }
             Err(error) => error,

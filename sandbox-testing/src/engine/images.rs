@@ -6,6 +6,7 @@ use std::time::Duration;
 use bollard::auth::DockerCredentials;
 use bollard::query_parameters::{PushImageOptions, RemoveImageOptions, TagImageOptions};
 use futures_util::StreamExt;
+use sandbox_container::ContainerConfig;
 use sandbox_core::{
     CapabilityPolicy, ErrorKind, ImageEvent, ImageRetention, PullPolicy, SandboxClient, unique_name,
 };
@@ -13,7 +14,6 @@ use sandbox_core::{
 use super::registry::{Registry, free_port};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestResult, output, run};
-use sandbox_container::ContainerConfig;
 
 /// Tests that need a registry.
 pub const WITH_REGISTRY: &[EngineTest] = &[
@@ -142,7 +142,7 @@ fn pulled_when_missing(engine: &'static TestEngine) -> TestResult {
             .await?;
         assert_eq!(output(&sandbox, "cat /etc/mark").await?, "missing\n");
         sandbox.kill().await?;
-        assert!(has(engine, &image).await, "kept unless told otherwise");
+        assert!(has(engine, &image).await, "kept by default");
         let events = std::mem::take(&mut *events.lock().expect("events"));
         assert!(
             matches!(&events[0], ImageEvent::Pulling { reference } if *reference == image),
@@ -303,15 +303,18 @@ fn credentials(engine: &'static TestEngine) -> TestResult {
             String::from_utf8_lossy(&child.stdout).into_owned(),
         )
     };
-    let (ok, said) = pull(home.path());
-    assert!(ok, "{said}");
-    assert!(!said.contains("pw") && !said.contains("dTpwdw"), "{said}");
+    let (ok, printed) = pull(home.path());
+    assert!(ok, "{printed}");
+    assert!(
+        !printed.contains("pw") && !printed.contains("dTpwdw"),
+        "{printed}"
+    );
     run(async {
         untag(engine, &format!("{name}:1")).await;
         Ok(())
     })?;
-    let (ok, said) = pull(std::path::Path::new("/nonexistent"));
-    assert!(!ok && said.contains("image_denied"), "{said}");
+    let (ok, printed) = pull(std::path::Path::new("/nonexistent"));
+    assert!(!ok && printed.contains("image_denied"), "{printed}");
     Ok(())
 }
 
@@ -358,7 +361,7 @@ fn goes_with_the_sandbox(engine: &'static TestEngine) -> TestResult {
         first.kill().await?;
         assert!(has(engine, &image).await, "another sandbox uses it");
         second.kill().await?;
-        assert!(!has(engine, &image).await, "nobody uses it any more");
+        assert!(!has(engine, &image).await, "no sandbox uses it");
         // Dropping the handle removes it as well.
         drop(client.create(&goes()).await?);
         for _ in 0..1500 {

@@ -4,7 +4,6 @@
 //! Without an engine, the tests are listed as ignored and the reason is printed. If
 //! `SANDBOX_REQUIRE` names the tier, that is a failure.
 
-mod abilities;
 mod adopt;
 mod build;
 mod clients;
@@ -13,11 +12,13 @@ mod counter;
 mod detached;
 mod exchanged;
 mod failures;
+mod features;
 mod hardening;
 mod images;
 mod inherited;
 mod opened;
 mod owner;
+mod package_cache;
 mod packages;
 mod recipes;
 mod registry;
@@ -124,7 +125,7 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
 
     let unsupported = match no_engine {
         true => Vec::new(),
-        false => abilities::lacking(engine),
+        false => features::unsupported_tests(engine),
     };
     let not_applicable = engine
         .not_applicable

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
-use super::{TestEngine, packages};
+use super::TestEngine;
+use super::package_cache::over_host_network;
 use crate::contract::run;
 use crate::owner::{Owner, exit_code};
 
@@ -36,7 +37,7 @@ pub fn run_if_asked(engine: &'static TestEngine) -> Option<ExitCode> {
         let mut policy = CapabilityPolicy::new();
         if let (Ok(index), Some(cache)) = (std::env::var(INDEX), std::env::var_os(CACHE)) {
             policy.packages = vec!["demo".into()];
-            config = packages::over_the_host(config, &index, cache.as_ref());
+            config = over_host_network(config, &index, cache.as_ref());
         }
         let client = engine.client_with(config, policy);
         let sandbox = client.create(&spec).await?;

@@ -1,22 +1,22 @@
 //! Packages of a policy, installed in a container of the sandbox's image.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bollard::query_parameters::{ListContainersOptions, RemoveImageOptions};
-use sandbox_container::{PackageSettings, PackageSource};
+use bollard::query_parameters::RemoveImageOptions;
+use sandbox_container::PackageSource;
 use sandbox_core::{
-    ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, SandboxClient,
-    SandboxHandle, Workspace, unique_name,
+    ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace, unique_name,
 };
 
 use super::containers::everything_allowed;
-use super::owner;
-use super::{EngineTest, TestEngine};
+use super::package_cache::{
+    TestCache, creation_error, index_at, is_mounted, over_host_network, policy_with,
+};
+use super::{EngineTest, TestEngine, owner};
 use crate::contract::{BUSYBOX, PYTHON, TestResult, client_of, run, shell};
 use crate::package_index::{IndexResponse, PackageIndex, page, wheel};
-use sandbox_container::ContainerConfig;
 
 pub const TESTS: &[EngineTest] = &[
     ("packages::can_be_imported_and_not_changed", found),
@@ -43,137 +43,6 @@ pub const TESTS: &[EngineTest] = &[
 ];
 
 const SHOW: &str = "import demo; print(demo.version)";
-
-/// A private package cache, and the settings of the installation.
-struct TestCache {
-    engine: &'static TestEngine,
-    folder: tempfile::TempDir,
-    settings: PackageSettings,
-}
-
-impl TestCache {
-    fn new(engine: &'static TestEngine, source: PackageSource) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), mode).expect("mode");
-        let settings = settings(source, folder.path());
-        Self {
-            engine,
-            folder,
-            settings,
-        }
-    }
-
-    /// A cache that installs from a folder of wheels with `demo` 1.0 and 2.0.
-    fn with_wheels(engine: &'static TestEngine) -> Self {
-        let mut cache = Self::new(engine, PackageSource::default());
-        std::fs::create_dir(cache.wheels()).expect("made");
-        wheel(&cache.wheels(), "demo", "1.0", 0);
-        wheel(&cache.wheels(), "demo", "2.0", 0);
-        cache.settings.source = Some(PackageSource::folder(cache.wheels()));
-        cache
-    }
-
-    fn wheels(&self) -> PathBuf {
-        self.folder.path().join("wheels")
-    }
-
-    fn config(&self) -> ContainerConfig {
-        self.engine
-            .config()
-            .packages(self.settings.clone())
-            .default_image(PYTHON)
-    }
-
-    fn client(&self, packages: &[&str]) -> SandboxClient {
-        self.engine.client_with(self.config(), naming(packages))
-    }
-
-    async fn refused(&self, packages: &[&str]) -> Error {
-        refused(self.engine, &self.client(packages)).await
-    }
-
-    fn left(&self, name: &str) -> usize {
-        let folder = self.folder.path().join("cache/packages").join(name);
-        std::fs::read_dir(folder).map_or(0, Iterator::count)
-    }
-
-    /// Asserts that a failed installation leaves nothing.
-    fn assert_clean(&self) {
-        assert_eq!((self.left("entries"), self.left("staging")), (0, 0));
-    }
-
-    /// Waits until no container uses the cache's folder, and no folder of an installation is left.
-    async fn wait_clean(&self) {
-        let start = Instant::now();
-        while self.left("staging") > 0 || has_containers(self.engine, self.folder.path()).await {
-            assert!(
-                start.elapsed() < Duration::from_secs(30),
-                "something is left"
-            );
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-}
-
-fn settings(source: PackageSource, folder: &Path) -> PackageSettings {
-    let mut settings = PackageSettings::default();
-    settings.folder = Some(folder.join("cache/packages"));
-    settings.source = Some(source);
-    settings.timeout = Duration::from_secs(60);
-    settings
-}
-
-fn registry_at(url: &str) -> PackageSource {
-    let mut source = PackageSource::default();
-    source.index_url = Some(url.to_owned());
-    source.connect_timeout = Some(60);
-    source
-}
-
-/// Installs from an index on the host's loopback, with the cache in `folder`.
-pub fn over_the_host(config: ContainerConfig, registry: &str, folder: &Path) -> ContainerConfig {
-    config
-        .packages(settings(registry_at(registry), folder))
-        .package_network("host")
-        .default_image(PYTHON)
-}
-
-fn naming(packages: &[&str]) -> CapabilityPolicy {
-    let mut policy = CapabilityPolicy::new();
-    policy.packages = packages.iter().map(|name| (*name).to_owned()).collect();
-    policy
-}
-
-async fn refused(engine: &'static TestEngine, client: &SandboxClient) -> Error {
-    client
-        .create(&engine.spec())
-        .await
-        .expect_err("not installed")
-}
-
-/// Whether a container mounts this host folder or one below it.
-async fn has_containers(engine: &'static TestEngine, folder: &Path) -> bool {
-    let options = ListContainersOptions {
-        all: true,
-        ..ListContainersOptions::default()
-    };
-    let start = Instant::now();
-    let containers = loop {
-        match engine.api().list_containers(Some(options.clone())).await {
-            Ok(containers) => break containers,
-            // Podman reports a container that is ending with a state that Docker's clients do not
-            // know.
-            Err(error) => assert!(start.elapsed() < Duration::from_secs(30), "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    let mounts = containers
-        .into_iter()
-        .filter_map(|container| container.mounts);
-    let mut sources = mounts.flatten().filter_map(|mount| mount.source);
-    sources.any(|source| Path::new(&source).starts_with(folder))
-}
 
 async fn python(sandbox: &SandboxHandle, code: &str) -> sandbox_core::Result<String> {
     let request = ExecRequest::new("python3").arg("-c").arg(code);
@@ -218,7 +87,7 @@ fn found(engine: &'static TestEngine) -> TestResult {
         for sandbox in [again, newest, none] {
             sandbox.kill().await?;
         }
-        assert!(!has_containers(engine, cache.folder.path()).await);
+        assert!(!is_mounted(engine, cache.folder.path()).await);
         Ok(())
     })
 }
@@ -229,7 +98,7 @@ fn detached(engine: &'static TestEngine) -> TestResult {
         let state = tempfile::tempdir().expect("a folder");
         let client = |packages: &[&str]| {
             let config = cache.config().state_folder(state.path().join("state"));
-            engine.client_with(config, naming(packages))
+            engine.client_with(config, policy_with(packages))
         };
         let spec = engine
             .spec()
@@ -274,18 +143,18 @@ fn missing(engine: &'static TestEngine) -> TestResult {
     run(async {
         let cache = TestCache::with_wheels(engine);
         for _ in 0..2 {
-            let error = cache.refused(&["no-such-package"]).await;
+            let error = cache.creation_error(&["no-such-package"]).await;
             assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
             assert!(error.context().contains("no-such-package"), "{error}");
         }
-        let error = cache.refused(&["demo==99"]).await;
+        let error = cache.creation_error(&["demo==99"]).await;
         assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
         assert!(
             error.context().contains("1.0, 2.0"),
             "pip's own words: {error}"
         );
         cache.assert_clean();
-        assert!(!has_containers(engine, cache.folder.path()).await);
+        assert!(!is_mounted(engine, cache.folder.path()).await);
         Ok(())
     })
 }
@@ -345,9 +214,9 @@ fn networks(engine: &'static TestEngine) -> TestResult {
                 IndexResponse::Status("403 Forbidden"),
             ),
         ]);
-        let cache = TestCache::new(engine, registry_at(&registry.url));
+        let cache = TestCache::new(engine, index_at(&registry.url));
         // The engine's network has another loopback than the host.
-        let error = cache.refused(&["demo"]).await;
+        let error = cache.creation_error(&["demo"]).await;
         assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
         assert!(
             error.fix().is_some_and(|fix| fix.contains("host")),
@@ -356,15 +225,15 @@ fn networks(engine: &'static TestEngine) -> TestResult {
         assert_eq!(registry.requests(), Vec::<String>::new());
 
         let over_host = |packages: &[&str]| {
-            let config = over_the_host(engine.config(), &registry.url, cache.folder.path());
-            engine.client_with(config, naming(packages))
+            let config = over_host_network(engine.config(), &registry.url, cache.folder.path());
+            engine.client_with(config, policy_with(packages))
         };
         for (package, kind) in [
             ("source", ErrorKind::PackageNeedsBuild),
             ("denied", ErrorKind::RegistryUnreachable),
             ("other", ErrorKind::PackageNotFound),
         ] {
-            let error = refused(engine, &over_host(&[package])).await;
+            let error = creation_error(engine, &over_host(&[package])).await;
             assert_eq!(error.kind(), kind, "{error}");
         }
         assert!(
@@ -385,7 +254,11 @@ fn networks(engine: &'static TestEngine) -> TestResult {
         sandbox.kill().await?;
 
         let unknown = cache.config().package_network(unique_name("no-network"));
-        let error = refused(engine, &engine.client_with(unknown, naming(&["other"]))).await;
+        let error = creation_error(
+            engine,
+            &engine.client_with(unknown, policy_with(&["other"])),
+        )
+        .await;
         assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
         assert!(error.context().contains("no-network"), "{error}");
         Ok(())
@@ -395,18 +268,19 @@ fn networks(engine: &'static TestEngine) -> TestResult {
 fn limits(engine: &'static TestEngine) -> TestResult {
     run(async {
         let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
-        let mut cache = TestCache::new(engine, registry_at(&registry.url));
+        let mut cache = TestCache::new(engine, index_at(&registry.url));
         cache.settings.timeout = Duration::from_secs(5);
         let config = cache.config().package_network("host");
-        let error = refused(engine, &engine.client_with(config, naming(&["demo"]))).await;
+        let error =
+            creation_error(engine, &engine.client_with(config, policy_with(&["demo"]))).await;
         assert_eq!(error.kind(), ErrorKind::InstallTimedOut, "{error}");
         cache.assert_clean();
-        assert!(!has_containers(engine, cache.folder.path()).await);
+        assert!(!is_mounted(engine, cache.folder.path()).await);
 
         let mut cache = TestCache::with_wheels(engine);
         wheel(&cache.wheels(), "large", "1.0", 64 << 20);
         cache.settings.storage = ByteSize::mib(8);
-        let error = cache.refused(&["large"]).await;
+        let error = cache.creation_error(&["large"]).await;
         assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
         cache.assert_clean();
         // The other wheels are below the limit.
@@ -434,12 +308,12 @@ async fn asked(registry: &PackageIndex) {
 fn dropped(engine: &'static TestEngine) -> TestResult {
     run(async {
         let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
-        let cache = TestCache::new(engine, registry_at(&registry.url));
+        let cache = TestCache::new(engine, index_at(&registry.url));
         let config = cache.config().package_network("host");
-        let client = engine.client_with(config, naming(&["demo"]));
+        let client = engine.client_with(config, policy_with(&["demo"]));
         let sandbox = engine.spec();
         tokio::select! {
-            _ = client.create(&sandbox) => panic!("nobody answers"),
+            _ = client.create(&sandbox) => panic!("the index does not answer"),
             () = asked(&registry) => {}
         }
         cache.wait_clean().await;
@@ -455,10 +329,10 @@ fn killed(engine: &'static TestEngine) -> TestResult {
         let mut owner =
             owner::installing(&unique_name("owner"), &registry.url, cache.folder.path());
         asked(&registry).await;
-        assert!(has_containers(engine, cache.folder.path()).await);
+        assert!(is_mounted(engine, cache.folder.path()).await);
         owner.kill();
         let start = Instant::now();
-        while has_containers(engine, cache.folder.path()).await {
+        while is_mounted(engine, cache.folder.path()).await {
             assert!(
                 start.elapsed() < Duration::from_secs(30),
                 "the container is left"
@@ -487,8 +361,8 @@ fn together(engine: &'static TestEngine) -> TestResult {
             PackageIndex::start([("/simple/demo/".into(), page(&[&name])), served(&file)]);
         let cache = TestCache::new(engine, PackageSource::default());
         let tasks = (0..4).map(|_| {
-            let config = over_the_host(engine.config(), &registry.url, cache.folder.path());
-            let client = engine.client_with(config, naming(&["demo==1.0"]));
+            let config = over_host_network(engine.config(), &registry.url, cache.folder.path());
+            let client = engine.client_with(config, policy_with(&["demo==1.0"]));
             tokio::spawn(async move {
                 let sandbox = client.create(&engine.spec()).await?;
                 let shown = python(&sandbox, SHOW).await?;
@@ -547,7 +421,7 @@ fn unconfined(engine: &'static TestEngine) -> TestResult {
         let mut policy = everything_allowed();
         policy.packages = vec!["demo".into()];
         let client = client_of(engine.backend_without_policy(cache.config()), policy);
-        let error = refused(engine, &client).await;
+        let error = creation_error(engine, &client).await;
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert_eq!(error.backend(), Some(engine.family.unsafe_tier), "{error}");
         assert!(error.fix().is_some());

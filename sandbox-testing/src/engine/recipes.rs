@@ -1,6 +1,5 @@
-//! Hostile Dockerfiles on the engine's builder: none makes it fetch anything, reads a host file, or
-//! is built as something else than what the backend has checked. As a control, each is first sent
-//! to the engine directly.
+//! Hostile Dockerfiles on the engine's builder: none fetches anything, reads a host file, or is built
+//! differently than checked. As a control, each is first sent to the engine directly.
 
 use bollard::query_parameters::{BuildImageOptions, CommitContainerOptions, RemoveImageOptions};
 use futures_util::StreamExt;
@@ -8,7 +7,7 @@ use sandbox_core::{
     BuildRequest, CapabilityPolicy, ErrorKind, ImageEvent, SandboxClient, unique_name,
 };
 
-use super::counter::Counter;
+use super::counter::ConnectionCounter;
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestResult, output, run};
 
@@ -178,7 +177,7 @@ const ATTACKS: &[Attack] = &[
     },
 ];
 
-fn filled(text: &str, registry: &Counter, web: &Counter) -> String {
+fn filled(text: &str, registry: &ConnectionCounter, web: &ConnectionCounter) -> String {
     let host = web.address.to_string();
     text.replace("{reg}", &format!("{}/evil/x:1", registry.address))
         .replace("{web}", &format!("http://{host}/x"))
@@ -205,27 +204,27 @@ async fn unchecked(
     };
     let (engine, body) = (engine.api(), bollard::body_full(archive.into()));
     let mut events = Box::pin(engine.build_image(options, None, Some(body)));
-    let mut said = String::new();
+    let mut printed = String::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => said.push_str(&event.stream.unwrap_or_default()),
-            Err(error) => said.push_str(&error.to_string()),
+            Ok(event) => printed.push_str(&event.stream.unwrap_or_default()),
+            Err(error) => printed.push_str(&error.to_string()),
         }
     }
     let base = engine.inspect_image(BUSYBOX).await.expect("the base");
     let base = base.id.expect("an id");
-    for id in made(&said).filter(|id| !base.contains(id)) {
+    for id in made(&printed).filter(|id| !base.contains(id)) {
         // The image of an earlier step may have been removed with the one that was made from it.
         let _ = engine
             .remove_image(id, None::<RemoveImageOptions>, None)
             .await;
     }
-    said
+    printed
 }
 
 /// The short IDs of the images in a builder's output, the last one first.
-fn made(said: &str) -> impl Iterator<Item = &str> {
-    let lines = said.lines().rev().map(str::trim);
+fn made(printed: &str) -> impl Iterator<Item = &str> {
+    let lines = printed.lines().rev().map(str::trim);
     let ids = lines.filter_map(|line| {
         line.strip_prefix("---> ")
             .or_else(|| line.strip_prefix("--> "))
@@ -247,15 +246,15 @@ fn context(dockerfile: &str) -> tempfile::TempDir {
 
 fn fetches(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let (registry, web) = (Counter::new(), Counter::new());
+        let (registry, web) = (ConnectionCounter::new(), ConnectionCounter::new());
         let client = client(engine);
         let mut wrong = Vec::new();
         for attack in ATTACKS {
             let folder = context(&filled(attack.dockerfile, &registry, &web));
-            let said = unchecked(engine, folder.path(), "Dockerfile").await;
+            let printed = unchecked(engine, folder.path(), "Dockerfile").await;
             let works = registry.take() + web.take() > 0;
             if attack.works.contains(&engine.family.command) != works {
-                wrong.push(format!("{}: works: {works}: {said}", attack.name));
+                wrong.push(format!("{}: works: {works}: {printed}", attack.name));
             }
             let built = client
                 .build_image(&BuildRequest::new(folder.path()), &mut |_| {})
@@ -301,20 +300,20 @@ fn mounts(engine: &'static TestEngine) -> TestResult {
             let text = text.replace("{secret}", &secret.path().to_string_lossy());
             let folder = context(&text);
             std::os::unix::fs::symlink(secret.path(), folder.path().join("link")).expect("link");
-            let said = unchecked(engine, folder.path(), "Dockerfile").await;
+            let printed = unchecked(engine, folder.path(), "Dockerfile").await;
             // Docker's classic builder has no mounts. Newer versions of Podman stay within the
             // context.
-            println!("{}: {text}", said.contains(&mark));
-            let mut told = String::new();
+            println!("{}: {text}", printed.contains(&mark));
+            let mut events = String::new();
             let built = client(engine)
                 .build_image(&BuildRequest::new(folder.path()), &mut |event| {
-                    told.push_str(&format!("{event:?}"));
+                    events.push_str(&format!("{event:?}"));
                 })
                 .await;
             let error = built.expect_err(&text);
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
             assert!(error.to_string().contains("COPY --from"), "{error}");
-            assert!(!told.contains(&mark), "{told}");
+            assert!(!events.contains(&mark), "{events}");
         }
         Ok(())
     })
@@ -448,7 +447,7 @@ fn followed(engine: &'static TestEngine) -> TestResult {
 
 fn preprocessed(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let web = Counter::new();
+        let web = ConnectionCounter::new();
         // The preprocessor removes the comment, which makes it an address.
         let text = format!("FROM {BUSYBOX}\nADD http:/**///{}/x /m\n", web.address);
         let folder = context(&text);

@@ -78,8 +78,8 @@ fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
         .arg(&certificate)
         .output()
         .expect("openssl starts");
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{stderr}");
     (certificate, key)
 }
 

@@ -15,7 +15,7 @@ use sandbox_container::{ContainerConfig, Family, ProfileForm};
 use sandbox_core::spi::Backend;
 use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxHandle, SandboxSpec, unique_name};
 
-use super::{abilities, volume};
+use super::{features, volume};
 use crate::contract::{
     BUSYBOX, BUSYBOX_USER, Expectations, PYTHON, SCRATCH, TestBackend, client_of,
 };
@@ -227,7 +227,7 @@ impl TestBackend for TestEngine {
     }
 
     async fn unenforceable_limits(&self) -> Option<String> {
-        abilities::without_limits(self).await
+        features::unenforceable_limits(self).await
     }
 }
 

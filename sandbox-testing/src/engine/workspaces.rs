@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, Workspace};
 
-use super::abilities::first_user;
+use super::features::user_of_root;
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestResult, output, run};
 
@@ -55,10 +55,10 @@ fn of_a_user(engine: &'static TestEngine) -> TestResult {
         return Ok(());
     }
     run(async {
-        let first = first_user(engine).await;
+        let first = user_of_root(engine).await;
         let folder = folder(first + 4321, 0o700);
-        let (said, owner) = writes(engine, folder.path()).await?;
-        assert!(said.starts_with("4321\n"), "{said}");
+        let (printed, owner) = writes(engine, folder.path()).await?;
+        assert!(printed.starts_with("4321\n"), "{printed}");
         assert_eq!(owner, first + 4321);
         Ok(())
     })
@@ -69,10 +69,10 @@ fn of_root(engine: &'static TestEngine) -> TestResult {
         return Ok(());
     }
     run(async {
-        let first = first_user(engine).await;
+        let first = user_of_root(engine).await;
         let folder = folder(first, 0o755);
-        let (said, owner) = writes(engine, folder.path()).await?;
-        assert_eq!(said, "0\nCapEff:\t0000000000000000\n");
+        let (printed, owner) = writes(engine, folder.path()).await?;
+        assert_eq!(printed, "0\nCapEff:\t0000000000000000\n");
         assert_eq!(owner, first);
         // An explicit limit is required. Code that has the agent's user can disturb the process
         // that enforces it.
@@ -97,7 +97,7 @@ fn of_two(engine: &'static TestEngine) -> TestResult {
         return Ok(());
     }
     run(async {
-        let first = first_user(engine).await;
+        let first = user_of_root(engine).await;
         let (one, other) = (folder(first + 4321, 0o755), folder(0, 0o755));
         let mut policy = CapabilityPolicy::new();
         policy.filesystem_write_roots = Some(vec![other.path().to_owned()]);

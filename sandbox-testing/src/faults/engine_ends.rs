@@ -182,7 +182,7 @@ async fn at_request(
     let socket = engine.state().with_file_name(format!("{name}.sock"));
     let proxy = FaultProxy::unix(&engine.socket(), &socket, breakpoint);
     proxy.aim(engine.processes(), signal);
-    let client = engine.client_with(engine.config_at(&proxy.address()));
+    let client = engine.client_with(engine.config_at(proxy.address()));
     let creation = tokio::spawn(async move { client.create(&SandboxSpec::new(name)).await });
     tokio::task::block_in_place(|| proxy.wait_signaled());
     assert_fails_in_time(creation, &format!("{signal:?} at {breakpoint:?}")).await;

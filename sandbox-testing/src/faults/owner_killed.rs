@@ -164,7 +164,7 @@ async fn kill_at(engine: &PrivateEngine, breakpoint: Breakpoint, detached: bool)
     let name = unique_name("moment");
     let socket = engine.state().with_file_name(format!("{name}.sock"));
     let proxy = FaultProxy::unix(&engine.socket(), &socket, breakpoint);
-    let mut owner = owner::start(&proxy.address(), &engine.state(), &name, detached);
+    let mut owner = owner::start(proxy.address(), &engine.state(), &name, detached);
     proxy.aim(vec![owner.pid()], Signal::Kill);
     tokio::task::block_in_place(|| proxy.wait_answered());
     owner.kill();

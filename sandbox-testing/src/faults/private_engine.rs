@@ -150,8 +150,8 @@ impl PrivateEngine {
             .arg(self.folder.path())
             .output()
             .expect("a shell");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{}: {said}", self.setup.script);
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{}: {stderr}", self.setup.script);
     }
 
     /// A command in the engine's namespaces.

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use sandbox_core::{Capability, CapabilityPolicy};
 
 use super::TestEngine;
+use super::test_engine::block_on;
 use crate::contract::BUSYBOX;
 
 /// Tests of limits, which need control groups. `limits::unenforceable_limits_are_refused` tests that
@@ -27,22 +28,24 @@ const NETWORKED: &[&str] = &[
 ];
 
 /// The beginnings of the names of tests that this engine cannot run, each with the reason.
-pub fn lacking(engine: &TestEngine) -> Vec<(&'static str, String)> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let (limits, network) =
-        runtime.block_on(async { (without_limits(engine).await, no_network(engine).await) });
-    let of = |names: &'static [&'static str], reason: Option<String>| {
-        let named = move |reason: String| names.iter().map(move |name| (*name, reason.clone()));
-        reason.into_iter().flat_map(named)
-    };
-    of(LIMITED, limits).chain(of(NETWORKED, network)).collect()
+pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
+    let (limits, network) = block_on(async {
+        (
+            unenforceable_limits(engine).await,
+            unusable_network(engine).await,
+        )
+    });
+    let mut tests = Vec::new();
+    for (names, reason) in [(LIMITED, limits), (NETWORKED, network)] {
+        if let Some(reason) = reason {
+            tests.extend(names.iter().map(|name| (*name, reason.clone())));
+        }
+    }
+    tests
 }
 
 /// Why the engine cannot enforce limits; `None` where it can.
-pub async fn without_limits(engine: &TestEngine) -> Option<String> {
+pub async fn unenforceable_limits(engine: &TestEngine) -> Option<String> {
     let client = engine.client(CapabilityPolicy::new());
     let unenforced = client.unenforced_capabilities().await;
     let unenforced = unenforced.expect("an engine that answers");
@@ -52,7 +55,7 @@ pub async fn without_limits(engine: &TestEngine) -> Option<String> {
 }
 
 /// Why the engine's default network cannot be used; `None` where it can.
-async fn no_network(engine: &TestEngine) -> Option<String> {
+async fn unusable_network(engine: &TestEngine) -> Option<String> {
     let api = engine.api();
     let body = ContainerCreateBody {
         image: Some(BUSYBOX.to_owned()),
@@ -88,7 +91,7 @@ async fn no_network(engine: &TestEngine) -> Option<String> {
 
 /// The host's user that root is mapped to in containers. With `userns-remap` that is a subordinate
 /// user.
-pub async fn first_user(engine: &TestEngine) -> u32 {
+pub async fn user_of_root(engine: &TestEngine) -> u32 {
     let info = engine.api().info().await.expect("info");
     let options = info.security_options.unwrap_or_default();
     if !options.iter().any(|option| option == "name=userns") {
