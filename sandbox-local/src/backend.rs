@@ -24,24 +24,25 @@ pub(crate) const TIER: &str = "local";
 
 /// Sandboxes on the kernel of this machine.
 ///
-/// As root (with the capabilities to mount and to map ids) code runs as a subordinate user of its own; as an ordinary user, in
-/// a user namespace as the caller; where user namespaces are denied, in the host's namespaces under Landlock and seccomp, with
-/// the gaps reported.
+/// As root (with the capabilities to mount and to map ids), code runs as its own subordinate user.
+/// As an ordinary user, code runs in a user namespace as the caller. Where user namespaces are
+/// denied, code runs in the host's namespaces under Landlock and seccomp; the report lists the
+/// gaps.
 #[derive(Debug)]
 pub struct LocalBackend {
     config: LocalConfig,
-    /// What was lowered last: most often it is asked for again.
+    /// The last lowered plan: callers usually ask for the same one again.
     last: Mutex<Option<Lowered>>,
-    /// Set by the first list.
+    /// Whether the first `list` has removed leftovers already.
     swept: Once,
 }
 
 #[derive(Debug)]
 struct Lowered {
     plan: Plan,
-    /// What the lowering has seen of the host.
+    /// The host state that the lowering used.
     host: Arc<Host>,
-    /// What it has seen of the platform.
+    /// The platform roots that the lowering used.
     platform: Arc<[Root]>,
     lowered: Arc<LocalPlan>,
 }
@@ -53,7 +54,7 @@ impl Default for LocalBackend {
 }
 
 impl LocalBackend {
-    /// A backend with these settings. Touches nothing yet.
+    /// A backend with these settings. Does no I/O.
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
         Self {
@@ -65,18 +66,18 @@ impl LocalBackend {
 
     fn lower(&self, plan: &Plan) -> Result<Arc<LocalPlan>> {
         let mut plan = plan.clone();
-        // They change nothing of what is built.
+        // These fields do not affect what is built.
         plan.name.clear();
         plan.labels.clear();
         plan.lifetime = None;
         plan.detached = false;
-        // Folders of the host can change between two looks.
+        // Folders of the host can change between two calls.
         let same_again = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
             && plan.provided.is_empty()
             && !matches!(plan.network, NetworkPolicy::Full);
-        // The first look at the host is a look at these too.
+        // Detecting the host also reads the platform roots, so they come second.
         let host = Host::detect(&self.config);
         let platform = platform_roots();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl LocalBackend {
         }
         let lowered = Arc::new(self.lower_anew(&plan, &host)?);
         if !same_again {
-            // It holds folders of the host open.
+            // The plan holds folders of the host open.
             return Ok(lowered);
         }
         *last = Some(Lowered {
@@ -137,7 +138,7 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    /// The state folder as mounts name it: without links, whether it exists already or not.
+    /// The absolute state folder with links resolved, whether or not it exists.
     fn state_folder(&self, host: &Host) -> PathBuf {
         resolved(state::folder(&self.config, host.user.id))
     }
@@ -219,7 +220,8 @@ impl Backend for LocalBackend {
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        // Once for each client, as engines are swept, so that a program which only looks leaves nothing of killed ones either.
+        // Once per client, so that a program which only lists also removes what killed processes
+        // left.
         self.swept.call_once(|| {
             let host = Host::detect(&self.config);
             stale::sweep_soon(&host.cgroups, &self.state_folder(&host));

@@ -1,7 +1,8 @@
-//! The prepared /etc of sandboxes, in the state folder.
+//! The prepared `/etc` of sandboxes, in the state folder.
 //!
-//! One for each state of the host's files and each kind of sandbox; made by the first that needs it, and kept, since sandboxes
-//! that run see it. The state folder lies in a tmpfs as a rule, and the host's files change seldom.
+//! There is one for each state of the host's files and each kind of sandbox. The first sandbox
+//! creates it. It is never removed, since running sandboxes have it mounted. The state folder is
+//! usually a tmpfs, and the host's files change rarely.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -13,7 +14,7 @@ use crate::error;
 use crate::lower::{Entry, Etc};
 use crate::owned_folder;
 
-/// Makes sure that it is there.
+/// Creates it if missing.
 pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     let folder = etc.folder(state);
     if folder.is_dir() {
@@ -29,27 +30,28 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     built.map_err(|cause| error::setup(tier, format!("prepare {}", folder.display()), cause))
 }
 
-/// Builds it at `unfinished` and gives it its place.
+/// Builds it in `unfinished` and renames it to `folder`.
 fn finish(unfinished: &Path, state: &Path, folder: &Path, etc: &Etc) -> io::Result<()> {
     build(unfinished, etc)?;
     make_folder(&state.join("etc"), 0o700)?;
     match std::fs::rename(unfinished, folder) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(_) if folder.is_dir() => std::fs::remove_dir_all(unfinished),
         renamed => renamed,
     }
 }
 
-/// Removes what was built so far by the names that it has: to list a folder takes a descriptor, and the lack of one may be why it
-/// was not finished. What resists stays; the cause of that is the one that is told.
+/// Removes by name what was built so far: listing a folder takes a descriptor, and the lack of one
+/// may be why it was not finished. Failures are ignored: the caller reports the error that came
+/// first.
 fn take_back(folder: &Path, etc: &Etc) {
     let below = etc.entries.keys().rev();
     for path in below.filter_map(|path| path.strip_prefix("/etc").ok()) {
         let target = folder.join(path);
-        // A file, a folder, or not made yet.
+        // A file, a folder, or not created yet.
         let _ = std::fs::remove_file(&target).or_else(|_| std::fs::remove_dir(&target));
         for parent in path.ancestors().skip(1) {
-            // The last one to be emptied goes with the last path in it.
+            // A parent is removed with the last path in it.
             let _ = std::fs::remove_dir(folder.join(parent));
         }
     }
@@ -77,7 +79,7 @@ fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder with these permissions, whatever the process' mask; one that is there is fine.
+/// Creates a folder with these permissions, regardless of the umask. An existing folder is fine.
 fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(mode).create(folder) {
         Ok(()) => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)),

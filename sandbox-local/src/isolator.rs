@@ -1,4 +1,4 @@
-//! A local sandbox that runs, as the agent's client needs it.
+//! Ends a running local sandbox and reports its state to the agent's client.
 #![expect(unsafe_code, reason = "registering a descriptor with the runtime")]
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::error;
 use crate::remains::{Agent, Remains};
 use crate::sampler::Watch;
 
-/// Ends, and tells about, one sandbox.
+/// Ends one sandbox, and reports its kills, denials and exit.
 #[derive(Debug)]
 pub(crate) struct LocalIsolator {
     inner: Arc<Inner>,
@@ -29,19 +29,19 @@ struct Inner {
     agent: Agent,
     group: Option<Arc<Group>>,
     watch: Option<Arc<Watch>>,
-    /// Whether the network namespace is the sandbox's own.
+    /// Whether the sandbox has its own network namespace.
     own_network: bool,
-    /// Opened by the first execution that ends.
+    /// Opened when the first execution ends.
     counters: OnceLock<CounterFiles>,
     reason: Mutex<Option<String>>,
     remains: tokio::sync::Mutex<Remains>,
 }
 
 impl LocalIsolator {
-    /// Takes over a sandbox whose agent runs.
+    /// Takes ownership of a sandbox whose agent runs.
     ///
     /// # Panics
-    ///
+    /// If `leftovers` has no agent.
     /// When `remains` has no agent.
     pub(crate) fn new(
         tier: &str,
@@ -91,7 +91,7 @@ impl Inner {
                 return Ok(());
             }
         }
-        // The slow way blocks.
+        // This path blocks.
         let mut taken = std::mem::take(&mut *remains);
         let destroyed = tokio::task::spawn_blocking(move || {
             let destroyed = taken.destroy();
@@ -109,12 +109,12 @@ impl Inner {
     }
 }
 
-/// How long the end of a killed agent is waited for.
+/// Time limit for a killed agent to end.
 const END: Duration = Duration::from_secs(5);
 
-/// Waits a while for the end of a process; the caller looks for itself.
+/// Waits up to `longest` for a process to end. The caller checks whether it did.
 pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
-    // SAFETY: the descriptor is the same, and open, for as long as any clone of the `Arc` lives.
+    // SAFETY: the `Arc` keeps the same descriptor open for as long as the registration lives.
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
     let Ok(watched) = watched else { return };
     let _ = tokio::time::timeout(longest, watched.readable()).await;
@@ -135,7 +135,7 @@ impl Isolator for LocalIsolator {
     }
 
     fn destroy_soon(&self) {
-        // Whoever holds the lock is about to end it.
+        // If the lock is held, its holder is already destroying the sandbox.
         if let Ok(mut remains) = self.inner.remains.try_lock() {
             drop(std::mem::take(&mut *remains));
         }
@@ -152,7 +152,7 @@ impl Isolator for LocalIsolator {
         let inner = &self.inner;
         let files = inner.counters.get_or_init(|| {
             let limit = inner.group.as_ref().and_then(|group| group.process_limit());
-            // The agent is not reaped while it is ours, so the number is its own.
+            // The agent stays unreaped while it is our child, so its process id cannot be reused.
             let agent = inner.own_network.then_some(inner.agent.pid.0);
             CounterFiles::open(limit.as_deref(), agent)
         });

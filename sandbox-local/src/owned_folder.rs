@@ -1,4 +1,5 @@
-//! Folders in the state folder that go with the process that made them, or with the next one that looks.
+//! Folders in the state folder that belong to one process. A later sweep removes them if that
+//! process was killed.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use crate::owned_name::{fresh, left_behind};
 
-/// Makes a new one.
+/// Creates one.
 pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
     let folder = state.join(fresh());
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
 }
 
-/// Removes a folder with what code has put there: also folders that it has closed. An empty one takes no descriptor: there may be
-/// none, where that is why the sandbox could not be made.
+/// Removes a folder with its content, even if code has removed the permissions of folders in it. An
+/// empty folder takes no descriptor: the lack of one may be why the creation failed.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder)) {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
@@ -40,7 +41,7 @@ fn open_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes those whose owner is gone; gives what stays, and why.
+/// Removes folders whose owner is gone. Returns what could not be removed, and why.
 pub(crate) fn remove_stale(state: &Path) -> Vec<String> {
     let removed = left_behind(state).map(|folder| (remove(&folder), folder));
     let stays = removed.filter_map(|(removed, folder)| match removed {

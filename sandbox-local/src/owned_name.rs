@@ -1,4 +1,5 @@
-//! Names of control groups and folders. They say whose each is, so that one whose owner was killed can be told from one in use.
+//! Names of control groups and folders. Each contains its owner, so that leftovers of a killed
+//! process can be recognized.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ impl Owner {
     pub(crate) fn current() -> Self {
         static SEEN: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
-        // 0 is no namespace's number: without procfs this process is unknown, and so nobody takes it for gone.
+        // 0 is no namespace's number: without procfs this process is unknown, and so nobody takes
+        // it for gone.
         let look = || {
             let (namespace, start) = namespace().zip(start_of(pid)).unwrap_or((0, 0));
             Self {
@@ -66,13 +68,14 @@ impl Owner {
         }
     }
 
-    /// Whether the process is known to be gone. In doubt it is not: its namespace may be another one than ours.
+    /// Whether the process is known to be gone. In doubt it is not: its namespace may be another
+    /// one than ours.
     pub(crate) fn is_gone(&self) -> bool {
         namespace() == Some(self.namespace) && start_of(self.pid) != Some(self.start)
     }
 }
 
-/// What processes that are gone have left in a folder under names of ours. A folder that cannot be read has nothing of ours in it.
+/// Paths in `parent` whose names contain an owner that is gone. Empty if `parent` cannot be read.
 pub(crate) fn left_behind(parent: &Path) -> impl Iterator<Item = PathBuf> {
     let is_gone = |entry: &DirEntry| {
         let owner = entry.file_name().to_str().and_then(Owner::of);
@@ -86,7 +89,7 @@ pub(crate) fn left_behind(parent: &Path) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// A name that no other group of this host has.
+/// A name that is unique on this host.
 pub(crate) fn fresh() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(

@@ -1,5 +1,5 @@
-//! Memory without control groups: a thread looks at the trees of this process' sandboxes ten times a second and kills the
-//! largest processes of one that is above its limit.
+//! Enforces memory limits without control groups: a thread samples the process trees of this
+//! process' sandboxes ten times a second and kills the largest processes of a tree above its limit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::remains::{Process, descendants};
 
-/// How often a tree is looked at.
+/// The sampling interval.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A tree that is watched for as long as this value lives.
+/// A process tree that is sampled while this value lives.
 #[derive(Debug)]
 pub(crate) struct Watch {
     agent: i32,
@@ -19,7 +19,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Holds the tree below the agent to `limit` bytes.
+    /// Limits the tree below the agent to `limit` bytes.
     pub(crate) fn start(agent: i32, limit: u64) -> std::io::Result<Arc<Self>> {
         let watch = Arc::new(Self {
             agent,
@@ -55,14 +55,16 @@ impl Watch {
             .collect::<Vec<_>>();
         sized.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
         for process in excess(&sized, self.limit) {
-            // Before the end that follows from it can be seen, as the kernel does.
+            // Count before the kill, as the kernel does, so that the count includes every kill that
+            // is already visible.
             self.kills.fetch_add(1, Ordering::Relaxed);
             process.send(rustix::process::Signal::KILL);
         }
     }
 }
 
-/// The largest processes, as many as it takes for the rest to be within the limit. `sized` is sorted, the largest first.
+/// The largest processes, as many as must end for the rest to fit the limit. `sized` is sorted,
+/// largest first.
 fn excess<'a>(sized: &[(u64, &'a Process)], limit: u64) -> Vec<&'a Process> {
     let mut total = sized.iter().map(|(size, _)| size).sum::<u64>();
     let mut over = Vec::new();
@@ -104,7 +106,7 @@ fn look() {
     }
 }
 
-/// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
+/// A process' own memory in bytes: anonymous, shared anonymous and swapped. 0 if it has ended.
 fn memory(pid: i32) -> u64 {
     std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(0, |status| in_status(&status))
 }

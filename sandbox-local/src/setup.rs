@@ -1,4 +1,5 @@
-//! The first words with the agent: what to build, and the id maps that only somebody outside can write.
+//! The first messages to the agent: what to set up, and the id maps that only a process outside can
+//! write.
 
 use std::io::{ErrorKind as ErrorKindOfIo, Write};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -13,17 +14,18 @@ use tokio::net::UnixStream;
 
 use crate::error;
 
-/// How long the agent may take to build the sandbox.
+/// Time limit for the agent to set up the sandbox.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A setup on its way to the agent.
+/// A setup message that is partly sent.
 #[derive(Debug)]
 pub(crate) struct Sending {
     message: Vec<u8>,
     sent: usize,
 }
 
-/// Sends the setup as far as the stream takes it at once: all of it, as a rule, so that the agent finds it there.
+/// Sends as much of the setup as the stream takes without blocking: usually all of it, so that the
+/// agent finds it at once.
 pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> Result<Sending> {
     let mut message = Vec::new();
     encode_message(&mut message, 0, Kind::Setup, &setup.encode());
@@ -35,9 +37,10 @@ pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> R
     Ok(Sending { message, sent })
 }
 
-/// Sends the rest. Where the agent enters a user namespace of its own, waits for that and writes `map` for users and groups.
+/// Sends the rest. If `map` is set, waits until the agent is in its user namespace and writes `map`
+/// as its user and group map.
 ///
-/// A failure of the agent without a user namespace comes as its answer to the next message.
+/// Without a user namespace, the agent reports a setup failure as the answer to the next message.
 pub(crate) async fn set_up(
     tier: &str,
     stream: &mut UnixStream,

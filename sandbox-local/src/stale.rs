@@ -1,4 +1,4 @@
-//! What killed processes left, removed in the background.
+//! Removes what killed processes left behind.
 
 use std::path::Path;
 use std::sync::Once;
@@ -8,13 +8,14 @@ use crate::cgroup::remove_stale;
 use crate::host::Cgroups;
 use crate::owned_folder;
 
-/// Begins, the first time it is called in this process: creating a sandbox costs no more for it.
+/// Starts a sweep in the background on the first call in this process, so that creation does not
+/// wait for it.
 pub(crate) fn sweep_once(cgroups: &Cgroups, state: &Path) {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| sweep_soon(cgroups, state));
 }
 
-/// Begins.
+/// Starts a sweep in the background.
 pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
     let (cgroups, state) = (cgroups.clone(), state.to_owned());
     let sweep = move || {
@@ -30,14 +31,15 @@ pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
     }
 }
 
-/// Removes it now; gives what stays, and why. A group of which processes are about to end stays, for the next time.
+/// Removes leftovers now. Returns what could not be removed, and why. Groups with processes stay
+/// for the next sweep.
 pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) -> Vec<String> {
     let mut left = remove_stale(cgroups);
     left.extend(owned_folder::remove_stale(state));
     left
 }
 
-/// As [`sweep`], and waits for processes that are about to end.
+/// Like [`sweep`], but waits for processes that are about to end.
 pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
     let deadline = Instant::now() + END;
     loop {
@@ -49,7 +51,7 @@ pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
     }
 }
 
-/// How long processes that were killed may take to be gone.
+/// Time limit for killed processes to end.
 const END: Duration = Duration::from_secs(2);
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -85,7 +87,7 @@ mod tests {
         let alone = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(state.path(), alone).expect("a mode");
         let stuck = format!("{}0", Owner::dead().prefix());
-        // No folder, so that it cannot be removed as one.
+        // A file, so that it cannot be removed as a folder.
         std::fs::write(state.path().join(&stuck), "").expect("written");
         let config = LocalConfig::new().state_folder(state.path());
         let error = LocalBackend::new(config).prune().await;

@@ -1,4 +1,4 @@
-//! Building one sandbox, from its lowered plan to an agent that answers.
+//! Creates one sandbox: from the lowered plan to an agent that answers.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -29,19 +29,19 @@ use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Starte
 use crate::stale::sweep_once;
 use crate::subordinate::Range;
 
-/// What is to be built.
+/// What to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order<'a> {
     pub(crate) tier: &'a str,
     pub(crate) plan: &'a Plan,
     pub(crate) host: &'a Host,
-    /// The state folder. It exists, and no part of its path is a link.
+    /// The state folder. It exists, and no component of its path is a link.
     pub(crate) state: &'a Path,
     pub(crate) lowered: &'a LocalPlan,
 }
 
 impl Order<'_> {
-    /// Begins what takes longest, and makes what sandboxes share.
+    /// Starts the slowest steps early and prepares what all sandboxes share.
     pub(crate) fn prepare_host(&self) -> Result<Option<Network>> {
         let network = match self.lowered.network {
             true => {
@@ -57,7 +57,8 @@ impl Order<'_> {
         Ok(network)
     }
 
-    /// How its agent is started: as a child that dies with its parent, where that ends the whole sandbox.
+    /// The agent's launch parameters. With a root of its own, the agent dies with its parent, and
+    /// with it the whole sandbox.
     pub(crate) fn launch(
         &self,
         stream: OwnedFd,
@@ -92,7 +93,7 @@ impl Order<'_> {
     }
 }
 
-/// Builds it. When this fails, or its future is dropped, nothing is left.
+/// Creates the sandbox. On failure, or when the future is dropped, nothing stays behind.
 pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     let Order {
         tier,
@@ -152,7 +153,8 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     instance
 }
 
-/// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
+/// Starts the agent in the control groups of `leftovers`. Where possible, creates the groups while
+/// the process starts.
 pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
     let Some(group) = remains.shared_group() else {
         return begin(tier, launch, remains)?
@@ -162,7 +164,7 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     };
     let failed = |cause| error::setup(tier, "control groups", cause);
     if group.join().is_empty() {
-        // The process is made right in it.
+        // The process is cloned right into the group, so the group must exist first.
         group.create().map_err(failed)?;
         return begin(tier, launch, remains)?
             .wait()
@@ -173,10 +175,11 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
     let opener = gate.opener();
     tracing::trace!("start asked for");
     let started = begin(tier, launch, remains)?;
-    // Without an await in between: the process waits.
+    // No await before the gate opens: the new process waits for it.
     if let Err(cause) = group.create() {
         drop(opener);
-        // A process that fails before it enters the groups has them removed while they are made. Then its failure is the cause.
+        // When the process fails before it enters its groups, they are removed while being created.
+        // Report the process's failure then.
         return match started.wait().await {
             Err(first) if is_gone(&cause) => Err(not_started(tier, first)),
             _ => Err(failed(cause)),
@@ -194,11 +197,11 @@ fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
     crate::spawn::begin(launch, remains).map_err(|cause| not_started(tier, cause))
 }
 
-/// Says which file systems were to be mapped, where that may be why the agent did not start.
+/// Names the file systems that could not be id-mapped, if that may be why the agent did not start.
 pub(crate) fn explain(error: Error, mapped: &[Mapped]) -> Error {
     let said = error.cause().map(ToString::to_string);
     let is_mapping = said.is_some_and(|said| said.contains(MAPPING));
-    // Without a table there is nothing more to say.
+    // Without a mount table there is nothing to add.
     let (true, Ok(table)) = (is_mapping, mount_table()) else {
         return error;
     };
@@ -217,7 +220,8 @@ fn not_started(tier: &str, cause: std::io::Error) -> Error {
     error::setup(tier, "start of the agent", cause)
 }
 
-/// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
+/// A sandbox in the host's namespaces. Its private folder and the agent's process id are known only
+/// now.
 pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
     let Order {
         tier,
@@ -232,7 +236,7 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
             tier,
             host,
             isolation: lowered.isolation,
-            // The same look: what was opened is held open.
+            // Reuse the paths that were opened: they are still held open.
             material: &lowered.material,
             state,
             private,
@@ -241,7 +245,7 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
         },
     )?;
     let mut sandbox = Sandbox::new(plan, lowered.confinement, lowered.report)?;
-    // Folders of the host are the host's to make.
+    // Only the host may create folders of the host.
     sandbox.settings.make_dirs.clear();
     if let Some(workdir) = &lowered.workdir {
         sandbox.settings.workdir = workdir.as_os_str().as_bytes().to_vec();
@@ -255,7 +259,7 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
     Ok(sandbox)
 }
 
-/// Both ends of the agent's stream.
+/// Creates the agent's stream: the host's end and the agent's end.
 pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
     let failed = |cause| error::setup(tier, "the agent's stream", cause);
     let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
@@ -263,7 +267,7 @@ pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
     Ok((ours, theirs.into()))
 }
 
-/// The code's user and group as numbers of the host, where they are others than the caller's.
+/// The code's user and group ids on the host, where they differ from the caller's.
 fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
@@ -328,7 +332,7 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
     })
 }
 
-/// A folder of the sandbox's own, which goes with it.
+/// Creates the sandbox's private folder, which is removed with it.
 fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
     let folder = owned_folder::make(state)
         .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;

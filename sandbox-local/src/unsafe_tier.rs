@@ -29,8 +29,9 @@ pub(crate) const TIER: &str = "local_unsafe";
 
 const REASON: &str = "local_unsafe applies no policy";
 
-/// Programs of this machine as the caller's user, with all the caller's rights. An execution still ends at its time limit, with
-/// its whole tree, its output is bounded, and its environment is the specification's.
+/// Runs programs of this machine as the caller, with all of the caller's rights. Executions still
+/// end at their time limit with all descendants, their output is bounded, and their environment is
+/// only what the specification names.
 #[derive(Debug, Default)]
 pub struct UnsafeLocalBackend {
     config: LocalConfig,
@@ -123,7 +124,7 @@ impl UnsafeLocalBackend {
     }
 }
 
-/// Limits nothing: it finds the processes when they are to be ended.
+/// A group without limits: it only finds the sandbox's processes when they are ended.
 fn group(host: &Host) -> Option<Arc<Group>> {
     let limits = Limits {
         track: true,
@@ -160,7 +161,7 @@ fn sandbox(plan: &Plan) -> Result<Sandbox> {
     Ok(sandbox)
 }
 
-/// Nothing is mounted, so the workspace is where it is on the host.
+/// Nothing is mounted, so the workspace is at its path on the host.
 fn work_folder(plan: &Plan) -> Result<Vec<u8>> {
     let folder = match &plan.workspace {
         Some(workspace) => workspace.path.clone(),

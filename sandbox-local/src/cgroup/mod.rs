@@ -19,29 +19,29 @@ use crate::systemd::Scope;
 
 pub(crate) use stale::remove_stale;
 
-/// Processes that are not the code's: the agent, and supervisors of executions that run at the same time. A group's limit
-/// of processes has room for them beyond what the plan allows the code.
+/// Processes besides the code's: the agent and the supervisors of concurrent executions. A group's
+/// process limit is the plan's limit plus these.
 pub(crate) const AGENT_PROCESSES: u64 = 8;
 
-/// What a sandbox may use. `None` leaves a resource alone.
+/// Limits of a sandbox. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Bytes of memory, swap included.
+    /// Bytes of memory, including swap.
     pub(crate) memory: Option<u64>,
     /// Thousandths of a processor.
     pub(crate) cpu_milli: Option<u32>,
     /// Processes and threads.
     pub(crate) pids: Option<u64>,
-    /// Make a group even if nothing is limited, so that every process can be found.
+    /// Whether to create a group even without limits, so that every process can be found.
     pub(crate) track: bool,
 }
 
-/// One folder to be made, and what is written to its files.
+/// A group to create, and the values to write to its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     folder: PathBuf,
     settings: Vec<Setting>,
-    /// The file with the counter of kills for memory, where memory is limited.
+    /// The file with the counter of memory kills, if memory is limited.
     counter: Option<&'static str>,
 }
 
@@ -49,27 +49,27 @@ struct Part {
 struct Setting {
     file: &'static str,
     value: String,
-    /// The kernel may not have the file.
+    /// Whether the kernel may lack the file.
     optional: bool,
 }
 
-/// A sandbox's groups: one folder in version 2, up to one for each controller in version 1. Dropping it tries to remove
-/// them once; [`Group::remove`] says whether that worked.
+/// A sandbox's groups: one folder on v2, up to one per controller on v1. Dropping it tries once to
+/// remove them; [`Group::remove`] reports whether that works.
 #[derive(Debug)]
 pub(crate) struct Group {
     parts: Vec<Part>,
-    /// Version 1: a process enters by writing itself to these lists.
+    /// v1: a process enters by writing itself to these files.
     join: Vec<CString>,
-    /// Version 2: a process is cloned into the folder.
+    /// v2: a process is cloned into this folder.
     folder: OnceLock<OwnedFd>,
-    /// The scope of systemd that they are in.
+    /// The systemd scope that contains the groups.
     scope: Option<Arc<Scope>>,
     events: OnceLock<File>,
     left: Mutex<Vec<PathBuf>>,
 }
 
 impl Group {
-    /// What to make; `None` where the host has no groups, or nothing is asked for. Touches nothing yet.
+    /// Plans the groups. `None` if the host has no groups or nothing is limited. Does no I/O.
     pub(crate) fn plan(cgroups: &Cgroups, limits: &Limits) -> Option<Self> {
         let parts = match cgroups {
             Cgroups::V1(groups) => v1::plan(groups, limits),
@@ -80,7 +80,8 @@ impl Group {
             return None;
         }
         let join = match cgroups {
-            // A thread that moves itself through `tasks` needs no lock on all forks of the host, which costs milliseconds.
+            // A thread that moves itself through `tasks` avoids the kernel's global fork lock,
+            // which costs milliseconds.
             Cgroups::V1(_) => parts
                 .iter()
                 .map(|part| list_of_threads(&part.folder))
@@ -97,7 +98,7 @@ impl Group {
         })
     }
 
-    /// Makes the groups.
+    /// Creates the groups.
     pub(crate) fn create(&self) -> io::Result<()> {
         for part in &self.parts {
             named(&part.folder, std::fs::create_dir(&part.folder))?;
@@ -126,27 +127,29 @@ impl Group {
         Ok(())
     }
 
-    /// Version 1: the files to which a new process writes `0` to move itself into the groups, once they are made.
+    /// v1: the files to which a new process writes `0` to move itself into the groups, once they
+    /// exist.
     pub(crate) fn join(&self) -> &[CString] {
         &self.join
     }
 
-    /// Version 2: the folder that a new process is cloned into.
+    /// v2: the folder that a new process is cloned into.
     pub(crate) fn folder(&self) -> Option<BorrowedFd<'_>> {
         self.folder.get().map(AsFd::as_fd)
     }
 
-    /// Who has to make processes of the group, where it is not this process.
+    /// The process that must clone processes of the group, if this process may not.
     pub(crate) fn anchor(&self) -> Option<&Anchor> {
         self.scope.as_ref().map(|scope| scope.anchor())
     }
 
-    /// How many processes of the group the kernel has killed for memory; `None` where memory is not limited.
+    /// How many processes of the group the kernel has killed for memory. `None` if memory is not
+    /// limited.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         sandbox_host::memory_kills(self.events.get()?)
     }
 
-    /// The group with the limit of processes.
+    /// The group with the process limit.
     pub(crate) fn process_limit(&self) -> Option<PathBuf> {
         let limits = |part: &&Part| {
             part.settings
@@ -156,7 +159,7 @@ impl Group {
         Some(self.parts.iter().find(limits)?.folder.clone())
     }
 
-    /// Every process of the groups.
+    /// The ids of all processes in the groups.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let lists = self
             .parts
@@ -174,7 +177,8 @@ impl Group {
         pids
     }
 
-    /// Kills every process of the group at once, where the kernel can (version 2, Linux 5.14).
+    /// Kills every process of the group at once. False if the kernel cannot (v1, or before Linux
+    /// 5.14).
     pub(crate) fn kill(&self) -> bool {
         self.join.is_empty()
             && self
@@ -183,7 +187,8 @@ impl Group {
                 .all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
     }
 
-    /// Removes the groups. A process that has just ended can keep one for a moment, hence the retries: up to half a second.
+    /// Removes the groups. A process that has just ended can keep a group busy, so this retries for
+    /// up to half a second.
     pub(crate) fn remove(&self) -> io::Result<()> {
         const ATTEMPTS: usize = 10;
         let mut pause = Duration::from_micros(200);
@@ -197,7 +202,7 @@ impl Group {
         self.try_remove()
     }
 
-    /// Removes the groups, if no process keeps one.
+    /// Removes the groups unless a process keeps them busy.
     pub(crate) fn try_remove(&self) -> io::Result<()> {
         let mut result = Ok(());
         self.left()
@@ -212,7 +217,8 @@ impl Group {
         result
     }
 
-    /// The groups of another process, which exist. `counter` is the file with the counter of kills for memory.
+    /// Existing groups, created by another process. `counter` is the file with the counter of
+    /// memory kills.
     pub(crate) fn of_others(folders: &[PathBuf], counter: Option<&Path>) -> Self {
         let part = |folder: &PathBuf| Part {
             folder: folder.clone(),
@@ -236,24 +242,24 @@ impl Group {
         group
     }
 
-    /// Where the groups are.
+    /// The folders of the groups.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.folder.clone()).collect()
     }
 
-    /// The file with the counter of kills for memory.
+    /// The file with the counter of memory kills.
     pub(crate) fn counter(&self) -> Option<PathBuf> {
         self.parts
             .iter()
             .find_map(|part| Some(part.folder.join(part.counter?)))
     }
 
-    /// Leaves the groups to somebody else to remove.
+    /// Leaves the removal of the groups to another process.
     pub(crate) fn give_away(&self) {
         self.left().clear();
     }
 
-    /// Takes the groups over, to be removed.
+    /// Makes this value responsible for removing the groups.
     pub(crate) fn take_over(&self) {
         *self.left() = self.folders();
     }
@@ -303,7 +309,7 @@ fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
     })
 }
 
-/// Whether a group was removed while its files were written.
+/// Whether the group was removed while its files were being written.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     const ENOENT: i32 = 2;
     const ENODEV: i32 = 19;

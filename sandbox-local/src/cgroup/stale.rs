@@ -7,8 +7,9 @@ use crate::host::cgroup::V2;
 use crate::owned_name::{Owner, left_behind};
 use crate::systemd::SUFFIX;
 
-/// Removes empty groups whose maker is gone; gives what could not be removed, and why. A group with processes is no remainder: it is
-/// that of a detached sandbox, which outlives its maker, or its processes are about to end.
+/// Removes empty groups whose owner is gone. Returns what could not be removed, and why. Groups
+/// with processes are in use: they belong to a detached sandbox, or their processes are about to
+/// end.
 pub(crate) fn remove_stale(cgroups: &Cgroups) -> Vec<String> {
     match cgroups {
         Cgroups::V1(groups) => [&groups.memory, &groups.cpu, &groups.pids]
@@ -16,7 +17,7 @@ pub(crate) fn remove_stale(cgroups: &Cgroups) -> Vec<String> {
             .flatten()
             .flat_map(|folder| sweep(folder))
             .collect(),
-        // Scopes vanish by themselves, but for those with a keeper in them.
+        // systemd removes a scope with its last process, so only scopes with a supervisor remain.
         Cgroups::V2(V2 {
             folder,
             scope: Some(_),
@@ -27,7 +28,7 @@ pub(crate) fn remove_stale(cgroups: &Cgroups) -> Vec<String> {
     }
 }
 
-/// The scopes of processes of ours, the own one included.
+/// The scopes of all processes that use this library, including our own.
 fn siblings(scope: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = scope.parent().map(std::fs::read_dir);
     let entries = entries.and_then(Result::ok).into_iter().flatten().flatten();
@@ -52,7 +53,7 @@ fn sweep(parent: &Path) -> Vec<String> {
 }
 
 fn has_processes(group: &Path) -> bool {
-    // Version 2 counts those of groups below as well; version 1 does not have the file.
+    // On v2 this includes groups below; v1 does not have the file.
     match std::fs::read_to_string(group.join("cgroup.events")) {
         Ok(events) => events.lines().any(|line| line == "populated 1"),
         Err(_) => std::fs::read_to_string(group.join("cgroup.procs"))

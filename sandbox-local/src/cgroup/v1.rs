@@ -1,4 +1,4 @@
-//! Version 1: a folder for each controller.
+//! v1: a folder for each controller.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{Limits, Part, Setting, setting};
 use crate::host::cgroup::V1;
 use crate::owned_name;
 
-/// The kernel's default period of the processor quota, in microseconds.
+/// The kernel's default period of the CPU quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
 pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
@@ -14,7 +14,8 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
     if let (Some(parent), Some(memory)) = (&groups.memory, limits.memory) {
         let part = part(&mut parts, parent);
         part.settings.push(setting("memory.limit_in_bytes", memory));
-        // Memory and swap together, so that swap adds nothing. Missing where the kernel does not count swap.
+        // The limit of memory plus swap, so that swap adds nothing. Missing if the kernel does not
+        // account swap.
         let with_swap = setting("memory.memsw.limit_in_bytes", memory);
         part.settings.push(Setting {
             optional: true,
@@ -40,7 +41,7 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
     parts
 }
 
-/// The part for a group below `parent`. Controllers that are mounted together share one.
+/// The folder below `parent`. Controllers that are mounted together share one.
 fn part<'a>(parts: &'a mut Vec<Part>, parent: &Path) -> &'a mut Part {
     let known = parts
         .iter()

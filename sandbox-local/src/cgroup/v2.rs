@@ -1,10 +1,10 @@
-//! Version 2: one folder.
+//! v2: one folder for all controllers.
 
 use super::{Limits, Part, Setting, setting};
 use crate::host::cgroup::V2;
 use crate::owned_name;
 
-/// The kernel's default period of the processor quota, in microseconds.
+/// The kernel's default period of the CPU quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
 pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
@@ -17,7 +17,7 @@ pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
     let mut settings = Vec::new();
     if let Some(memory) = memory {
         settings.push(setting("memory.max", memory));
-        // Missing where the kernel does not count swap.
+        // Missing if the kernel does not account swap.
         settings.push(Setting {
             optional: true,
             ..setting("memory.swap.max", 0)

@@ -1,4 +1,4 @@
-//! The start of a keeper, and the moment when a sandbox becomes its own.
+//! Starts the supervisor of a detached sandbox and hands the sandbox over to it.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -25,10 +25,10 @@ use crate::cgroup::Group;
 use crate::error;
 use crate::spawn::{Keeping, Kept, Launch, Refusal};
 
-/// How long the keeper may take to write two small files.
+/// Time limit for the supervisor to write two small files.
 const TAKE_OVER: Duration = Duration::from_secs(10);
 
-/// What a keeper is started for.
+/// What a supervisor is started for.
 pub(super) struct Start<'a> {
     pub(super) sandboxes: &'a Sandboxes,
     pub(super) plan: &'a Plan,
@@ -36,20 +36,20 @@ pub(super) struct Start<'a> {
     pub(super) traits: Traits,
 }
 
-/// What a sandbox has of its own.
+/// What the sandbox has besides its agent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traits {
-    /// A process namespace, whose first process is the agent.
+    /// Its own PID namespace, whose first process is the agent.
     pub(super) own_processes: bool,
-    /// A network namespace.
+    /// Its own network namespace.
     pub(super) own_network: bool,
     /// A folder of the host for the code's files.
     pub(super) private: bool,
-    /// Bytes of memory that the keeper holds it to.
+    /// The memory limit in bytes that the supervisor enforces by sampling.
     pub(super) sampled_memory: Option<u64>,
 }
 
-/// A keeper that waits to be told that the sandbox works.
+/// A started supervisor that waits for the confirmation that the sandbox works.
 pub(super) struct Started<'a> {
     start: Start<'a>,
     kept: Kept,
@@ -57,7 +57,7 @@ pub(super) struct Started<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// Starts the keeper and the agent, in groups that are made before.
+    /// Creates the groups, then starts the supervisor and the agent in them.
     pub(super) async fn with_keeper(
         self,
         launch: Launch,
@@ -86,7 +86,8 @@ impl<'a> Start<'a> {
                 .collect(),
             own_processes: self.traits.own_processes,
         };
-        // It waits in the stream, so that the keeper finds it even if it finds nobody else.
+        // The message waits in the stream, so the supervisor finds it even if this process is
+        // killed.
         (&control).write_all(&charge.encode()).map_err(failed)?;
         let keeping = Keeping {
             folder: CString::new(charge.folder).map_err(|cause| failed(cause.into()))?,
@@ -122,7 +123,7 @@ impl<'a> Start<'a> {
             }
             Err(panicked) => return Err(error::setup(tier, "start of the agent", panicked)),
         };
-        // It waits for us, so its number is its own.
+        // It waits for us, so its process id cannot be reused.
         let keeper = KernelPid::from_raw(kept.keeper.0)
             .ok_or(rustix::io::Errno::SRCH)
             .and_then(|keeper| pidfd_open(keeper, PidfdFlags::empty()))
@@ -137,17 +138,17 @@ impl<'a> Start<'a> {
 }
 
 impl Started<'_> {
-    /// The agent's process, as the host numbers it.
+    /// The agent's process id on the host.
     pub(super) fn agent(&self) -> Pid {
         self.kept.agent
     }
 
-    /// What ends the sandbox.
+    /// The isolator, which ends the sandbox.
     pub(super) fn isolator(&self) -> KeptIsolator {
         self.isolator.clone()
     }
 
-    /// Greets the agent, gives the sandbox to its keeper, and becomes one of its clients.
+    /// Greets the agent, hands the sandbox over to the supervisor, and attaches as a client.
     pub(super) async fn hand_over(
         self,
         stream: UnixStream,
@@ -161,7 +162,8 @@ impl Started<'_> {
         } = &self.start;
         let tier = sandboxes.tier.as_str();
         let mut sandbox = sandbox.detached();
-        // Its owner is the keeper, which holds our end of the stream as well: so the agent ends with its keeper.
+        // The supervisor owns it and also holds our end of the stream, so the agent ends with the
+        // supervisor.
         sandbox.settings.owned = true;
         let key = sandbox.settings.key.clone();
         let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
@@ -206,7 +208,8 @@ impl Started<'_> {
         self.isolator.learn(record.clone());
         drop(first);
         let instance = super::attach(sandboxes, record, self.isolator).await?;
-        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        // No await after this: a creation that is cancelled leaves nothing, and one that has
+        // returned leaves a sandbox.
         (&control)
             .write_all(&GO)
             .map_err(|cause| refused(tier, cause.to_string()))?;
@@ -222,7 +225,8 @@ fn refused(tier: &str, why: String) -> Error {
     Error::new(ErrorKind::SetupFailed, "create sandbox", context).on(tier)
 }
 
-/// Says that the sandbox works, and waits for the answer; gives the stream back, whose end is still the end of the sandbox.
+/// Sends the record and waits for the answer. Returns the stream: until the handover is complete,
+/// closing it ends the sandbox.
 async fn write_down(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdUnixStream> {
     let broken = |cause: std::io::Error| refused(tier, cause.to_string());
     control.set_nonblocking(true).map_err(broken)?;

@@ -1,4 +1,5 @@
-//! A detached sandbox, as a client of its agent needs it: whoever ends it, its keeper does.
+//! The isolator of a detached sandbox for clients of its agent. The supervisor ends the sandbox,
+//! whoever asks for it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -21,13 +22,13 @@ use crate::cgroup::Group;
 use crate::error;
 use crate::isolator::wait_for_end;
 
-/// How long a keeper may take to end everything: 5 s for processes, and the rest.
+/// Time limit for the supervisor to end everything: 5 s for processes, and the rest.
 const END: Duration = Duration::from_secs(9);
 
-/// How long a keeper is waited for whose agent has gone, before it is asked for the reason.
+/// How long to wait for the supervisor of an ended agent before asking for the exit reason.
 const POST_MORTEM: Duration = Duration::from_secs(1);
 
-/// Ends, and tells about, one detached sandbox.
+/// Ends one detached sandbox, and reports its kills, denials and exit.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptIsolator(Arc<Inner>);
 
@@ -36,23 +37,23 @@ struct Inner {
     sandboxes: Sandboxes,
     name: String,
     keeper: Arc<OwnedFd>,
-    /// The creator's stream to the keeper, until the sandbox is kept.
+    /// The creator's control stream to the supervisor, until the handover.
     control: Mutex<Option<StdUnixStream>>,
     facts: Mutex<Option<Facts>>,
 }
 
-/// What is known once the sandbox is kept.
+/// What is known after the handover.
 #[derive(Debug)]
 struct Facts {
     record: Record,
     kills: Kills,
-    /// Opened when they are first asked for.
+    /// Opened on the first request.
     counters: OnceLock<CounterFiles>,
 }
 
 impl Facts {
-    /// What the kernel has refused the code of the sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
-    /// lives, the number is the agent's.
+    /// What the kernel has refused the code of the sandbox. The agent's process id is valid while
+    /// the supervisor lives: it is the agent's parent.
     fn counters(&self) -> Counters {
         let parts = &self.record.parts;
         let files = self.counters.get_or_init(|| {
@@ -63,7 +64,7 @@ impl Facts {
     }
 }
 
-/// Where kills for memory are counted.
+/// Where memory kills are counted.
 #[derive(Debug)]
 enum Kills {
     Unknown,
@@ -88,7 +89,7 @@ impl Kills {
             Self::Group(group) => group.oom_kills(),
             Self::File(path) => match read_private(path, 32) {
                 Ok(text) => std::str::from_utf8(&text).ok()?.trim().parse().ok(),
-                // Made with the first.
+                // Created with the first kill.
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Some(0),
                 Err(_) => None,
             },
@@ -101,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl KeptIsolator {
-    /// Of a sandbox that is being created: the end of `control` is the end of the sandbox.
+    /// For a sandbox that is being created. Closing `control` ends the sandbox.
     pub(super) fn of_new(
         sandboxes: Sandboxes,
         name: &str,
@@ -117,7 +118,7 @@ impl KeptIsolator {
         }))
     }
 
-    /// Of a sandbox that is kept.
+    /// For a sandbox whose supervisor has taken over.
     pub(super) fn of_kept(sandboxes: Sandboxes, record: Record, keeper: OwnedFd) -> Self {
         let isolator = Self(Arc::new(Inner {
             sandboxes,
@@ -130,12 +131,13 @@ impl KeptIsolator {
         isolator
     }
 
-    /// The stream to the keeper, to say that the sandbox works. It ends the sandbox if it is dropped before.
+    /// Takes the control stream to confirm that the sandbox works. Dropping the stream ends the
+    /// sandbox.
     pub(super) fn take_control(&self) -> Option<StdUnixStream> {
         lock(&self.0.control).take()
     }
 
-    /// The sandbox is kept.
+    /// Stores the record after the handover.
     pub(super) fn learn(&self, record: Record) {
         let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
         *lock(&self.0.facts) = Some(Facts {
@@ -145,13 +147,13 @@ impl KeptIsolator {
         });
     }
 
-    /// Ends the sandbox through its keeper, and without it where it does not.
+    /// Asks the supervisor to end the sandbox. Kills the supervisor and cleans up if it does not.
     pub(super) async fn end(&self) -> Result<()> {
         let inner = &self.0;
         self.end_soon();
         wait_for_end(&inner.keeper, END).await;
         if !stale::wait(&inner.keeper, Duration::ZERO) {
-            // Its end ends the agent; what it leaves is removed below.
+            // The end of the supervisor ends the agent. Leftovers are removed below.
             let _ = pidfd_send_signal(&*inner.keeper, Signal::KILL);
             wait_for_end(&inner.keeper, END).await;
         }
@@ -167,7 +169,7 @@ impl KeptIsolator {
                 Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.parts.keeper),
                 Some(Err(_)) | None => true,
             };
-            // Somebody may have made another one of that name since.
+            // Another process may have created a sandbox of that name since.
             if entry.keeper != KeeperState::Gone || !is_ours {
                 return Ok(());
             }
@@ -179,7 +181,8 @@ impl KeptIsolator {
         }
     }
 
-    /// Ends a sandbox whose creation failed; gives the error, with what could not be removed.
+    /// Ends a sandbox whose creation failed. Returns the error, with the cause if the sandbox could
+    /// not be removed.
     pub(super) async fn after(&self, failed: Error) -> Error {
         match self.end().await {
             Ok(()) => failed,
@@ -189,7 +192,7 @@ impl KeptIsolator {
 
     fn end_soon(&self) {
         drop(lock(&self.0.control).take());
-        // It may have ended by itself.
+        // The supervisor may have ended already.
         let _ = pidfd_send_signal(&*self.0.keeper, Signal::TERM);
     }
 }
@@ -233,13 +236,13 @@ impl Isolator for KeptIsolator {
     }
 }
 
-/// A descriptor of this process, which a keeper watches until the sandbox is its own.
+/// A pidfd of this process. The supervisor watches it until the handover.
 pub(super) fn own_process() -> std::io::Result<OwnedFd> {
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     Ok(pidfd_open(getpid(), PidfdFlags::empty())?)
 }
 
-/// The folder of a sandbox, open, so that its socket can be named by a short path.
+/// Opens the folder of a sandbox, so that its socket has a short path.
 pub(super) fn open_folder(path: &std::path::Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;

@@ -1,11 +1,12 @@
 //! Sandboxes that outlive the process that made them.
 //!
-//! Each has a folder `sandboxes/NAME` in the state folder, which its keeper ([`sandbox_agent::protocol::keep`]) makes, locks
-//! and removes. The keeper is the parent of the agent and the owner of its stream: the sandbox ends with it. Everybody else,
-//! its creator too, is a client of the agent's socket in that folder.
+//! Each has a folder `sandboxes/NAME` in the state folder. Its supervisor
+//! ([`sandbox_agent::protocol::keep`]) creates, locks and removes that folder. The supervisor is
+//! the parent of the agent and the owner of its stream, so the sandbox ends with it. All other
+//! processes, including the creator, are clients of the agent's socket in that folder.
 //!
-//! A folder whose lock nobody holds has no keeper any more; whoever finds it may remove it, and ends processes only where
-//! number, start and machine's start are those that were noted.
+//! A folder whose lock is free has no supervisor any more, and any process may remove it. A process
+//! is ended only if its id, its start time and the boot id match the record.
 
 mod hand_over;
 mod isolator;
@@ -33,10 +34,10 @@ use crate::LocalConfig;
 use crate::error;
 use crate::state;
 
-/// How long a sandbox that is being made or removed is waited for.
+/// How long to wait for a sandbox that another process is creating or removing.
 const CHANGING: Duration = Duration::from_secs(3);
 
-/// How often it is looked at.
+/// The polling interval for that.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) use start::{Uninsulated, start, start_uninsulated};
@@ -46,38 +47,38 @@ pub(crate) use start::{Uninsulated, start, start_uninsulated};
 pub(crate) struct Registry(Option<Sandboxes>);
 
 impl Registry {
-    /// Those of the user that runs this.
+    /// Those of the user of this process.
     ///
     /// # Errors
     ///
-    /// Where the state folder is not ours alone.
+    /// If another user owns the state folder or may enter it.
     pub(crate) fn of(tier: &str, config: &LocalConfig) -> Result<Self> {
         let state = state::found(tier, config)?;
         Ok(Self(state.map(|state| Sandboxes::new(tier, &state))))
     }
 
-    /// Without a state folder there are none.
+    /// Fails with `NotFound` without a state folder.
     fn sandboxes(&self, tier: &str, name: &str) -> Result<&Sandboxes> {
         let none = || Sandboxes::new(tier, Path::new("")).not_found(name);
         self.0.as_ref().ok_or_else(none)
     }
 
-    /// One that runs.
+    /// Attaches to a running sandbox.
     pub(crate) async fn get(&self, tier: &str, name: &str) -> Result<Found> {
         get(self.sandboxes(tier, name)?, name).await
     }
 
-    /// Ends one, whatever state it is in, and removes what it left.
+    /// Ends a sandbox in any state and removes its leftovers.
     pub(crate) async fn remove(&self, tier: &str, name: &str) -> Result<()> {
         remove(self.sandboxes(tier, name)?, name).await
     }
 
-    /// All of them.
+    /// Lists all sandboxes of the tier.
     pub(crate) fn list(&self) -> Result<Vec<SandboxInfo>> {
         self.0.as_ref().map_or(Ok(Vec::new()), list)
     }
 
-    /// Removes what those left that have no keeper any more.
+    /// Removes the leftovers of sandboxes without a supervisor. Returns their names.
     pub(crate) async fn prune(&self) -> Result<Vec<String>> {
         match &self.0 {
             Some(sandboxes) => prune(sandboxes).await,
@@ -122,7 +123,7 @@ fn elsewhere(tier: &str, name: &str) -> Error {
         .with_fix("use it from where it was created")
 }
 
-/// Becomes a client of the agent.
+/// Connects to the agent as a client.
 async fn attach(
     sandboxes: &Sandboxes,
     record: Record,
@@ -142,7 +143,7 @@ async fn attach(
         .with_source(cause),
     };
     let folder = open_folder(&path).map_err(failed)?;
-    // However long the folder's own path is.
+    // The sandbox's own path may be too long for a socket address.
     let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let key = read_private(&short.join(name_of(files::KEY)), 64).map_err(failed)?;
     let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
@@ -190,14 +191,14 @@ async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
                         .end()
                         .await;
                 }
-                // It ends right now, or somebody removes what it left.
+                // It is ending right now, or another process removes its leftovers.
             }
             (Some(Ok(record)), KeeperState::Gone) => {
                 of_tier(sandboxes, record.clone())?;
                 return clear(tier, entry).await;
             }
             (Some(Err(_)) | None, KeeperState::Gone) => return clear(tier, entry).await,
-            // It is being made, or removed.
+            // Another process is creating or removing it.
             (None, KeeperState::Alive | KeeperState::Newborn) | (Some(_), KeeperState::Newborn) => {
             }
             (Some(Err(_)), KeeperState::Alive) => {

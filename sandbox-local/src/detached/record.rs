@@ -1,4 +1,4 @@
-//! Where a detached sandbox is, for whoever comes later.
+//! The record of a detached sandbox, for later clients.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -14,35 +14,35 @@ pub(crate) type Record = state::Record<Parts>;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Parts {
-    /// When and where the processes' numbers mean something.
+    /// The boot id and PID namespace in which the process ids are valid.
     pub(crate) era: Era,
     pub(crate) keeper: ProcessId,
     pub(crate) agent: ProcessId,
-    /// Whether the agent is the first process of a process namespace.
+    /// Whether the agent is the first process of its own PID namespace.
     pub(crate) own_processes: bool,
-    /// Whether the network namespace is the sandbox's own.
+    /// Whether the sandbox has its own network namespace.
     pub(crate) own_network: bool,
     pub(crate) groups: Vec<PathBuf>,
-    /// The file with the kernel's counter of kills for memory.
+    /// The file with the kernel's counter of memory kills.
     pub(crate) counter: Option<PathBuf>,
     /// The group with the limit of processes.
     pub(crate) process_limit: Option<PathBuf>,
-    /// Whether the keeper holds memory to its limit, and counts kills in a file of its own.
+    /// Whether the supervisor samples memory and counts kills in a file.
     pub(crate) sampled: bool,
 }
 
 impl Parts {
-    /// Whether the processes' numbers mean those processes here.
+    /// Whether the recorded process ids are valid in this PID namespace and boot.
     pub(crate) fn is_of_here(&self) -> bool {
         self.era == Era::current()
     }
 
-    /// The keeper, if it lives.
+    /// A pidfd of the supervisor, if it runs.
     pub(crate) fn open_keeper(&self) -> Option<OwnedFd> {
         self.is_of_here().then(|| self.keeper.open()).flatten()
     }
 
-    /// The agent, if it lives.
+    /// A pidfd of the agent, if it runs.
     pub(crate) fn open_agent(&self) -> Option<OwnedFd> {
         self.is_of_here().then(|| self.agent.open()).flatten()
     }

@@ -1,4 +1,4 @@
-//! The folder with a folder for each detached sandbox of this user.
+//! The folder with one folder per detached sandbox of this user.
 
 use std::fs::File;
 use std::io::ErrorKind as ErrorKindOfIo;
@@ -17,37 +17,38 @@ use sandbox_host::state::{name_is_taken, not_found, read_private};
 use super::record::Record;
 use crate::error;
 
-/// How old a folder without a record and without a keeper must be to be taken for remains: its keeper may be about to lock it.
+/// A folder without a record and lock holder counts as leftover only from this age: its supervisor
+/// may be about to lock it.
 const NEWBORN: Duration = Duration::from_secs(10);
 
-/// The largest record that is read, in bytes: far more than any has.
+/// The maximum size of a record in bytes. Real ones are far smaller.
 const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// The detached sandboxes in a state folder, as a tier sees them.
+/// The folder of detached sandboxes in a state folder, as one tier uses it.
 #[derive(Debug, Clone)]
 pub(crate) struct Sandboxes {
     pub(crate) tier: String,
     folder: PathBuf,
 }
 
-/// One of them, as it was when it was looked at.
+/// The state of one sandbox at the time of the call.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) keeper: KeeperState,
-    /// `None` before it is kept, and while it is removed.
+    /// `None` before the handover and during removal.
     pub(crate) record: Option<Result<Record>>,
 }
 
-/// Whether a keeper holds the lock of a sandbox.
+/// Whether a supervisor holds the lock of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeeperState {
-    /// It does.
+    /// A supervisor holds it.
     Alive,
-    /// Nobody does.
+    /// The lock is free.
     Gone,
-    /// Nobody does yet: the folder was made a moment ago.
+    /// The lock is free, but the folder is so young that its supervisor may be about to take it.
     Newborn,
 }
 
@@ -59,7 +60,7 @@ impl Sandboxes {
         }
     }
 
-    /// Makes the folder where it is missing.
+    /// Creates the folder if missing.
     pub(crate) fn prepare(&self) -> Result<()> {
         match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(cause) if cause.kind() != ErrorKindOfIo::AlreadyExists => Err(error::setup(
@@ -71,12 +72,12 @@ impl Sandboxes {
         }
     }
 
-    /// The folder of the sandbox of this name, whether it exists or not.
+    /// The folder of the sandbox with this name, whether or not it exists.
     pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The sandbox of this name, of whichever tier, if there is anything of it.
+    /// The sandbox with this name, of any tier. `None` if nothing of it exists.
     pub(crate) fn entry(&self, name: &str) -> Result<Option<Entry>> {
         let folder = self.folder_of(name);
         let Some(keeper) = self.keeper_of(&folder)? else {
@@ -90,7 +91,7 @@ impl Sandboxes {
         }))
     }
 
-    /// All of them, of every tier, sorted by name.
+    /// All sandboxes of every tier, sorted by name.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         let folder = match std::fs::read_dir(&self.folder) {
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => return Ok(Vec::new()),
@@ -99,7 +100,7 @@ impl Sandboxes {
         let mut entries = Vec::new();
         for found in folder {
             let found = found.map_err(|cause| self.unreadable(&self.folder, cause))?;
-            // What has no name of a sandbox is none of ours.
+            // Names that are no sandbox names do not belong to us.
             let name = found.file_name().into_string().unwrap_or_default();
             if SandboxSpec::new(&name).validate().is_ok() {
                 entries.extend(self.entry(&name)?);
@@ -117,7 +118,7 @@ impl Sandboxes {
             }
             Err(cause) => return Err(self.unreadable(folder, cause)),
         };
-        // Shared, so that two who look do not take each other for a keeper.
+        // Shared, so that concurrent readers do not take each other for a supervisor.
         match flock(lock.as_fd(), FlockOperation::NonBlockingLockShared) {
             Ok(()) if age(folder).is_some_and(|age| age < NEWBORN) => {
                 Ok(Some(self.between(folder)))
@@ -128,7 +129,8 @@ impl Sandboxes {
         }
     }
 
-    /// A young folder whose lock is there and free: it was about to be locked, unless it is kept already.
+    /// A young folder with a free lock: the supervisor is about to lock it, unless the handover is
+    /// long done.
     fn between(&self, folder: &Path) -> KeeperState {
         if folder.join(name_of(files::RECORD)).exists() {
             KeeperState::Gone
@@ -162,12 +164,12 @@ impl Sandboxes {
             .with_source(cause)
     }
 
-    /// The error for a name that nothing has.
+    /// The error for an unknown name.
     pub(crate) fn not_found(&self, name: &str) -> Error {
         not_found(&self.tier, name)
     }
 
-    /// The error for a name that something has.
+    /// The error for a name in use.
     pub(crate) fn name_is_taken(&self, name: &str) -> Error {
         let ended = self
             .entry(name)
@@ -176,12 +178,12 @@ impl Sandboxes {
     }
 }
 
-/// A file's name, as the keeper calls it.
+/// A file name of the agent's protocol as a path.
 pub(crate) fn name_of(name: &std::ffi::CStr) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))
 }
 
-/// The lock of a sandbox. The keeper has made it.
+/// Opens the lock file of a sandbox, which its supervisor has created.
 pub(crate) fn open_lock(folder: &Path) -> std::io::Result<File> {
     File::options()
         .read(true)
@@ -189,7 +191,8 @@ pub(crate) fn open_lock(folder: &Path) -> std::io::Result<File> {
         .open(folder.join(name_of(files::LOCK)))
 }
 
-/// How long ago anything was made in, or removed from, a folder; `None` where its clock is ahead, or it is gone.
+/// How long ago an entry was last added to or removed from a folder. `None` if that is in the
+/// future or the folder is gone.
 fn age(folder: &Path) -> Option<Duration> {
     let metadata = std::fs::symlink_metadata(folder).ok()?;
     let changed =

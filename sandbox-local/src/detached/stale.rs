@@ -1,4 +1,5 @@
-//! Ending what a keeper could not: it was killed, or the machine started anew.
+//! Ends and removes sandboxes whose supervisor could not: it was killed, or the machine was
+//! restarted.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,14 +17,15 @@ use crate::cgroup::Group;
 use crate::owned_folder;
 use crate::remains::{kill_group, kill_tree};
 
-/// How long processes may take to be gone after they were killed.
+/// Time limit for killed processes to end.
 const END: Duration = Duration::from_secs(5);
 
-/// Ends and removes everything of a sandbox that has no keeper. Harmless where somebody else is about it.
+/// Ends and removes everything of a sandbox without a supervisor. Does nothing if another process
+/// is removing it.
 ///
 /// # Errors
 ///
-/// With what is left.
+/// What could not be removed.
 pub(super) fn end(entry: &Entry) -> Result<(), String> {
     let lock = match open_lock(&entry.folder) {
         Ok(lock) => Some(lock),
@@ -33,7 +35,7 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
     if let Some(lock) = &lock {
         match flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            // A keeper, or somebody who removes it as we would.
+            // A supervisor, or another process that is removing it.
             Err(Errno::WOULDBLOCK) => return Ok(()),
             Err(errno) => return Err(shown(&entry.folder, &errno.into())),
         }
@@ -48,12 +50,12 @@ pub(super) fn end(entry: &Entry) -> Result<(), String> {
 
 fn end_processes(record: &Record) -> Result<(), String> {
     let group = Group::of_others(&record.parts.groups, None);
-    // Whoever has its number now may be anybody: it is the agent only if it started when the agent did.
+    // The process id may have been reused: it is the agent only if the start time matches.
     if let Some(agent) = record.parts.open_agent() {
         if !record.parts.own_processes {
             kill_tree(record.parts.agent.pid, &agent, Some(&group));
         }
-        // It may have ended by itself.
+        // The agent may have ended already.
         let _ = pidfd_send_signal(&agent, Signal::KILL);
         if !wait(&agent, END) {
             return Err(format!("processes did not end within {END:?} of SIGKILL"));
@@ -66,7 +68,7 @@ fn end_processes(record: &Record) -> Result<(), String> {
     group.remove().map_err(|cause| cause.to_string())
 }
 
-/// Waits for the end of a process, whoever its parent is.
+/// Waits for a process to end, whoever its parent is. False on timeout.
 pub(super) fn wait(process: &OwnedFd, longest: Duration) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let timeout = Timespec {
@@ -76,7 +78,7 @@ pub(super) fn wait(process: &OwnedFd, longest: Duration) -> bool {
     matches!(poll(&mut polled, Some(&timeout)), Ok(1..))
 }
 
-/// The record goes first, so that nobody takes a half-removed sandbox for one.
+/// Removes the record first, so that a half-removed sandbox is not taken for a complete one.
 fn remove_folder(folder: &Path) -> Result<(), String> {
     let record = folder.join(name_of(files::RECORD));
     for removed in [std::fs::remove_file(&record), owned_folder::remove(folder)] {

@@ -1,4 +1,5 @@
-//! Building a detached sandbox: as [`crate::start`] does it, but with a keeper, which takes it over in the end.
+//! Creates a detached sandbox: like [`crate::start`], but with a supervisor that takes it over in
+//! the end.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -22,7 +23,8 @@ use crate::spawn::Launch;
 use crate::start::{Order, explain, in_host_namespaces, stream};
 use crate::subordinate::Range;
 
-/// Builds it. When this fails, or its future is dropped, or this process is killed, its keeper removes everything.
+/// Creates the sandbox. On failure, or if the future is dropped or this process is killed, the
+/// supervisor removes everything.
 pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     let Order {
         tier,
@@ -43,7 +45,7 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
         true => Some(send_early(tier, &stream, &lowered.setup)?),
         false => None,
     };
-    // The parent is its keeper.
+    // The agent's parent is the supervisor.
     let launch = Launch {
         listen: Some(listening_socket(tier)?),
         ..order.launch(theirs, network, range.as_ref())?
@@ -86,20 +88,21 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     }
 }
 
-/// A sandbox that has nothing of one but its agent.
+/// A sandbox without isolation: only an agent.
 pub(crate) struct Uninsulated<'a> {
+    /// The tier, for errors.
     pub(crate) tier: &'a str,
     pub(crate) plan: &'a Plan,
-    /// The state folder. It exists.
+    /// The state folder, which exists.
     pub(crate) state: &'a Path,
     pub(crate) launch: Launch,
-    /// The other end of the agent's stream.
+    /// The host's end of the agent's stream.
     pub(crate) stream: StdUnixStream,
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) sandbox: Sandbox,
 }
 
-/// As [`start`].
+/// Like [`start`].
 pub(crate) async fn start_uninsulated(sandbox: Uninsulated<'_>) -> Result<AgentInstance> {
     let Uninsulated {
         tier,
@@ -130,7 +133,7 @@ pub(crate) async fn start_uninsulated(sandbox: Uninsulated<'_>) -> Result<AgentI
 fn prepare(tier: &str, state: &Path, plan: &Plan) -> Result<Sandboxes> {
     let sandboxes = Sandboxes::new(tier, state);
     sandboxes.prepare()?;
-    // Most often it is known already; the keeper finds out for certain.
+    // A quick check for the usual case; the supervisor claims the name atomically.
     if sandboxes.folder_of(&plan.name).exists() {
         return Err(sandboxes.name_is_taken(&plan.name));
     }
@@ -141,7 +144,7 @@ fn of_runtime(tier: &str, stream: StdUnixStream) -> Result<UnixStream> {
     UnixStream::from_std(stream).map_err(|cause| error::setup(tier, "the agent's stream", cause))
 }
 
-/// A socket that is not bound yet: the keeper makes its name.
+/// Creates an unbound socket; the supervisor binds it.
 fn listening_socket(tier: &str) -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)

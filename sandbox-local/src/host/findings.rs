@@ -1,11 +1,11 @@
-//! What `doctor` shows of this host.
+//! The lines that `doctor` shows for this host.
 
 use sandbox_core::spi::Finding;
 
 use super::cgroup::Swap;
 use super::{Cgroups, Host, Isolation, Support};
 
-/// One line for each thing that changes what is enforced.
+/// One line for each host feature that changes what is enforced.
 pub(crate) fn findings(host: &Host) -> Vec<Finding> {
     let mut findings = vec![
         isolation(host),

@@ -1,4 +1,4 @@
-//! Everything of the host that one plan names, looked up, so that its lowering is pure.
+//! Opens every host path that a plan names, so that lowering does no I/O.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use sandbox_host::safe_path::{Identity, LinkRule, PathError};
 use super::{Kind, Object, PathRole, Root, mount_table, mounts_of, platform_roots, resolve};
 use crate::error;
 
-/// What a plan names of the host.
+/// The host paths of one plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Material {
     /// The platform's programs and libraries.
@@ -22,33 +22,34 @@ pub(crate) struct Material {
     /// The plan's write roots.
     pub(crate) write: Vec<Root>,
     pub(crate) workspace: Option<Root>,
-    /// The host's file systems of processes that are mounted in the roots and the workspace.
+    /// Where procfs is mounted in the roots and the workspace.
     pub(crate) processes: Vec<PathBuf>,
-    /// The folder of installed packages, where it is there and the plan lets code write to folders of the host.
+    /// The folder of installed packages, if it exists and the plan makes folders of the host
+    /// writable.
     pub(crate) cache: Option<PathBuf>,
-    /// The same, held open.
+    /// The same folder, held open.
     pub(crate) cache_object: Option<Object>,
-    /// The state folder, where it is there, held open.
+    /// The state folder, held open, if it exists.
     pub(crate) state: Option<Object>,
-    /// The folders that the plan provides, in its order, held open.
+    /// The folders that the plan provides, in the plan's order, held open.
     pub(crate) provided: Vec<Object>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What the host keeps for itself, and which links it follows.
+/// Folders that sandboxes must not change, and the rule for links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own<'a> {
-    /// Even links that code can exchange are followed. For mutants alone.
+    /// Follow even links that code can replace. For mutants only.
     pub(crate) any_link: bool,
     /// The state folder.
     pub(crate) state: &'a Path,
-    /// The folder of installed packages, where code could write to it.
+    /// The folder of installed packages, if code could write to it.
     pub(crate) packages: Option<&'a Path>,
 }
 
 impl Material {
-    /// Opens everything.
+    /// Opens all paths.
     pub(crate) fn of(tier: &str, plan: &Plan, own: &Own<'_>) -> Result<Self> {
         let resolve_all = |role, paths: &[PathBuf], rule: &LinkRule| {
             let mut roots = Vec::new();
@@ -69,7 +70,7 @@ impl Material {
             .filter(|_| !own.any_link)
             .filter_map(|root| Some(root.object.as_ref()?.identity()))
             .collect::<Vec<_>>();
-        // One of them may have been reached over a link in another.
+        // A writable root may have been reached through a link in another writable root.
         let named = write.iter().map(|root| (PathRole::Write, root));
         for (role, root) in named.chain(workspace.iter().map(|root| (PathRole::Workspace, root))) {
             if let Some(object) = &root.object {
@@ -80,7 +81,7 @@ impl Material {
         }
         let guarded = open.writable(writable.iter().copied());
         let read = resolve_all(PathRole::Read, &plan.read_roots, &guarded)?;
-        // A host without these files has no names either.
+        // A host without these files has no names to add.
         let file = |path| std::fs::read(path).unwrap_or_default();
         let names = matches!(plan.network, NetworkPolicy::Full)
             .then(|| (file("/etc/hosts"), file("/etc/resolv.conf")));
@@ -94,7 +95,7 @@ impl Material {
             ));
         }
         let own_folder = |what: &str, path: &Path| own_folder(tier, what, path, &writable);
-        // Nothing of the host is shown that could hold it.
+        // Without roots and workspace, nothing visible could contain it.
         let state = match read.is_empty() && write.is_empty() && workspace.is_none() {
             true => None,
             false => own_folder("state folder", own.state)?,
@@ -127,7 +128,8 @@ impl Material {
     }
 }
 
-/// A folder that the host keeps for itself; `None` where the caller finds none. Its path may have links, but none that code can exchange.
+/// Opens a folder of the library's own. `None` if the caller cannot reach it. Its path may contain
+/// links, but none that code can replace.
 fn own_folder(
     tier: &str,
     what: &str,
@@ -137,7 +139,7 @@ fn own_folder(
     let rule = LinkRule::new(true).writable(writable.iter().copied());
     match rule.open(path) {
         Ok(opened) => Ok(Some(opened.into())),
-        // What the caller cannot reach, code cannot either.
+        // What the caller cannot reach, code cannot reach either.
         Err(PathError::System { cause, .. })
             if matches!(
                 cause.kind(),
@@ -150,7 +152,7 @@ fn own_folder(
     }
 }
 
-/// Where processes of the host would show in these roots.
+/// Where procfs is mounted in these roots.
 fn processes<'a>(roots: impl Iterator<Item = &'a Root>) -> std::io::Result<Vec<PathBuf>> {
     let mut roots = roots.peekable();
     if roots.peek().is_none() {

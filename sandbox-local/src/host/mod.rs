@@ -1,5 +1,5 @@
-//! What this host has of what the backend needs. Everything is tried or read, nothing is concluded from a version number,
-//! and it is done once per process, at the first question.
+//! The host features that the backend needs. Each is tried or read, never concluded from a version
+//! number. This happens once per process, on first use.
 
 pub(crate) mod cgroup;
 mod findings;
@@ -32,16 +32,16 @@ pub(crate) use seccomp::Seccomp;
 pub(crate) use tasks::user_tasks;
 pub(crate) use user::User;
 
-/// Whether something is there.
+/// Whether a feature is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Support {
     /// It was tried and works.
     Present,
-    /// It does not.
+    /// It does not work.
     Missing {
-        /// What was found instead.
+        /// What was observed.
         reason: String,
-        /// What would provide it; empty where nothing can.
+        /// What would provide it; empty if nothing can.
         fix: String,
     },
 }
@@ -52,44 +52,45 @@ impl Support {
     }
 }
 
-/// What of this host changes how a sandbox is built.
+/// The features of this host that change how a sandbox is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Who runs this process.
+    /// The user of this process.
     pub(crate) user: User,
     /// New namespaces with mounts in them, as this user.
     pub(crate) namespaces: Support,
-    /// A new procfs in a new process namespace, as this user.
+    /// A new procfs in a new PID namespace, as this user.
     pub(crate) proc_mount: Support,
-    /// Mounts with mapped identities.
+    /// Id-mapped mounts.
     pub(crate) mapped_mounts: Support,
     /// Control groups.
     pub(crate) cgroups: Cgroups,
-    /// The Landlock ABI, 0 without.
+    /// The Landlock ABI, or 0.
     pub(crate) landlock_abi: u32,
-    /// Filters of system calls.
+    /// Seccomp filters.
     pub(crate) seccomp: Seccomp,
 }
 
-/// How a sandbox is isolated here.
+/// The isolation mode of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// Namespaces that belong to the host's root, code as a subordinate user of a user namespace of its own.
+    /// Namespaces that belong to the host's root; code runs as a subordinate user in its own user
+    /// namespace.
     Privileged,
-    /// Namespaces that belong to the caller's user namespace, code as the caller.
+    /// Namespaces that belong to the sandbox's user namespace; code runs as the caller.
     UserNamespace,
-    /// No namespaces: Landlock, seccomp, limits.
+    /// No namespaces: Landlock, seccomp and limits only.
     Landlock,
 }
 
 impl Host {
-    /// The host as it is, with what `config` switches off.
+    /// Detects the host once per process, then applies what `config` switches off.
     pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
-        // With control groups, and without.
+        // One entry with control groups and one without.
         static SEEN: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
         let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = &mut seen[usize::from(config.without_cgroups)];
-        // What systemd gives, somebody else can take.
+        // Another process can stop a systemd scope.
         let known = seen.take().filter(|host| !host.cgroups.have_ended());
         let host = seen.insert(known.unwrap_or_else(|| Arc::new(Self::look(config))));
         if !config.without_user_namespaces {
@@ -110,7 +111,7 @@ impl Host {
         let cgroups = (!config.without_cgroups).then(|| Detection::begin(user.id));
         let tried = user.clone();
         let trial = spawn::ahead(move || trial::run(&tried));
-        // Meanwhile, what is read and not tried. The paths are asked for next.
+        // Read the rest in the meantime. The platform roots are needed next.
         platform_roots();
         let mapped_mounts = mounts::mapped();
         let landlock_abi = landlock::abi();
@@ -124,7 +125,7 @@ impl Host {
         };
         let trial = trial();
         if let Some(child) = trial.child {
-            // Nobody needs to know when.
+            // Reap it in the background.
             drop(spawn::ahead(move || trial::Trial::reap(child)));
         }
         Self {
@@ -138,12 +139,12 @@ impl Host {
         }
     }
 
-    /// How a sandbox is isolated here; `None` where the host offers nothing that may be called isolation.
+    /// The isolation mode on this host. `None` if the host supports none.
     pub(crate) fn isolation(&self) -> Option<Isolation> {
         match (self.namespaces.is_present(), self.user.can_split) {
             (true, true) => Some(Isolation::Privileged),
             (true, false) => Some(Isolation::UserNamespace),
-            // Code that runs as the host's root is not held by Landlock alone.
+            // Landlock alone does not contain code that runs as the host's root.
             (false, _) if self.user.id == 0 => None,
             (false, _) if self.landlock_abi > 0 && self.seccomp.filters => {
                 Some(Isolation::Landlock)

@@ -1,13 +1,14 @@
-//! Mounts with mapped identities.
+//! Id-mapped mounts.
 
 use sandbox_freestanding::Errno;
 use sandbox_freestanding::mount::{MountAttributes, set_attributes};
 
 use super::Support;
 
-/// Whether the kernel knows `mount_setattr`. Whether a file system takes part shows when it is mounted.
+/// Whether the kernel has `mount_setattr`. Whether a file system supports id mapping shows only
+/// when it is mounted.
 pub(super) fn mapped() -> Support {
-    // An empty path without the flag that permits one is ENOENT wherever the call exists.
+    // An empty path without AT_EMPTY_PATH fails with ENOENT wherever the call exists.
     match set_attributes(-1, c"", 0, &MountAttributes::default()) {
         Err(Errno::ENOSYS) => Support::Missing {
             reason: "the kernel has no mount_setattr".into(),

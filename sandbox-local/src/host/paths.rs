@@ -1,4 +1,5 @@
-//! Paths of the host that a plan names: each is opened once, so that what is mounted is what was checked.
+//! Paths of the host that a plan names. Each is opened once, so that the object that is mounted is
+//! the one that was checked.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -17,7 +18,7 @@ use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::error;
 
-/// What a path leads to.
+/// The file type of a path's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Folder,
@@ -26,7 +27,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Why a plan names a path.
+/// The role of a path in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathRole {
     Read,
@@ -44,7 +45,7 @@ impl PathRole {
     }
 }
 
-/// An object of the host that is held open, so that its numbers stay its own.
+/// An object of the host that is held open, so that its device and inode numbers are not reused.
 #[derive(Debug, Clone)]
 pub(crate) struct Object(Arc<Opened>);
 
@@ -71,29 +72,29 @@ impl Object {
         &self.0.path
     }
 
-    /// What the agent compares a path with.
+    /// The identity that the agent compares a path with.
     pub(crate) fn for_agent(&self) -> protocol::Object {
         let Identity { device, inode } = self.identity();
         protocol::Object { device, inode }
     }
 
-    /// Whether it is `folder`, or lies in it.
+    /// Whether it is `folder` or lies in it.
     pub(crate) fn is_within(&self, folder: &Self) -> bool {
         self.0.is_within(folder.identity())
     }
 
-    /// The path to it from `folder`, where it lies in there, whatever the two are called.
+    /// Its path relative to `folder`, if it lies in there. Compares objects, not path names.
     pub(crate) fn below(&self, folder: &Self) -> Option<PathBuf> {
         let depth = self
             .0
             .way()
             .iter()
             .position(|one| *one == folder.identity())?;
-        // The root folder, and then one component for each entry.
+        // The root folder, then one component for each entry.
         Some(self.path().components().skip(depth + 1).collect())
     }
 
-    /// Refuses it where a link in one of these folders has led to it.
+    /// Fails if the path went through a link in one of these folders.
     pub(crate) fn refuse_links_in(
         &self,
         writable: &[Identity],
@@ -102,35 +103,35 @@ impl Object {
     }
 }
 
-/// A path of the host, looked up.
+/// A path of the host, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Root {
-    /// The path that the plan names.
+    /// The path as named by the plan.
     pub(crate) asked: PathBuf,
-    /// What it leads to, held open; none for the platform's own, which only the host's root can exchange.
+    /// The object, held open. `None` for platform paths, which only the host's root can replace.
     pub(crate) object: Option<Object>,
-    /// The links on the way: where each stands, and what it says.
+    /// The links on the path: the location and the target of each.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Where the way ends; no part of it is a link.
+    /// The resolved path, without links.
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
     pub(crate) owner: (u32, u32),
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Whether the plan names it, rather than the root folder that it is in.
+    /// Whether the plan names this path, rather than the root folder that contains it.
     pub(crate) named: bool,
-    /// Which state of a small file of the platform this is: such a file is copied once, since to mount it in every sandbox
-    /// costs more than all the rest of its folder.
+    /// The version of a small platform file. Such files are copied once: mounting each one in every
+    /// sandbox costs more than the rest of its folder.
     pub(crate) stamp: Option<Stamp>,
 }
 
-/// What changes whenever a file does.
+/// Identifies the version of a file: it changes with every change of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Change time: seconds and nanoseconds.
     changed: (i64, i64),
 }
 
@@ -155,8 +156,8 @@ impl Stamp {
     }
 }
 
-/// Opens a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
-/// has of its own.
+/// Opens a path that a plan names. The root folder stands for its entries, except those that every
+/// sandbox replaces by its own.
 pub(crate) fn resolve(
     tier: &str,
     role: PathRole,
@@ -183,7 +184,7 @@ pub(crate) fn resolve(
     for entry in std::fs::read_dir("/").map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         if OWN.iter().all(|own| name != *own) {
-            // A dangling link in the root folder leads nowhere inside either.
+            // A dangling link leads nowhere inside either.
             let root = rule.open(&Path::new("/").join(name)).ok();
             roots.extend(root.map(|root| Root {
                 named: false,
@@ -195,7 +196,8 @@ pub(crate) fn resolve(
     Ok(roots)
 }
 
-/// The platform's programs and libraries, which every sandbox sees. Looked up every ten seconds at most.
+/// The platform's programs and libraries, which every sandbox sees. Resolved at most every ten
+/// seconds.
 pub(crate) fn platform_roots() -> Arc<[Root]> {
     const FRESH: Duration = Duration::from_secs(10);
     static SEEN: Mutex<Option<(Instant, Arc<[Root]>)>> = Mutex::new(None);
@@ -218,7 +220,7 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
 
 fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
     const SMALL: u64 = 128 * 1024;
-    // What others may not read is not for code either.
+    // Code may not read what other users may not read.
     if root.kind == Kind::File
         && root.mode & 0o004 != 0
         && root.path.starts_with("/etc")
@@ -254,7 +256,7 @@ impl Root {
     }
 }
 
-/// Looks at paths that share folders: each folder is looked at once.
+/// Resolves paths that share folders; reads the metadata of each folder once.
 #[derive(Debug, Default)]
 struct Looks(HashMap<PathBuf, Metadata>);
 
@@ -269,7 +271,7 @@ impl Looks {
     }
 
     fn up(&mut self, path: &Path) -> io::Result<Root> {
-        // As many as the kernel follows.
+        // The kernel's limit.
         const MAX_LINKS: usize = 40;
         let mut links = Vec::new();
         let mut rest = parts(path)?;
@@ -299,7 +301,7 @@ impl Looks {
             links.push((next, target));
         }
         if found.is_symlink() {
-            // The last part was a link and what it says ended in `..` or the root.
+            // The last component was a link whose target ended in `..` or at the root.
             found = self.at(&here)?;
         }
         let kind = match found.file_type() {

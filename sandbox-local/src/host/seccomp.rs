@@ -1,12 +1,13 @@
-//! Filters of system calls.
+//! Detection of seccomp.
 #![expect(unsafe_code, reason = "the system call has no safe wrapper")]
 
-/// What the kernel has of seccomp.
+/// The kernel's seccomp features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seccomp {
     /// Filters.
     pub(crate) filters: bool,
-    /// Filters that ask a supervisor (Linux 5.0), with which a second `execve` is refused (continuing needs 5.5).
+    /// Filters that ask a supervisor (Linux 5.0); it denies a second `execve` (continuing the call
+    /// needs 5.5).
     pub(crate) notification: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Whether new namespaces can be made and are of use: a user namespace that exists may have no power in it, so a child really
-//! mounts something.
+//! Tests whether new namespaces work: a child creates them and mounts something, since a user
+//! namespace may exist without granting any power.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, c_void};
@@ -13,11 +13,11 @@ use super::{Support, User};
 use crate::spawn::clone::{self, ChildFailure};
 use crate::spawn::identity::IdentityMaps;
 
-/// What came of it.
+/// The result of the test.
 pub(super) struct Trial {
     pub(super) namespaces: Support,
     pub(super) proc_mount: Support,
-    /// The child, which ends by itself and is still to be waited for: the end of its namespaces takes a while.
+    /// The child. It exits by itself and must still be reaped: ending its namespaces takes a while.
     pub(super) child: Option<Pid>,
 }
 
@@ -37,7 +37,7 @@ struct Attempt {
     proc_errno: i32,
 }
 
-/// Makes the namespaces as a sandbox would, with a tmpfs and a procfs in them.
+/// Creates namespaces as a sandbox would, with a tmpfs and a procfs in them.
 pub(super) fn run(user: &User) -> Trial {
     let mut attempt = Attempt {
         maps: (!user.can_split).then(|| IdentityMaps::of_caller(user.id, user.group)),
@@ -50,11 +50,12 @@ pub(super) fn run(user: &User) -> Trial {
     }
     let argument = (&raw mut attempt).cast();
     let child = clone::Stack::new().and_then(|stack| {
-        // SAFETY: `body` makes system calls and writes to its argument, which lives until it has ended.
+        // SAFETY: `body` makes system calls and writes to its argument, which lives until it has
+        // ended.
         unsafe { clone::run(namespaces, None, &stack, body, argument) }
     });
     let child = match child {
-        // It shared our memory, and has given it back: so it has come to its end.
+        // The child shared our memory until it exited, so it has finished.
         Ok(child) => child.pid,
         Err(errno) => return Trial::missing(format!("clone: {errno}"), fix(errno), None),
     };
@@ -90,9 +91,9 @@ pub(super) fn run(user: &User) -> Trial {
 }
 
 impl Trial {
-    /// Waits for its process.
+    /// Reaps the child.
     pub(super) fn reap(child: Pid) {
-        // Somebody else in this process may have taken the end; the child is gone either way.
+        // Another thread may have reaped it; the child is gone either way.
         let _ = wait_for(child);
     }
 
@@ -130,7 +131,7 @@ fn fix(errno: Errno) -> String {
 }
 
 unsafe extern "C" fn body(argument: *mut c_void) -> ! {
-    // SAFETY: the parent waits and reads this only after our end.
+    // SAFETY: the parent waits and reads this only after we have ended.
     let attempt = unsafe { &mut *argument.cast::<Attempt>() };
     let Attempt {
         maps,

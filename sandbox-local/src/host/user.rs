@@ -1,4 +1,4 @@
-//! Who runs this process, and whether it may give sandboxes users of their own.
+//! The user of this process, and whether it may give sandboxes their own users.
 
 use sandbox_freestanding::credentials::Capabilities;
 
@@ -11,12 +11,12 @@ pub(crate) struct User {
     pub(crate) id: u32,
     /// Effective group id.
     pub(crate) group: u32,
-    /// Root, with the capabilities to build mounts as such and to map subordinate ids.
+    /// Root with the capabilities to create mounts and to map subordinate ids.
     pub(crate) can_split: bool,
 }
 
-/// Capabilities without which a sandbox is built as by an ordinary user: CHOWN, DAC_OVERRIDE, SETGID, SETUID, SETPCAP,
-/// NET_ADMIN, SYS_ADMIN.
+/// The capabilities needed for that: CHOWN, DAC_OVERRIDE, SETGID, SETUID, SETPCAP, NET_ADMIN,
+/// SYS_ADMIN. Without them, sandboxes are created as by an ordinary user.
 const NEEDED: u64 = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 21;
 
 impl User {
@@ -40,7 +40,7 @@ impl User {
     }
 }
 
-/// Whether an id map of this process has every id that a sandbox may be given.
+/// Whether this id map covers every subordinate id.
 fn covers_subordinate_ids(map: &str) -> bool {
     map.lines().any(|line| {
         let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);

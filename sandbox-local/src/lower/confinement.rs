@@ -1,4 +1,4 @@
-//! The confinement of executions in this sandbox.
+//! The confinement of executions in a sandbox.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,11 +16,12 @@ use crate::host::{Host, Isolation, Object};
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_SIGPENDING: u32 = 11;
 
-/// Signals that wait, and POSIX timers, of the sandbox's users together. They count for the caller as well, who may have some
-/// thousands on a small machine; a program with hundreds of either is rare.
+/// Pending signals and POSIX timers of the sandbox's users together. They count against the caller
+/// too, whose limit may be a few thousand on a small machine. Programs with hundreds of either are
+/// rare.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// What every execution is confined by.
+/// The confinement of every execution.
 pub(super) fn confinement(
     plan: &Plan,
     site: &Site<'_>,
@@ -43,7 +44,7 @@ pub(super) fn confinement(
     let mut profile = Profile::new(surroundings, paths);
     profile.agent = site.agent;
     profile.memory_by_rlimit = !site.host.cgroups.has_memory();
-    // In a user namespace of its own the limit counts the sandbox alone.
+    // In its own user namespace, the limit counts only the sandbox.
     profile.pids_by_rlimit = site.isolation != Isolation::Landlock;
     profile.disk_by_rlimit = site.isolation == Isolation::Landlock
         || roots.writable()
@@ -56,7 +57,7 @@ pub(super) fn confinement(
         of_objects(&mut rules.paths, plan, site);
     }
     if site.isolation == Isolation::Landlock && !site.host.cgroups.has_pids() {
-        // Here it counts whatever the user runs.
+        // Without its own user namespace, the limit counts all processes of the user.
         let value = site.user_tasks.saturating_add(plan.pids.into());
         confinement.limits.push(Limit {
             resource: RLIMIT_NPROC,
@@ -72,7 +73,7 @@ pub(super) fn confinement(
     confinement
 }
 
-/// Has each rule for a path that the plan names hold for the object that was opened, and for no other one.
+/// Restricts each rule for a path of the plan to the object that was opened.
 fn of_objects(rules: &mut [LandlockPath], plan: &Plan, site: &Site<'_>) {
     let material = site.material;
     let roots = material.read.iter().chain(&material.write);
@@ -89,20 +90,20 @@ fn of_objects(rules: &mut [LandlockPath], plan: &Plan, site: &Site<'_>) {
     }
 }
 
-/// The kernel as the lowering of executions wants to know it.
+/// The kernel features that determine the confinement.
 pub(super) fn kernel(host: &Host) -> Kernel {
     let arch = Arch::native();
     Kernel {
         arch: arch.unwrap_or(Arch::X86_64),
         landlock_abi: host.landlock_abi,
-        // No filter is written for another architecture.
+        // Filters exist only for known architectures.
         seccomp: host.seccomp.filters && arch.is_some(),
         seccomp_notify: host.seccomp.notification,
     }
 }
 
-/// In a root that holds only what the plan grants, a rule for each outermost folder says the same as one for each path, and
-/// costs the start of the sandbox less.
+/// Adds one rule for each outermost folder. In a root that holds only what the plan grants, this is
+/// equivalent to one rule per path and faster.
 fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
     let read_only = roots.binds.iter().filter(|bind| bind.read_only);
@@ -127,7 +128,7 @@ fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     paths.write = outermost(std::mem::take(&mut paths.write));
 }
 
-/// The paths that lie in no other of them, sorted.
+/// The paths that are in no other path of the list, sorted.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     let mut outermost = Vec::<PathBuf>::new();

@@ -1,4 +1,4 @@
-//! As whom code runs, and whose files it may write.
+//! The user that code runs as, and the folders whose files it owns.
 
 use std::path::PathBuf;
 
@@ -10,19 +10,19 @@ use crate::error;
 use crate::host::{Isolation, Kind, Object, PathRole, Root};
 use crate::spawn::identity::SHARED_ID;
 
-/// User and group of code where it has a user of its own, unless the specification names others.
+/// The code's default user and group where it has its own user.
 const CODE: (u32, u32) = (1000, 1000);
 
-/// A folder that is mounted with mapped identities: what belongs to `from` on the host is the code's own inside.
+/// A folder to be id-mapped: files of `from` on the host belong to the code inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) path: PathBuf,
-    /// What the path must lead to.
+    /// The object that the path must lead to.
     pub(crate) object: Option<Object>,
     pub(crate) from: (u32, u32),
 }
 
-/// As whom code runs.
+/// The user that code runs as.
 pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
     match (site.isolation, plan.user) {
         (Isolation::Privileged, asked) => {
@@ -52,8 +52,8 @@ pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
     }
 }
 
-/// The folders that are mounted with mapped identities, so that code, which has a user of its own, owns what their owner
-/// owns: the write roots and a workspace that can be written, and a workspace that others may not read.
+/// The folders to be id-mapped, so that code owns what their owner owns on the host: write roots, a
+/// writable workspace, and a workspace that other users may not read.
 pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
     if site.isolation != Isolation::Privileged {
         return Ok(Vec::new());
@@ -64,7 +64,7 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
         .iter()
         .find(|root| root.named && !others_may_read(root))
     {
-        // It would be there and could not be opened.
+        // It would be visible but unreadable.
         return Err(error::invalid_policy(
             site.tier,
             format!(
@@ -84,7 +84,7 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
     let workspace = workspace.filter(|root| !read_only || !others_may_read(root));
     let mut mapped = Vec::<Mapped>::new();
     for root in workspace.chain(&site.material.write) {
-        // One below another is mapped with it.
+        // A nested folder is mapped with the outer one.
         if !mapped
             .iter()
             .any(|outer| root.path.starts_with(&outer.path))

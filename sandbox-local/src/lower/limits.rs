@@ -6,7 +6,7 @@ use super::Site;
 use crate::cgroup::{AGENT_PROCESSES, Limits};
 use crate::host::Isolation;
 
-/// What the control groups limit.
+/// The limits of the control groups.
 pub(super) fn groups(plan: &Plan, site: &Site<'_>) -> Limits {
     let cgroups = &site.host.cgroups;
     Limits {
@@ -15,12 +15,12 @@ pub(super) fn groups(plan: &Plan, site: &Site<'_>) -> Limits {
         pids: cgroups
             .has_pids()
             .then(|| u64::from(plan.pids) + AGENT_PROCESSES),
-        // Without a process namespace a group is what finds everything.
+        // Without a PID namespace, a group is needed to find every process.
         track: site.isolation == Isolation::Landlock,
     }
 }
 
-/// What a sampler holds the tree to, where no control group limits memory.
+/// The memory limit in bytes for the sampler, if no control group limits memory.
 pub(super) fn sampled_memory(plan: &Plan, site: &Site<'_>) -> Option<u64> {
     (!site.host.cgroups.has_memory()).then(|| plan.memory.as_u64())
 }

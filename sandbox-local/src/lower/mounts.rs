@@ -1,8 +1,9 @@
 //! The file system of a sandbox.
 //!
-//! Its root is read-only: the platform, the roots of the policy, a few files of its own. What code may write to is one more
-//! tmpfs, of the plan's size, whose folders appear as /tmp, /dev/shm, the work folder and the folders of exported files: so one
-//! bound holds for all of them together. The new process makes that tmpfs in its mount namespace, on a folder of the state
+//! The root is read-only: the platform, the roots of the policy, and a few generated files.
+//! Everything that code may write is on one more tmpfs of the plan's size. Its folders appear as
+//! `/tmp`, `/dev/shm`, the work folder and the folders of exported files, so one limit covers all
+//! of them. The new process mounts that tmpfs in its mount namespace, on a folder of the state
 //! folder.
 
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +20,7 @@ use super::roots::Roots;
 use super::{proc_files, user_limits};
 use crate::host::{Isolation, Object};
 
-/// Device files of the host that do the same for everybody.
+/// Device files of the host that keep no state.
 const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -28,7 +29,7 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// Links in /dev that programs rely on.
+/// Links in `/dev` that programs rely on.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -36,37 +37,37 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// A page: what a file takes at least.
+/// The page size: the minimum size of a file.
 const PAGE: u64 = 4096;
 
-/// Folders of the writable tmpfs, generously.
+/// Inodes for the folders of the writable tmpfs.
 const OWN_INODES: u64 = 256;
 
-/// The folder of the state folder on which that tmpfs is mounted.
+/// The folder in the state folder on which that tmpfs is mounted.
 pub(crate) const SCRATCH: &str = "scratch";
 
-/// A tmpfs that code may write to.
+/// The tmpfs that code may write to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scratch {
     /// Bytes.
     pub(crate) size: u64,
-    /// Files and folders, so that empty ones do not add up either.
+    /// The maximum number of files and folders, so that empty ones are limited too.
     pub(crate) inodes: u64,
     pub(crate) folders: Vec<ScratchFolder>,
 }
 
-/// A folder of it.
+/// A folder of the tmpfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScratchFolder {
     /// Its name in the tmpfs.
     pub(crate) name: String,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Whether it is the code's own.
+    /// Whether the code owns it.
     pub(crate) owned: bool,
 }
 
-/// The setup of a sandbox with a root of its own, what is to be writable in it, and its /etc.
+/// The setup of a sandbox with its own root, its writable tmpfs, and its `/etc`.
 pub(super) fn setup(
     plan: &Plan,
     site: &Site<'_>,
@@ -82,7 +83,7 @@ pub(super) fn setup(
     if roots.access(Path::new("/tmp")).is_none() {
         writable.folder("/tmp", 0o1777, false);
     }
-    // First, since a root can lie below /tmp.
+    // `/tmp` comes first, since a root can be below it.
     let mut mounts = std::mem::take(&mut writable.mounts);
     let export_folders = own_export_folders(plan, roots);
     let etc = Etc::of(mode, site.material, roots, &export_folders);
@@ -147,7 +148,7 @@ pub(super) fn setup(
     });
 
     let scratch = Scratch {
-        // The kernel takes 0 for "without a limit".
+        // The kernel takes 0 as "unlimited".
         size: plan.disk.as_u64().max(PAGE),
         inodes: plan.disk.as_u64() / PAGE + OWN_INODES,
         folders: writable.folders,
@@ -156,7 +157,7 @@ pub(super) fn setup(
         new_root: true,
         mounts,
         hostname: HOST_NAME.into(),
-        // The one that is made beside the process has its interface up already.
+        // A network namespace from the network thread has its loopback interface up already.
         loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
         user_namespace: site.isolation == Isolation::Privileged,
         user_limits: user_limits::of(site.host),
@@ -167,7 +168,7 @@ pub(super) fn setup(
     (setup, scratch, etc)
 }
 
-/// What becomes of the writable tmpfs.
+/// Collects the folders of the writable tmpfs and their mounts.
 struct Writable<'a> {
     scratch: &'a Path,
     mounts: Vec<Mount>,
@@ -183,15 +184,16 @@ impl Writable<'_> {
     }
 }
 
-/// The folders for exported files that are the sandbox's own: not those of the host, nor below a place that is writable
-/// anyway.
+/// The sandbox's own folders for exported files. Excludes folders of the host and folders below a
+/// writable one.
 fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
     let mut folders = export_folders(&plan.export_paths);
     folders.retain(|folder| {
         let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"]
             .iter()
             .any(|own| folder.starts_with(own));
-        // A whole /etc of its own, or packages, would be hidden by it; and a link, like /bin, leads to the platform.
+        // An own folder here would hide all of `/etc` or the packages; and links such as `/bin`
+        // lead to the platform.
         let hides = folder == Path::new("/etc")
             || plan
                 .provided
@@ -208,7 +210,7 @@ fn devices(mounts: &mut Vec<Mount>) {
         mounts.push(Mount::Bind {
             source: device.into(),
             target: device.into(),
-            // Keeps their modes and owners; a device is written to all the same.
+            // Preserves modes and owners; devices stay writable.
             read_only: true,
             devices: true,
             optional: false,
@@ -234,7 +236,7 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
     }
 }
 
-/// The same bind, of this object alone.
+/// The same bind, restricted to this object.
 fn of_object(mut mount: Mount, wanted: Option<&Object>) -> Mount {
     if let Mount::Bind { object, .. } = &mut mount {
         *object = wanted.map(Object::for_agent);

@@ -1,4 +1,4 @@
-//! What is enforced of a plan here.
+//! The enforcement report of a plan on this host.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
@@ -14,7 +14,7 @@ use crate::host::{Cgroups, Isolation};
 
 const NOT_BUILT: &str = "not built yet on this backend";
 
-/// An entry for each demand of the plan.
+/// One entry for each demand of the plan.
 pub(super) fn report(
     plan: &Plan,
     site: &Site<'_>,
@@ -52,7 +52,7 @@ fn entry(
         Capability::Timeout => timeout(site),
         Capability::Lifetime if plan.detached => Enforcement::enforced("keeper outside"),
         Capability::Lifetime => Enforcement::enforced("owner's clock, ended with the owner"),
-        // The host counts for itself what it takes from the stream.
+        // The host counts what it reads from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture on the host")
         }
@@ -90,8 +90,9 @@ fn read_roots(site: &Site<'_>) -> Enforcement {
     }
 }
 
-/// Which named pipes of the host code can write to although they lie in a read root. A read-only mount does not protect them.
-/// Landlock does, but its rules for a folder hold for everything that is mounted below it.
+/// Named pipes of the host that code can write to although they are in a read root. Read-only
+/// mounts do not protect pipes. Landlock does, but a rule for a folder covers everything mounted
+/// below it.
 fn open_pipes(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> &'static str {
     let workspace = plan.workspace.as_ref();
     let is_read_only = workspace.is_some_and(|workspace| workspace.read_only);
@@ -148,7 +149,7 @@ fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
     }
 }
 
-/// What the place adds to the confinement of executions.
+/// Adds the sandbox's part to the confinement of executions.
 fn privileges(site: &Site<'_>, of_executions: Enforcement) -> Enforcement {
     if site.isolation == Isolation::Landlock || !site.host.proc_mount.is_present() {
         return of_executions;
@@ -166,7 +167,7 @@ fn privileges(site: &Site<'_>, of_executions: Enforcement) -> Enforcement {
 
 const SETTINGS: &str = "read-only /proc/sys";
 
-/// What code that runs as the caller can use up, and the caller then lacks. SECURITY.md explains it.
+/// Resources that code which runs as the caller can exhaust for the caller. See SECURITY.md.
 const SHARED: &str = "shared with the caller: what the kernel counts for each user (pipe buffers, descriptors in \
                       flight, epoll watches)";
 

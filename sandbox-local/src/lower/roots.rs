@@ -1,4 +1,5 @@
-//! The folders and files of the host that a sandbox sees: in which order they are mounted, and what lies outside.
+//! The folders and files of the host that a sandbox sees: their mount order, and what is hidden in
+//! them.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -15,31 +16,32 @@ use crate::host::{Isolation, Kind, Object, PathRole, Root, Stamp};
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Roots<'a> {
-    /// What is mounted at its own path, outer before inner.
+    /// Bind mounts at the path that they have on the host; parents before children.
     pub(super) binds: Vec<Bind<'a>>,
     /// Small files that are copied instead.
     pub(super) copies: Vec<(&'a Path, Stamp)>,
-    /// Links that lead to a bind: where each stands, and what it says.
+    /// Links that lead to a bind: the location and the target of each.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
-    /// Paths in the sandbox under which the state folder would appear, and where installed packages could be changed.
+    /// Paths under which the state folder would appear, or through which installed packages could
+    /// be changed.
     pub(super) masks: Vec<Mask>,
 }
 
-/// What is hidden.
+/// A path to hide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mask {
     pub(super) path: PathBuf,
-    /// What must be there; where nothing need be, `None`.
+    /// The object that must be there. `None` if the path may be missing.
     pub(super) object: Option<Object>,
 }
 
-/// One that is mounted.
+/// A bind mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bind<'a> {
     pub(super) path: &'a Path,
     pub(super) read_only: bool,
     pub(super) kind: Kind,
-    /// What the path must lead to on the host.
+    /// The object that the path must lead to on the host.
     pub(super) object: Option<&'a Object>,
 }
 
@@ -88,7 +90,8 @@ impl<'a> Roots<'a> {
                 }),
             }
         }
-        // By their bytes, an outer folder comes before what is in it; and what can be written before what cannot.
+        // Byte order puts parents before children; for the same path, writable comes before
+        // read-only.
         wanted.sort_unstable_by_key(|bind| {
             (bind.path.as_os_str(), bind.read_only, bind.object.is_none())
         });
@@ -126,7 +129,7 @@ impl<'a> Roots<'a> {
         Ok(roots)
     }
 
-    /// Hides the host's processes where a file system of them is mounted in a root, as in the folder of a chroot.
+    /// Hides procfs where it is mounted in a root, as in a chroot folder.
     fn hide_processes(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
         let workspace = site.material.workspace.as_ref();
         for place in &site.material.processes {
@@ -167,7 +170,8 @@ impl<'a> Roots<'a> {
         Ok(())
     }
 
-    /// Hides the folder of installed packages where code could write to it: what it left there would run in other sandboxes.
+    /// Hides the folder of installed packages where code could write to it: other sandboxes run
+    /// what is in there.
     fn protect_packages(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
         let Some(cache) = &site.material.cache else {
             return Ok(());
@@ -206,7 +210,8 @@ impl<'a> Roots<'a> {
         Ok(())
     }
 
-    /// Hides something of the host in each of these folders that it lies in; beside each folder is where it is mounted.
+    /// Hides a path of the host in each of these folders that contains it. The second path of a
+    /// pair is the folder's mount point.
     fn mask_in<'b>(
         &mut self,
         folders: impl IntoIterator<Item = (&'b Root, &'b Path)>,
@@ -226,8 +231,8 @@ impl<'a> Roots<'a> {
         }
     }
 
-    /// The folders that code could rename, and with them what is mounted in them: those above a mount point whose own parents can be
-    /// written. Outer before inner.
+    /// Folders that code could rename together with a mount in them: the parents of mount points
+    /// that are in a writable folder. Parents come before children.
     pub(super) fn movable(&self, workspace_is_writable: bool) -> BTreeSet<&Path> {
         let writable = |folder: &Path| {
             self.access(folder) == Some(false)
@@ -238,12 +243,12 @@ impl<'a> Roots<'a> {
         points
             .flat_map(|point| point.ancestors().skip(1))
             .filter(|folder| folder.parent().is_some_and(writable))
-            // A mount point already.
+            // A mount point cannot be renamed.
             .filter(|folder| self.binds.iter().all(|bind| bind.path != *folder))
             .collect()
     }
 
-    /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
+    /// Whether a path of the sandbox belongs to the host: `Some(true)` if it is read-only.
     pub(super) fn access(&self, path: &Path) -> Option<bool> {
         let holding = self
             .binds
@@ -253,7 +258,7 @@ impl<'a> Roots<'a> {
         holding.map(|bind| bind.read_only)
     }
 
-    /// Whether a read root lies in a write root: only a mount of its own protects it there.
+    /// Whether a read root is inside of a write root, where only its own mount protects it.
     pub(super) fn has_read_only_below_writable(&self) -> bool {
         let writable = self
             .binds
@@ -268,14 +273,14 @@ impl<'a> Roots<'a> {
         })
     }
 
-    /// Whether code may write to anything of the host through a root.
+    /// Whether code may write to the host through a root.
     pub(super) fn writable(&self) -> bool {
         self.binds.iter().any(|bind| !bind.read_only)
     }
 }
 
-/// Whether `path` is `folder` or below it. Both are looked up, so that bytes say it, which is ten times as fast as comparing
-/// parts; and every pair of roots is compared.
+/// Whether `path` is `folder` or below it. Both are resolved, so comparing bytes suffices. That is
+/// ten times as fast as comparing components, and every pair of roots is compared.
 pub(super) fn is_within(path: &Path, folder: &Path) -> bool {
     let (path, folder) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
     match path.strip_prefix(folder) {
@@ -284,14 +289,14 @@ pub(super) fn is_within(path: &Path, folder: &Path) -> bool {
     }
 }
 
-/// Whether a path is one that every sandbox has of its own.
+/// Whether every sandbox has its own folder at this path.
 fn is_own(path: &Path) -> bool {
     [WORK_FOLDER, "/tmp", "/dev", "/proc"]
         .iter()
         .any(|own| path == Path::new(own))
 }
 
-/// Where something of the host lies in a root, as a path below it.
+/// The path relative to a root of something in it.
 fn below(root: &Root, (path, object): (&Path, Option<&Object>)) -> Option<PathBuf> {
     match (&root.object, object) {
         (Some(folder), Some(object)) => object.below(folder),
@@ -333,7 +338,7 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// The host's processes and devices are no files to show.
+/// Refuses procfs and devices of the host.
 fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     let path = &root.path;
     let devices = site.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
@@ -344,7 +349,8 @@ fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of the state folder may be seen; a folder that holds it is masked where there are mounts.
+/// Refuses a root that shows the state folder. With mounts, a root around the state folder is fine:
+/// the state folder is masked.
 fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     let state = site.material.state.as_ref();
     let is_within = |state| {

@@ -1,4 +1,4 @@
-//! What a plan becomes, on hosts that differ.
+//! Lowering of plans on different hosts.
 
 mod render;
 mod samples;
@@ -158,7 +158,7 @@ fn links_lead_to_what_is_mounted() {
     );
     assert!(text.contains("link /srv/current -> releases/7\n"), "{text}");
     assert!(text.contains("ro /srv/releases/7\n"), "{text}");
-    // It is there already, with the /usr that it is in.
+    // The bind of `/usr` contains it already.
     assert!(!text.contains("link /usr/local/data"), "{text}");
     assert!(text.contains("ro /etc/special.conf\n"), "{text}");
 }
@@ -233,7 +233,7 @@ fn installed_packages_cannot_be_written_through_a_root_around_them() {
     let error = error.expect_err("cannot be hidden");
     assert!(error.to_string().contains("installed packages"), "{error}");
     assert!(error.fix().is_some());
-    // An installation writes below it, and sees nothing of the rest.
+    // An installation writes below the cache and sees nothing of the rest.
     sample.material.write = vec![folder("/home/me/.cache/sandbox/packages/staging/x/work")];
     sample
         .lower(&plan(&self::spec(), &CapabilityPolicy::new()))

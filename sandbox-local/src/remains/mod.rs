@@ -19,10 +19,10 @@ use crate::subordinate::Range;
 
 pub(crate) use tree::{Process, descendants, kill_group};
 
-/// How long the processes of a sandbox may take to be gone after they were killed.
+/// Time limit for killed processes of a sandbox to end.
 const END: Duration = Duration::from_secs(5);
 
-/// What a sandbox has on the host. Dropping it ends and removes everything, in the background.
+/// Everything a sandbox has on the host. Dropping it ends and removes all of it in the background.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     child: Option<Agent>,
@@ -40,7 +40,8 @@ pub(crate) struct Agent {
 }
 
 impl Remains {
-    /// Nothing yet. `own_processes`: the agent is the first process of its own process namespace, so that its end ends all.
+    /// Empty. `own_processes`: the agent is the first process of its own PID namespace, so its end
+    /// ends every process.
     pub(crate) fn new(own_processes: bool) -> Self {
         let mut remains = Self::default();
         remains.own_processes = own_processes;
@@ -62,7 +63,7 @@ impl Remains {
         self.range = Some(range);
     }
 
-    /// A folder that goes with the sandbox.
+    /// A folder that is removed with the sandbox.
     pub(crate) fn set_folder(&mut self, folder: PathBuf) {
         self.folder = Some(folder);
     }
@@ -83,24 +84,24 @@ impl Remains {
         self.child.as_ref()
     }
 
-    /// Kills every process, without waiting for the ends.
+    /// Kills every process. Does not wait.
     pub(crate) fn kill(&self) {
         let Some(agent) = &self.child else { return };
         if !self.own_processes {
             kill_tree(agent.pid.0, &agent.pidfd, self.group());
         }
-        // It may have ended by itself.
+        // The agent may have ended already.
         let _ = send(agent.pidfd.as_raw_fd(), SIGKILL);
     }
 
-    /// Whether the agent has ended and was waited for.
+    /// Reaps the agent if it has ended. False while it runs.
     fn reap(&mut self) -> bool {
         let Some(agent) = &self.child else {
             return true;
         };
         match wait4(agent.pid.0, WNOHANG) {
             Ok(None) => return false,
-            // Somebody else in this process took the end; it has ended either way.
+            // Another thread of this process reaped it.
             Ok(Some(_)) | Err(Errno::ECHILD) => {}
             Err(_) => return false,
         }
@@ -108,7 +109,8 @@ impl Remains {
         true
     }
 
-    /// Kills, waits and removes. Blocks: at most [`END`] for the processes and half a second for the rest.
+    /// Kills, waits and removes. Blocks for up to [`END`] for the processes and half a second for
+    /// the rest.
     pub(crate) fn destroy(&mut self) -> Result<(), String> {
         self.kill();
         let deadline = Instant::now() + END;
@@ -129,11 +131,12 @@ impl Remains {
             tv_sec: longest.as_secs().cast_signed(),
             tv_nsec: longest.subsec_nanos().into(),
         };
-        // A signal only means another look.
+        // A signal only causes another check.
         let _ = poll(&mut polled, Some(&timeout));
     }
 
-    /// Removes what is left once no process runs. What cannot be removed stays known, for the next attempt.
+    /// Removes everything but processes. What could not be removed stays recorded for the next
+    /// attempt.
     fn remove(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         if let Some(group) = &self.group {
@@ -161,12 +164,12 @@ impl Remains {
         }
     }
 
-    /// Whether one signal ends every process.
+    /// Whether killing the agent ends every process.
     pub(crate) fn is_one_tree(&self) -> bool {
         self.own_processes
     }
 
-    /// Removes what is left without waiting for anything; `false` where it is too early for that.
+    /// Removes everything without waiting. False if a process still runs or a group is still busy.
     pub(crate) fn finish(&mut self) -> bool {
         if !self.reap() {
             return false;
@@ -182,7 +185,7 @@ impl Remains {
         self.remove().is_ok()
     }
 
-    /// Whether nothing is left.
+    /// Whether nothing is left to remove.
     pub(crate) fn is_empty(&self) -> bool {
         self.child.is_none()
             && self.group.is_none()
@@ -191,10 +194,11 @@ impl Remains {
     }
 }
 
-/// Kills everything below an agent without a process namespace, and everything in the group but it.
+/// Kills all descendants of an agent without a PID namespace, and every other process in the group.
 pub(crate) fn kill_tree(agent: i32, pidfd: &OwnedFd, group: Option<&Group>) {
-    // The descendants first: without their subreaper they would be anybody's. It is stopped meanwhile, and so starts and
-    // reports nothing. It may have ended by itself.
+    // Descendants first: once the agent is dead, its orphans have another parent and cannot be
+    // found. The agent is stopped so that it neither starts nor reports anything. It may have ended
+    // already.
     let _ = send(pidfd.as_raw_fd(), SIGSTOP);
     tree::kill(agent, group);
 }

@@ -1,11 +1,11 @@
-//! The thread that waits for the ends of sandboxes that nobody waits for, and removes what they left.
+//! The thread that removes dropped sandboxes.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use super::Remains;
 
-/// Ends and removes in the background. What cannot be removed is logged.
+/// Ends and removes in the background. Logs what could not be removed.
 pub(super) fn bury(remains: Remains) {
     static REAPER: Mutex<Option<(u32, Sender<Remains>)>> = Mutex::new(None);
     let mut reaper = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,8 @@ pub(super) fn bury(remains: Remains) {
 fn destroy(mut remains: Remains) {
     if let Err(left) = remains.destroy() {
         tracing::error!(%left, "a sandbox was dropped and could not be removed");
-        // Not again through `Drop`: what did not end within its bound is left to the kernel and to the next sandbox.
+        // Do not drop, which would try again. What did not end in time is left to the kernel and to
+        // the next sweep.
         std::mem::forget(remains);
     }
 }

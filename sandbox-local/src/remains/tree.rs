@@ -1,4 +1,4 @@
-//! Killing a tree of processes that has no process namespace of its own.
+//! Kills a process tree that has no PID namespace.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cgroup::Group;
 
-/// A process of a tree, held so that its number cannot come to mean another one.
+/// A process of a tree, held by a pidfd so that its process id cannot be reused unnoticed.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -16,13 +16,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Holds the process of this number, which the caller must look up again before it relies on it.
+    /// Opens the process with this id. The caller must check again that it is the intended one.
     fn hold(pid: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         Some(Self { pid, pidfd })
     }
 
-    /// Sends a signal; to a process that has ended nothing happens.
+    /// Sends a signal. Does nothing if the process has ended.
     pub(crate) fn send(&self, signal: Signal) {
         if let Err(errno) = pidfd_send_signal(&self.pidfd, signal)
             && errno != rustix::io::Errno::SRCH
@@ -31,7 +31,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end; whether anybody has waited for it as its parent does not matter.
+    /// Waits for the end of the process, whether or not its parent has reaped it. False on timeout.
     fn wait(&self, longest: Duration) -> bool {
         let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let timeout = Timespec {
@@ -42,10 +42,10 @@ impl Process {
     }
 }
 
-/// How often a tree is looked through for processes that were started meanwhile.
+/// How often to search a tree for processes that were started meanwhile.
 const ROUNDS: usize = 100;
 
-/// Every process below `root`, as far as the kernel shows them now.
+/// Every process below `root` that the kernel shows now.
 pub(crate) fn descendants(root: i32) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parents = vec![root];
@@ -57,8 +57,8 @@ pub(crate) fn descendants(root: i32) -> Vec<Process> {
             let Some(process) = Process::hold(pid) else {
                 continue;
             };
-            // The number could have been given to another process before it was opened. And one that has ended keeps its
-            // number until its parent looks, but has no children any more.
+            // The id could have been reused before it was opened, so check it again. A zombie keeps
+            // its id until it is reaped but has no children.
             if children(parent).contains(&pid) && !process.wait(Duration::ZERO) {
                 parents.push(pid);
                 found.push(process);
@@ -81,8 +81,8 @@ fn children(parent: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Kills everything below the agent, which adopts what its descendants orphan, and everything in the group. What is stopped
-/// can start nothing, so that the tree shrinks with every round.
+/// Kills everything below the agent, which is the subreaper of its descendants, and everything in
+/// the group. Stopped processes start nothing, so the tree shrinks with each round.
 pub(super) fn kill(agent: i32, group: Option<&Group>) {
     for _ in 0..ROUNDS {
         let processes = descendants(agent);
@@ -99,7 +99,7 @@ pub(super) fn kill(agent: i32, group: Option<&Group>) {
     }
 }
 
-/// Kills every process of a group, the agent included.
+/// Kills every process of a group, including the agent.
 pub(crate) fn kill_group(group: &Group) {
     if group.kill() {
         return;
@@ -121,7 +121,7 @@ pub(crate) fn kill_group(group: &Group) {
     }
 }
 
-/// Waits up to 20 ms for the ends of all.
+/// Waits up to 20 ms for all processes to end.
 fn wait_for_ends(processes: &[Process]) {
     let deadline = Instant::now() + Duration::from_millis(20);
     for process in processes {

@@ -1,15 +1,17 @@
-//! A process of ours in a control group where this process is not.
+//! A helper process inside a systemd scope that clones processes into the scope's groups for us.
 //!
-//! In version 2 a process can be made in a group, or moved there, only by one that may write to the nearest group above both its
-//! own and that one. An ordinary user's shell is in a group of root's, and its processes have none in common with the groups of
-//! the user's systemd but root's. So one process is put there (by systemd, see [`crate::systemd`]) and makes the others.
+//! On cgroup v2, a process can enter a group only through a process that may write to the nearest
+//! common ancestor of its own and the target group. A user's shell and the groups of the user's
+//! systemd have only root's group in common. So systemd puts one helper process into the scope (see
+//! [`crate::systemd`]), and the helper clones the others.
 //!
-//! It lives in our memory and has our descriptors, so that it can do exactly what this process does in [`clone`]; and what it
-//! makes are children of this process, not its own: they are waited for, and die with the thread that asked for the anchor, as
-//! if that had made them. It holds nothing, waits in one system call, and dies with that thread.
+//! The helper shares our memory and descriptor table, so it can do exactly what this process does
+//! in [`clone`]. It clones with `CLONE_PARENT`: the new processes are our children, we reap them,
+//! and they die with the thread that started the helper. The helper has no state, waits in one
+//! system call, and dies with that thread.
 //!
-//! Its end sends no signal, so that a program which waits for whatever children it has does not wait for this one. What it makes
-//! takes that over, until it executes a program.
+//! Its exit sends no signal, so `wait` for any child does not return for it. Processes that it
+//! clones inherit this until they execute a program.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::cell::UnsafeCell;
@@ -31,24 +33,24 @@ use sandbox_freestanding::{Errno, Pid, RawFd, Result};
 use super::clone::{self, Child, ChildBody, Stack};
 use super::gate::{wait_on, wake};
 
-/// The process. It ends when this is dropped.
+/// The helper process. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     process: Child,
     desk: Box<Desk>,
-    /// Who asks it for something.
+    /// Held while one thread uses the mailbox.
     turn: Mutex<()>,
 }
 
-/// Memory that both look at.
+/// Memory that this process and the helper share.
 #[derive(Debug)]
 struct Desk {
     state: AtomicU32,
-    /// The anchor's while the state is [`ASKED`], ours otherwise.
+    /// Owned by the helper while the state is [`REQUESTED`], and by us otherwise.
     request: UnsafeCell<Request>,
     /// This process.
     owner: Pid,
-    /// What the anchor runs on, and nobody else.
+    /// The stack of the helper.
     stack: Stack,
 }
 
@@ -57,7 +59,7 @@ const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const DONE: u32 = 2;
 
-/// What a process is to be made of, and what came of it.
+/// The parameters of a clone, and its result.
 #[derive(Debug)]
 struct Request {
     namespaces: u64,
@@ -69,16 +71,18 @@ struct Request {
     made: Result<Pid>,
 }
 
-// SAFETY: the pointers of a request are used only while `Anchor::run`, which got what they point to, waits.
+// SAFETY: the request's pointers are used only while `ScopeHelper::run` waits, and its caller keeps
+// them valid.
 unsafe impl Send for Desk {}
-// SAFETY: the request is written under the lock of `turn`, and given to and fro by the state; the stack is the anchor's.
+// SAFETY: the request is written under `turn` and handed over by `state`; only the helper uses the
+// stack.
 unsafe impl Sync for Desk {}
 
-/// How often a wait for the anchor looks whether it still lives.
+/// How often a wait checks that the helper still runs.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Anchor {
-    /// Starts it, in the group of this process. It dies with the calling thread.
+    /// Starts the helper in the group of this process. It dies with the calling thread.
     pub(crate) fn start() -> Result<Self> {
         let owner = sandbox_freestanding::process::current();
         let desk = Box::new(Desk {
@@ -97,11 +101,12 @@ impl Anchor {
         });
         let argument = std::ptr::from_ref(&*desk).cast_mut().cast();
         let mut pidfd = -1;
-        // SAFETY: `stand` makes system calls and keeps to the desk, which lives until the process has ended: see `drop`.
+        // SAFETY: `helper_main` makes system calls and uses only the mailbox, which outlives the
+        // process: see `drop`.
         let pid = unsafe {
             clone::start_and_note(CLONE_FILES, None, &desk.stack, stand, argument, &mut pidfd)
         }?;
-        // SAFETY: the kernel made the descriptor for us.
+        // SAFETY: the kernel has created the descriptor for us.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         let process = Child { pid, pidfd };
         let anchor = Self {
@@ -111,7 +116,7 @@ impl Anchor {
         };
         let state = &anchor.desk.state;
         while state.load(Ordering::Acquire) == STARTING {
-            // What it says is in the state.
+            // The result is in the state.
             let _ = wait_on(state, STARTING, LOOK);
             if state.load(Ordering::Acquire) == STARTING && anchor.has_ended() {
                 return Err(Errno::ESRCH);
@@ -120,18 +125,19 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Its number here.
+    /// Its process id.
     pub(crate) fn pid(&self) -> Pid {
         self.process.pid
     }
 
-    /// Whether it has ended, or belongs to the process that this one was forked from.
+    /// Whether it has ended, or belongs to the process that forked us.
     pub(crate) fn has_ended(&self) -> bool {
         self.desk.owner != sandbox_freestanding::process::current()
             || has_ended(&self.process.pidfd, Duration::ZERO)
     }
 
-    /// As [`clone::run`], in the anchor's group or the one that is given. `ESRCH` when the anchor has ended.
+    /// Like [`clone::run`], in the helper's group or the given one. Fails with `ESRCH` if the
+    /// helper has ended.
     ///
     /// # Safety
     ///
@@ -149,7 +155,7 @@ impl Anchor {
             return Err(Errno::ESRCH);
         }
         let Desk { state, request, .. } = &*self.desk;
-        // SAFETY: the state is not ASKED, so the request is ours, and of us only the one whose turn it is.
+        // SAFETY: the state is not REQUESTED, so the request is ours, and `turn` admits one thread.
         unsafe {
             *request.get() = Request {
                 namespaces,
@@ -164,7 +170,7 @@ impl Anchor {
         state.store(ASKED, Ordering::Release);
         wake(state);
         while state.load(Ordering::Acquire) == ASKED {
-            // What it says is in the state, or looked at below.
+            // The result is in the state, or checked below.
             let _ = wait_on(state, ASKED, LOOK);
             if state.load(Ordering::Acquire) == ASKED && self.has_ended() {
                 self.end_unfinished();
@@ -175,21 +181,22 @@ impl Anchor {
         // SAFETY: the request is ours again.
         let Request { made, pidfd, .. } = unsafe { request.get().read() };
         let pid = made?;
-        // SAFETY: the kernel made the descriptor, among ours, for whoever asked.
+        // SAFETY: the kernel has created the descriptor in the descriptor table that we share.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         Ok(Child { pid, pidfd })
     }
 
-    /// Ends what an anchor was about to make when it was killed: it runs in our memory, maybe.
+    /// Ends the process that a killed helper may have cloned: it may run in our memory.
     fn end_unfinished(&self) {
-        // SAFETY: who wrote to it has ended. The kernel writes the descriptor before the new process runs.
+        // SAFETY: the helper has ended. The kernel writes the descriptor before the new process
+        // runs.
         let pidfd = unsafe { (*self.desk.request.get()).pidfd };
         if pidfd < 0 {
             return;
         }
-        // SAFETY: as in `run`; nobody else has it.
+        // SAFETY: as in `run`; the descriptor has no other owner.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        // It may have ended by itself, and is our child to wait for.
+        // It may have ended already. It is our child to reap.
         let _ = send(pidfd.as_raw_fd(), SIGKILL);
         while !has_ended(&pidfd, LOOK) {}
         let options = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(WALL.cast_unsigned());
@@ -200,18 +207,19 @@ impl Anchor {
 impl Drop for Anchor {
     fn drop(&mut self) {
         if self.desk.owner != sandbox_freestanding::process::current() {
-            // A fork's copy of the memory: the process is not there.
+            // A copy in a forked child: the helper is not its process.
             return;
         }
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = send(self.process.pidfd.as_raw_fd(), SIGKILL);
         while !has_ended(&self.process.pidfd, LOOK) {}
-        // Somebody else in this process may have taken the end; it is gone either way.
+        // Another thread may have reaped it; it is gone either way.
         let _ = wait_for(self.process.pid);
     }
 }
 
-/// Runs `body(argument)` in a new process, as [`clone::run`], made by the anchor where there is one.
+/// Runs `body(argument)` in a new process, as [`clone::run`] does; through the helper if there is
+/// one.
 ///
 /// # Safety
 ///
@@ -225,7 +233,7 @@ pub(crate) unsafe fn run_from(
     argument: *mut c_void,
 ) -> Result<Child> {
     match anchor {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract of `clone::run`.
         Some(anchor) => unsafe { anchor.run(namespaces, cgroup, stack, body, argument) },
         // SAFETY: as above.
         None => unsafe { clone::run(namespaces, cgroup, stack, body, argument) },
@@ -238,13 +246,13 @@ fn has_ended(pidfd: &OwnedFd, longest: Duration) -> bool {
         tv_sec: longest.as_secs().cast_signed(),
         tv_nsec: longest.subsec_nanos().into(),
     };
-    // A signal only means another look.
+    // A signal only causes another check.
     matches!(poll(&mut polled, Some(&timeout)), Ok(1..))
 }
 
-/// What the anchor does: system calls, and what the desk says.
+/// The helper's main loop: executes requests from the mailbox with system calls only.
 unsafe extern "C" fn stand(argument: *mut c_void) -> ! {
-    // SAFETY: the desk lives until this process has ended.
+    // SAFETY: the mailbox outlives this process.
     let desk = unsafe { &*argument.cast::<Desk>() };
     if prepare(desk).is_err() {
         exit(1)
@@ -254,17 +262,17 @@ unsafe extern "C" fn stand(argument: *mut c_void) -> ! {
     loop {
         let state = desk.state.load(Ordering::Acquire);
         if state != ASKED {
-            // Whatever ends the wait, the state says what is to be done.
+            // Whatever ended the wait, the state decides.
             let _ = wait_on(&desk.state, state, Duration::from_secs(3600));
             continue;
         }
-        // SAFETY: the state says that it is ours.
+        // SAFETY: the state gives the request to this process.
         let request = unsafe { &mut *desk.request.get() };
-        // SAFETY: a descriptor of the one who asked, who waits; so it is open.
+        // SAFETY: the requesting thread waits and keeps the descriptor open.
         let cgroup = request
             .cgroup
             .map(|cgroup| unsafe { BorrowedFd::borrow_raw(cgroup) });
-        // SAFETY: who asked has promised what `clone::run` demands, and waits.
+        // SAFETY: the requesting thread upholds the contract of `clone::run` and waits.
         request.made = unsafe {
             clone::start_and_note(
                 request.namespaces | CLONE_VFORK | CLONE_PARENT,
@@ -282,15 +290,15 @@ unsafe extern "C" fn stand(argument: *mut c_void) -> ! {
 
 fn prepare(desk: &Desk) -> Result<()> {
     set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0)?;
-    // It may have died before it could be said.
+    // The parent may have died before the signal was set.
     if parent() != desk.owner {
         return Err(Errno::ESRCH);
     }
-    // Away from the terminal, whose interrupt is for the host's process alone.
+    // Leave the terminal's session: its interrupt is for the host process only.
     new_session()?;
     // SAFETY: the name is a string with a NUL.
     unsafe { prctl(PR_SET_NAME, c"sandbox-anchor".as_ptr() as usize, 0) }?;
-    // Whoever stops the scope ends it so.
+    // systemd sends SIGTERM to stop the scope.
     set_default(SIGTERM)?;
     set_mask(SignalSet(!SignalSet::default().with(SIGTERM).0)).map(drop)
 }
@@ -303,7 +311,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" fn write_and_end(argument: *mut c_void) -> ! {
-        // SAFETY: the parent waits, and the pointer is to its numbers.
+        // SAFETY: the parent waits, and the pointer is to its array.
         let numbers = unsafe { &mut *argument.cast::<[i32; 2]>() };
         *numbers = [parent().0, current().0];
         exit(3)
@@ -354,7 +362,7 @@ mod tests {
         let argument = (&raw mut numbers).cast();
         // SAFETY: as above.
         let child = unsafe { anchor.run(0, None, &stack, write_and_end, argument) };
-        // The signal may come after the child.
+        // The child may be cloned before the signal arrives.
         match child {
             Err(errno) => assert_eq!(errno, Errno::ESRCH),
             Ok(child) => assert_eq!(wait_for(child.pid), Ok(Wait::Exited(3))),

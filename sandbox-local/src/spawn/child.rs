@@ -1,4 +1,5 @@
-//! What the new process does before it executes the agent: system calls, and nothing else (see [`super::clone::ChildBody`]).
+//! What the new process does before it executes the agent: system calls only (see
+//! [`super::clone::ChildBody`]).
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -78,17 +79,17 @@ impl Step {
     }
 }
 
-/// What is said of a folder whose file system takes no part in mapping.
+/// The message for a folder whose file system does not support id-mapped mounts.
 pub(crate) const MAPPING: &str =
     "map the identities of a folder that code may write, which its file system does not support";
 
-/// What the child reads, and where it writes how far it came.
+/// What the child reads, and where it reports a failure.
 pub(super) struct Order<'a> {
     pub(super) stream: RawFd,
     pub(super) listen: Option<RawFd>,
     pub(super) program: BorrowedFd<'a>,
     pub(super) null: BorrowedFd<'a>,
-    /// The folder of the host process' descriptors in /proc, with a slash.
+    /// `/proc/PID/fd/` of the host process.
     pub(super) descriptors: &'a str,
     pub(super) network: Option<&'a Network>,
     pub(super) gate: &'a Gate,
@@ -103,35 +104,35 @@ pub(super) struct Order<'a> {
     pub(super) failure: ChildFailure<Step>,
 }
 
-/// A folder that is mounted over itself with mapped identities.
+/// A folder to be mounted over itself with mapped ids.
 pub(super) struct Mapping<'a> {
     pub(super) path: &'a CStr,
-    /// What the path must lead to.
+    /// The object that the path must lead to.
     pub(super) object: Option<Identity>,
-    /// The user namespace that has the map.
+    /// The user namespace with the map.
     pub(super) namespace: OwnedFd,
 }
 
-/// The number of the agent's stream in the agent.
+/// The agent's stream in the agent.
 const STREAM: RawFd = 3;
-/// The number of its program, until it is executed.
+/// The agent's program, until it is executed.
 const PROGRAM: RawFd = 4;
-/// The number of its listening socket, where it has one.
+/// The agent's listening socket, if it has one.
 const LISTEN: RawFd = 5;
 
 /// Prepares the process and executes the agent.
 ///
 /// # Safety
 ///
-/// `argument` must point to an [`Order`] whose parts live, and that nobody else touches, until the process has executed the
-/// agent or ended.
+/// `argument` must point to [`ChildArguments`] that stay valid and unused until the process has
+/// executed the agent or ended.
 pub(super) unsafe extern "C" fn body(argument: *mut c_void) -> ! {
-    // SAFETY: the parent waits, and reads this only when we have executed or ended.
+    // SAFETY: the parent waits, and reads this only after we have executed or ended.
     let order = unsafe { &mut *argument.cast::<Order<'_>>() };
-    // Every signal stays blocked: the agent gives each its default effect before it lets one through.
+    // All signals stay blocked: the agent resets each to its default before it unblocks them.
     match prepare(order) {
         Ok(()) => {
-            // SAFETY: both lists end with a null pointer, and their strings live as long as the parent waits.
+            // SAFETY: both lists end with a null pointer, and the parent keeps their strings alive.
             let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
             order.failure.end(Step::Execute, errno)
         }
@@ -150,9 +151,10 @@ impl<T> At<T> for Result<T> {
 }
 
 fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
-    // Away from the terminal, whose interrupt is for the host's process alone.
+    // Leave the terminal's session: its interrupt is for the host process only.
     new_session().at(Step::Session)?;
-    // One that outlives its parent ends everything itself, and must not be held: its end may have begun with a stop.
+    // Without a PID namespace the agent outlives us and ends its descendants itself. SIGCONT wakes
+    // it: we may have stopped it to kill them.
     let death = if order.die_with_parent {
         SIGKILL
     } else {
@@ -173,7 +175,7 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
         mount_scratch(scratch)?;
     }
     if !order.join.is_empty() {
-        // They are made while we did the rest.
+        // The groups are created in the meantime.
         order.gate.wait().at(Step::Group)?;
     }
     for group in order.join {
@@ -181,7 +183,7 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
         write_all(&threads, b"0").at(Step::Group)?;
     }
     if order.cgroup_namespace {
-        // Not with the clone: its root is the group that the process is in when it is made.
+        // Not in the clone call: the namespace's root is the group that the process is in now.
         unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
     }
     if let Some(network) = order.network {
@@ -191,7 +193,8 @@ fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
     arrange(order).at(Step::Descriptors)
 }
 
-/// Enters a network namespace that was opened after our descriptors were copied from the host process'.
+/// Enters a network namespace that was opened after the host process' descriptors were copied to
+/// us.
 fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
     let mut path = [0; 64];
     let mut length = 0;
@@ -216,7 +219,7 @@ fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
     enter(&namespace, CLONE_NEWNET)
 }
 
-/// Lets every capability of the own user namespace survive the execution of a program by a user who is not root there.
+/// Keeps all capabilities of the user namespace across `execve` by a user who is not root in it.
 fn keep_capabilities() -> Result<()> {
     let mut capabilities = Capabilities::current()?;
     capabilities.inheritable = capabilities.permitted;
@@ -229,7 +232,8 @@ fn keep_capabilities() -> Result<()> {
     Ok(())
 }
 
-/// Opened once: what is compared is what is mapped and what is mounted over, whatever the path leads to meanwhile.
+/// Opens the path once: the object that is compared is also the one that is mapped and mounted
+/// over.
 fn mount_mapped(mapping: &Mapping<'_>) -> std::result::Result<(), (Step, Errno)> {
     let Mapping {
         path,
@@ -279,9 +283,10 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
     Ok(())
 }
 
-/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, a listening socket at 5, and nothing else.
+/// Descriptors of the agent: null at 0 to 2, the stream at 3, the program at 4 until it is
+/// executed, a listening socket at 5.
 fn arrange(order: &Order<'_>) -> Result<()> {
-    // Out of the way of the numbers that are filled below.
+    // Above the numbers that are filled below.
     let stream: Fd = duplicate_above(order.stream, 10)?;
     let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
     let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
@@ -301,7 +306,7 @@ fn arrange(order: &Order<'_>) -> Result<()> {
         last = LISTEN;
     }
     close_range(last as u32 + 1, u32::MAX, 0)?;
-    // Closed with all the others.
+    // `close_range` has closed them.
     let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where a new process waits until what it needs of the host is there.
+//! A latch on which a new process waits until the host has prepared what it needs.
 #![expect(unsafe_code, reason = "waiting in a child in shared memory")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,11 +12,11 @@ const CLOSED: u32 = 0;
 const OPEN: u32 = 1;
 const FAILED: u32 = 2;
 
-/// A gate in memory that a process and its child share. It is closed at first.
+/// A latch in memory that a process and its child share. Initially closed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(AtomicU32);
 
-/// Opens a gate, or on a drop without that says that it will not be opened.
+/// Opens a latch. If dropped before, waiters fail with `ECANCELED`.
 #[derive(Debug)]
 pub(crate) struct Opener<'a>(&'a Gate, bool);
 
@@ -25,8 +25,9 @@ impl Gate {
         Opener(self, false)
     }
 
-    /// Waits; makes system calls only. `ECANCELED` when it will not be opened, `ETIMEDOUT` after 4 s: a process whose owner
-    /// was killed before it could ask to die with it is gone within the 5 s after which nothing of an owner may run.
+    /// Waits until it is open. Makes system calls only. Fails with `ECANCELED` if it will not open
+    /// and with `ETIMEDOUT` after 4 s. The timeout covers a process whose owner was killed before
+    /// the process set its death signal: nothing may outlive its owner by more than 5 s.
     pub(super) fn wait(&self) -> Result<()> {
         loop {
             match self.0.load(Ordering::Acquire) {
@@ -63,13 +64,15 @@ impl Drop for Opener<'_> {
     }
 }
 
-/// Waits while the word has this value; makes one system call. `EAGAIN` where it has another one, `ETIMEDOUT`, `EINTR`.
+/// Waits while the word has this value. Makes one system call. Fails with `EAGAIN` if it has
+/// another value, `ETIMEDOUT` or `EINTR`.
 pub(super) fn wait_on(word: &AtomicU32, value: u32, longest: Duration) -> Result<()> {
     let longest = Timespec {
         seconds: longest.as_secs().cast_signed(),
         nanoseconds: longest.subsec_nanos().into(),
     };
-    // SAFETY: the word and the time live; the child shares its parent's memory, so the private form meets.
+    // SAFETY: the word and the timeout are valid; parent and child share their memory, so a private
+    // futex works.
     check(unsafe {
         syscall6(
             nr::FUTEX,
@@ -83,9 +86,9 @@ pub(super) fn wait_on(word: &AtomicU32, value: u32, longest: Duration) -> Result
     })
 }
 
-/// Wakes who waits on the word; makes one system call.
+/// Wakes one waiter of the word. Makes one system call.
 pub(super) fn wake(word: &AtomicU32) {
-    // SAFETY: the word lives.
+    // SAFETY: the word is valid.
     let woken = check(unsafe {
         syscall6(
             nr::FUTEX,

@@ -1,4 +1,4 @@
-//! User namespaces that nobody lives in: a mount with mapped identities takes its map from one.
+//! User namespaces without a running process: an id-mapped mount takes its id map from one.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::c_void;
@@ -13,10 +13,11 @@ use sandbox_freestanding::time::sleep_microseconds;
 
 use super::clone::{self, Child, Stack};
 
-/// A user namespace in which the one user and group of `from` stand for `to`.
+/// Creates a user namespace that maps the single user and group of `from` to `to`.
 pub(super) fn user_namespace(from: (u32, u32), to: (u32, u32)) -> io::Result<OwnedFd> {
     let stack = Stack::new().map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
-    // SAFETY: `wait` only makes system calls and takes no argument; the stack lives until the child has ended, below.
+    // SAFETY: `wait` only makes system calls and takes no argument; the stack outlives the child,
+    // which ends below.
     let child = unsafe { clone::start(CLONE_NEWUSER, None, &stack, wait, std::ptr::null_mut()) };
     let child = child.map_err(|errno| {
         let cause = io::Error::from_raw_os_error(errno.0);
@@ -39,15 +40,15 @@ fn write_maps(child: &Child, from: (u32, u32), to: (u32, u32)) -> io::Result<Own
 }
 
 fn end(child: &Child) {
-    // The process is our child and has not been waited for, so the signal reaches it.
+    // The child has not been reaped, so the signal reaches it.
     let sent = send(child.pidfd.as_raw_fd(), SIGKILL);
     debug_assert!(sent.is_ok(), "{sent:?}");
-    // Somebody else in this process may have taken the end; the child is gone either way.
+    // Another thread may have reaped it; the child is gone either way.
     let _ = wait_for(child.pid);
 }
 
 unsafe extern "C" fn wait(_: *mut c_void) -> ! {
-    // If this fails the holder is still killed in a moment, unless its maker is first.
+    // Best effort: the child is killed in a moment anyway unless the host process is killed first.
     let _ = set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0);
     loop {
         let _ = sleep_microseconds(1_000_000);

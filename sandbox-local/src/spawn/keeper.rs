@@ -1,13 +1,15 @@
-//! Starting the agent of a detached sandbox as the child of its keeper.
+//! Starts the agent of a detached sandbox as the child of its supervisor.
 //!
-//! Three processes are made, each in the memory of the one before, which waits until it has executed a program or ended:
+//! Clones three processes. Each shares the memory of the one before, which waits until it has
+//! executed a program or ended:
 //!
-//! - the first is there to end: so the second is nobody's child whom a host process would have to wait for;
-//! - the second becomes the keeper. It claims the sandbox's name by making its folder, so that from the first trace on the
-//!   disk there is a process to remove it, whatever becomes of the creator;
-//! - the third becomes the agent.
+//! - The first exits at once, so that the second is not a child that the host process would have to
+//!   reap.
+//! - The second becomes the supervisor. It claims the sandbox's name by creating its folder: from
+//!   the first trace on disk, a process exists that removes it, even if the creator is killed.
+//! - The third becomes the agent.
 //!
-//! In a scope of systemd the first is made by its anchor, so that all of them are in there.
+//! With a systemd scope, the scope's helper clones the first, so that all of them are in the scope.
 #![expect(unsafe_code, reason = "children in shared memory")]
 
 use std::ffi::{CString, c_char, c_void};
@@ -33,36 +35,36 @@ use super::clone::{self, ChildFailure, Stack};
 use super::launch::{Tools, failed};
 use crate::cgroup::Group;
 
-/// What a keeper gets besides the agent.
+/// What a supervisor gets besides the agent.
 #[derive(Debug)]
 pub(crate) struct Keeping {
-    /// The sandbox's folder, which is not there yet. Its parent is.
+    /// The sandbox's folder. It must not exist; its parent does.
     pub(crate) folder: CString,
-    /// The sandbox's name, for whoever looks at a list of processes.
+    /// The sandbox's name, shown in process lists.
     pub(crate) name: CString,
-    /// Whether the code needs a folder of its own in there.
+    /// Whether to create a private folder for the code in it.
     pub(crate) private: bool,
-    /// The keeper's end of its stream.
+    /// The supervisor's end of the control stream.
     pub(crate) control: OwnedFd,
-    /// This process.
+    /// A pidfd of this process.
     pub(crate) creator: OwnedFd,
     /// Our end of the agent's stream.
     pub(crate) owner: OwnedFd,
-    /// The lock of the sandbox's users.
+    /// The lock of the sandbox's subordinate ids.
     pub(crate) users: Option<OwnedFd>,
 }
 
-/// A keeper and its agent, both of which execute.
+/// The running supervisor and agent of a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
     pub(crate) keeper: Pid,
     pub(crate) agent: Pid,
 }
 
-/// Why there is no keeper.
+/// Why the supervisor could not be started.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Something has the sandbox's name already.
+    /// A sandbox of this name exists.
     NameIsTaken,
     /// A step failed.
     Failed(io::Error),
@@ -86,7 +88,7 @@ enum KeeperStep {
     Private,
     Socket,
     CloneAgent,
-    /// The agent's own failure says more.
+    /// The agent's own failure has the details.
     Agent,
     Descriptors,
     Execute,
@@ -128,18 +130,18 @@ struct Order<'a, 'b> {
     failure: ChildFailure<KeeperStep>,
 }
 
-/// How much of the sandbox's folder is there.
+/// How much of the sandbox's folder exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
     Nothing,
     Folder,
-    /// It is our working folder.
+    /// It is the working directory.
     Entered,
 }
 
 impl Launch {
-    /// Starts a keeper and, as its child, the agent in the groups, which exist. Returns once both execute, or with what
-    /// failed; then nothing is left of either.
+    /// Starts a supervisor and, as its child, the agent in the groups, which must exist. Returns
+    /// once both have executed. On failure nothing of either stays behind.
     pub(crate) fn run_kept(
         &self,
         group: Option<&Group>,
@@ -180,8 +182,8 @@ impl Launch {
                 made: Made::Nothing,
                 failure: ChildFailure::default(),
             };
-            // SAFETY: `leave` and what it starts make system calls and write to their argument, which lives until all of
-            // them have executed or ended: each waits for the next one.
+            // SAFETY: `exit_after_clone` and its descendants make system calls and write to their
+            // argument only. It outlives them: each process waits for the next.
             let first = unsafe {
                 run_from(
                     group.and_then(Group::anchor),
@@ -193,7 +195,7 @@ impl Launch {
                 )
             };
             let first = first.map_err(|errno| failed("clone", errno.0))?;
-            // Somebody else in this process may have taken the end; the child is gone either way.
+            // Another thread may have reaped it; the child is gone either way.
             let _ = sandbox_freestanding::process::wait_for(first.pid);
             let ChildFailure { step, errno } = order.failure;
             match step {
@@ -215,53 +217,54 @@ impl Launch {
     }
 }
 
-/// Starts the keeper and ends.
+/// Starts the supervisor and exits.
 unsafe extern "C" fn leave(argument: *mut c_void) -> ! {
     let order = argument.cast::<Order<'_, '_>>();
-    // SAFETY: our maker waits, and nobody else reads or writes the order until the next process is made.
+    // SAFETY: our parent waits, and no other process uses the arguments until the next one is
+    // cloned.
     let stack = unsafe { (*order).keeper_stack };
-    // SAFETY: as for this process: the order lives, and we wait.
+    // SAFETY: as for this process: the arguments stay valid, and we wait.
     match unsafe { clone::run(0, None, stack, become_keeper, argument) } {
         Ok(keeper) => {
-            // SAFETY: the keeper has executed or ended.
+            // SAFETY: the supervisor has executed or ended.
             unsafe { (*order).keeper_pid = keeper.pid };
-            // Closed by the end.
+            // Closed by the exit.
             let _ = keeper.pidfd.into_raw_fd();
             exit(0)
         }
-        // SAFETY: there is no keeper.
+        // SAFETY: there is no supervisor.
         Err(errno) => unsafe { (*order).failure.end(KeeperStep::Clone, errno) },
     }
 }
 
 unsafe extern "C" fn become_keeper(argument: *mut c_void) -> ! {
-    // SAFETY: our makers wait, and read this only when we have executed or ended.
+    // SAFETY: the parents wait, and read this only after we have executed or ended.
     let order = unsafe { &mut *argument.cast::<Order<'_, '_>>() };
     let (step, errno) = match prepare(order) {
         Ok(()) => {
-            // SAFETY: both lists end with a null pointer, and their strings live as long as our makers wait.
+            // SAFETY: both lists end with a null pointer, and the parents keep their strings alive.
             let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
             (KeeperStep::Execute, errno)
         }
         Err(failed) => failed,
     };
     leave_nothing(order);
-    // Our end ends the agent: it dies with us, or with its stream.
+    // Our end ends the agent too: through its death signal or its stream.
     order.failure.end(step, errno)
 }
 
-/// The keeper's stream.
+/// The supervisor's control stream.
 const CONTROL: RawFd = 3;
-/// Its program, until it is executed.
+/// The supervisor's program, until it is executed.
 const PROGRAM: RawFd = 4;
-/// Its creator's process.
+/// A pidfd of the creator.
 const CREATOR: RawFd = 5;
-/// Its agent's process.
+/// A pidfd of the agent.
 const AGENT: RawFd = 6;
-/// From here on what it only holds.
+/// From here on, descriptors that it only holds open.
 const HELD: RawFd = 7;
 
-/// How many clients may wait to be taken.
+/// The accept backlog of the agent's socket.
 const BACKLOG: i32 = 64;
 
 type Prepared<T> = std::result::Result<T, (KeeperStep, Errno)>;
@@ -291,12 +294,13 @@ fn prepare(order: &mut Order<'_, '_>) -> Prepared<()> {
     if keeping.private {
         make_directory(AT_FDCWD, files::PRIVATE, 0o700).at(KeeperStep::Private)?;
     }
-    // Relative to the folder: its whole path may be longer than the address of a socket can be.
+    // Relative to the folder: an absolute path may exceed the length of a socket address.
     let (address, length) = UnixAddress::new(files::SOCKET.to_bytes()).at(KeeperStep::Socket)?;
     bind(order.listen, address.bytes(length)).at(KeeperStep::Socket)?;
     listen(order.listen, BACKLOG).at(KeeperStep::Socket)?;
     let agent_argument = std::ptr::from_mut(order.agent).cast();
-    // SAFETY: the agent's order lives until the agent executes or has ended, for which this waits, and nobody else uses it.
+    // SAFETY: the agent's arguments stay valid and unused until it has executed or ended; this call
+    // waits for that.
     let agent = unsafe {
         clone::run(
             order.agent_namespaces,
@@ -315,7 +319,7 @@ fn prepare(order: &mut Order<'_, '_>) -> Prepared<()> {
     arrange(order, pidfd, lock.into_raw()).at(KeeperStep::Descriptors)
 }
 
-/// Each descriptor at its number, and nothing else open.
+/// Moves each descriptor to its number and closes all others.
 fn arrange(order: &Order<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
     let keeping = order.keeping;
     let null = order.null.as_raw_fd();
@@ -332,7 +336,7 @@ fn arrange(order: &Order<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
         (keeping.owner.as_raw_fd(), HELD + 1),
         (users, HELD + 2),
     ];
-    // Out of the way of the numbers that are filled below.
+    // Above the numbers that are filled below.
     let mut moved = [0; 10];
     for ((from, _), moved) in wanted.iter().zip(&mut moved) {
         let duplicate: Fd = duplicate_above(*from, 20)?;
@@ -345,7 +349,7 @@ fn arrange(order: &Order<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
     close_range(HELD as u32 + 3, u32::MAX, 0)
 }
 
-/// Removes what [`prepare`] has made. What is not there is as wanted.
+/// Removes what [`prepare`] has created. Missing files are fine.
 fn leave_nothing(order: &Order<'_, '_>) {
     if order.made == Made::Entered {
         for name in [files::SOCKET, files::LOCK] {

@@ -1,4 +1,4 @@
-//! How an agent is started, on the side of the host.
+//! Starts an agent, on the host's side.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, CString};
@@ -19,66 +19,68 @@ use super::network::Network;
 use super::program;
 use crate::cgroup::Group;
 
-/// How an agent is started.
+/// How to start an agent.
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// The agent's end of its stream.
     pub(crate) stream: OwnedFd,
-    /// New namespaces, `CLONE_NEW*`; the one of control groups is made once the process is in its groups.
+    /// New namespaces, `CLONE_NEW*`. The cgroup namespace is created once the process is in its
+    /// groups.
     pub(crate) namespaces: u64,
-    /// Id maps that the process writes for itself, in a new user namespace; it keeps its capabilities there.
+    /// Id maps that the process writes for itself in its new user namespace. It keeps its
+    /// capabilities there.
     pub(crate) maps: Option<IdentityMaps>,
-    /// Folders that are mounted over themselves with mapped identities, in the new mount namespace.
+    /// Folders to mount over themselves with mapped ids, in the new mount namespace.
     pub(crate) mapped: Vec<MappedMount>,
-    /// A tmpfs in the new mount namespace.
+    /// A tmpfs to mount in the new mount namespace.
     pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
     pub(crate) die_with_parent: bool,
     /// A network namespace to enter.
     pub(crate) network: Option<Network>,
-    /// Opened when the groups are made.
+    /// Opened when the control groups exist.
     pub(crate) groups: Arc<Gate>,
-    /// Whether the agent is told to expect a setup message.
+    /// Whether the agent waits for a setup message.
     pub(crate) setup: bool,
-    /// A listening socket on which the agent takes further clients.
+    /// A listening socket on which the agent accepts further clients.
     pub(crate) listen: Option<OwnedFd>,
 }
 
-/// A folder of the host whose files appear as another user's.
+/// A folder of the host whose files appear with other ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MappedMount {
-    /// The folder; no part of it is a link.
+    /// The folder; no component of the path is a link.
     pub(crate) path: CString,
-    /// What the path must lead to. Somebody holds it open.
+    /// The object that the path must lead to. The host holds it open.
     pub(crate) object: Option<Identity>,
     /// User and group of its files on the host.
     pub(crate) from: (u32, u32),
-    /// Whose they appear to be, as numbers of the host.
+    /// The host ids that its files appear to have.
     pub(crate) to: (u32, u32),
 }
 
 /// A tmpfs with folders in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScratchMount {
-    /// A folder of the host that it hides in the new mount namespace.
+    /// The folder of the host that it covers in the new mount namespace.
     pub(crate) target: CString,
-    /// Options of `mount`.
+    /// Mount options.
     pub(crate) options: CString,
-    /// Folders in it.
+    /// Folders to create in it.
     pub(crate) folders: Vec<NewFolder>,
 }
 
-/// A folder to be made.
+/// A folder to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewFolder {
     pub(crate) path: CString,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// User and group, where that is not the caller.
+    /// User and group, if not the caller's.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
-/// What every start needs, made once.
+/// What every start needs. Created once.
 #[derive(Debug)]
 pub(super) struct Tools {
     pub(super) program: BorrowedFd<'static>,
@@ -87,7 +89,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Those that are there, or new ones.
+    /// Creates the resources on the first call.
     pub(super) fn of(tools: &mut Option<Self>) -> io::Result<&mut Self> {
         let made = match tools.take() {
             Some(made) => made,
@@ -102,10 +104,11 @@ impl Tools {
 }
 
 impl Launch {
-    /// Starts the agent in the groups. Returns once it executes, or with what failed.
+    /// Starts the agent in the groups. Returns once it has executed.
     pub(super) fn run(&self, tools: &Tools, group: Option<&Group>) -> io::Result<Child> {
         self.with_order(tools, group, |order, namespaces, folder| {
-            // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
+            // SAFETY: `body` makes system calls and writes to its argument, which lives until it
+            // has executed or ended.
             let child = unsafe {
                 run_from(
                     group.and_then(Group::anchor),
@@ -120,20 +123,20 @@ impl Launch {
             if order.failure.step == Step::None {
                 return Ok(child);
             }
-            // Somebody else in this process may have taken the end; the child is gone either way.
+            // Another thread may have reaped it; the child is gone either way.
             let _ = sandbox_freestanding::process::wait_for(child.pid);
             Err(self.failure(order.failure))
         })
     }
 
-    /// Waits until the network namespace is there, or cannot be made: then the start says so.
+    /// Waits until the network namespace exists or has failed. A failure is reported by the start.
     pub(crate) fn wait_for_network(&self) {
         if let Some(network) = &self.network {
             let _ = network.wait();
         }
     }
 
-    /// What kept the agent from being executed.
+    /// The error for the step at which the child failed.
     pub(super) fn failure(&self, ChildFailure { step, errno }: ChildFailure<Step>) -> io::Error {
         match self.network.as_ref().and_then(Network::failure) {
             Some(why) if step == Step::Network => io::Error::other(why),
@@ -141,7 +144,8 @@ impl Launch {
         }
     }
 
-    /// Has a process made out of what the agent's needs: its namespaces, and the version 2 control group that it starts in.
+    /// Calls `make` with the child's arguments, its namespaces, and the v2 control group to start
+    /// it in.
     pub(super) fn with_order<T>(
         &self,
         tools: &Tools,

@@ -1,4 +1,4 @@
-//! Starting the agent.
+//! Starts the agent.
 
 mod anchor;
 mod child;

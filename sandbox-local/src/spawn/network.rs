@@ -1,6 +1,7 @@
-//! Network namespaces for sandboxes that root makes. One takes a third of a millisecond, most of what a clone with all the
-//! namespaces takes: so it is made on a thread of its own, with its loopback interface up, while the rest is prepared, and
-//! entered last. (In a user namespace it would belong to the host's, so there the clone makes it.)
+//! Network namespaces for sandboxes of root. Creating one takes a third of a millisecond, most of
+//! the time of a clone with all namespaces. So a thread creates it, with its loopback interface up,
+//! while the rest is prepared; the agent enters it last. For an ordinary user, the namespace must
+//! belong to the sandbox's user namespace, so there the clone creates it.
 #![expect(unsafe_code, reason = "changing the namespace of a thread")]
 
 use std::fs::File;
@@ -16,7 +17,7 @@ use sandbox_freestanding::RawFd;
 
 use super::gate::Gate;
 
-/// A network namespace that is being made.
+/// A network namespace that is being created.
 #[derive(Debug, Clone)]
 pub(crate) struct Network(Arc<Slot>);
 
@@ -28,7 +29,7 @@ struct Slot {
 }
 
 impl Network {
-    /// Begins to make one.
+    /// Starts to create one.
     pub(crate) fn begin() -> io::Result<Self> {
         static MAKER: Mutex<Option<(u32, Sender<Network>)>> = Mutex::new(None);
         let network = Self(Arc::default());
@@ -53,13 +54,14 @@ impl Network {
         Ok(network)
     }
 
-    /// Waits until it is there; makes system calls only. Its descriptor is one of the process that asked.
+    /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
+    /// called `begin`.
     pub(super) fn wait(&self) -> sandbox_freestanding::Result<RawFd> {
         self.0.gate.wait()?;
         Ok(self.0.descriptor.load(Ordering::Acquire))
     }
 
-    /// Why it could not be made.
+    /// Why it could not be created.
     pub(super) fn failure(&self) -> Option<String> {
         self.0.made.get()?.as_ref().err().map(ToString::to_string)
     }
@@ -76,7 +78,7 @@ impl Network {
     }
 }
 
-/// The namespace of the thread that opens it.
+/// The network namespace of the thread that opens it.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 fn work(home: &File, requests: &Receiver<Network>) {
@@ -88,7 +90,7 @@ fn work(home: &File, requests: &Receiver<Network>) {
 fn make(home: &File) -> io::Result<OwnedFd> {
     let named =
         |what: &str, cause: io::Error| io::Error::new(cause.kind(), format!("{what}: {cause}"));
-    // SAFETY: this thread opens sockets nowhere else, and the flag touches nothing but its network.
+    // SAFETY: this thread opens no other sockets, and the flag changes only its network namespace.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
         .map_err(|errno| named("make a network namespace", errno.into()))?;
     let made = File::open(NAMESPACE)
@@ -97,7 +99,8 @@ fn make(home: &File) -> io::Result<OwnedFd> {
             bring_up_loopback().map_err(|cause| named("loopback interface", cause))?;
             Ok(namespace.into())
         });
-    // So that the namespace ends with its sandbox. Should this fail, it ends with the next one.
+    // Leave it, so that the namespace ends with its sandbox. If this fails, the next call replaces
+    // it.
     let back = move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Network));
     if let Err(errno) = back {
         tracing::warn!(%errno, "a network namespace outlives its sandbox");
@@ -129,7 +132,7 @@ fn bring_up_loopback() -> io::Result<()> {
         rest: [0; 22],
     };
     request.name[..2].copy_from_slice(b"lo");
-    // SAFETY: the request reads one record of this layout.
+    // SAFETY: the request is a record of the expected layout.
     let set = unsafe { ioctl(socket.as_raw_fd(), SIOCSIFFLAGS, &raw mut request as usize) };
     set.map(drop)
         .map_err(|errno| io::Error::from_raw_os_error(errno.0))

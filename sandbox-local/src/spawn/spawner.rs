@@ -1,5 +1,5 @@
-//! The thread that starts agents. The kernel kills a process that is tied to its parent when the parent's *thread* ends, and the
-//! threads of a runtime come and go: this one stays as long as the process.
+//! The thread that starts agents. The death signal is sent when the parent *thread* ends, and a
+//! runtime's threads come and go; this thread lives as long as the process.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,8 +24,8 @@ enum Job {
 #[derive(Debug)]
 pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
 
-/// Starts the agent in the groups of `remains`. When this fails, or the answer is not waited for, what `remains` holds is
-/// removed, the process ended first.
+/// Starts the agent in the groups of `leftovers`. On failure, or if the result is dropped, ends the
+/// process and removes what `leftovers` holds.
 pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
     let (answer, started) = oneshot::channel();
     send(Job::Start {
@@ -36,8 +36,8 @@ pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
     Ok(Started(started))
 }
 
-/// Does `work` on the thread that starts agents, which also makes what every start needs; the caller goes on meanwhile. Where
-/// there is no such thread, it is done at once.
+/// Runs `work` on the spawner thread, which also prepares what every start needs. The returned
+/// closure waits for the result. Without a spawner thread it runs `work` itself.
 pub(crate) fn ahead<T: Send + 'static>(
     work: impl FnOnce() -> T + Clone + Send + 'static,
 ) -> impl FnOnce() -> T {
@@ -51,7 +51,7 @@ pub(crate) fn ahead<T: Send + 'static>(
     }
 }
 
-/// Does `work` on the thread that starts agents, and nowhere else; the caller goes on meanwhile.
+/// Runs `work` on the spawner thread. The returned closure waits for the result.
 pub(crate) fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl FnOnce() -> io::Result<T> {
@@ -66,7 +66,7 @@ pub(crate) fn on_thread<T: Send + 'static>(
 }
 
 impl Started {
-    /// Gives `remains` back with the process in it, once it executes the agent.
+    /// Waits until the agent executes. Returns `leftovers` with its process.
     pub(crate) async fn wait(self) -> io::Result<Remains> {
         self.0
             .await
@@ -110,12 +110,12 @@ fn work(jobs: &Receiver<Job>) {
                     remains.set_child(child);
                     remains
                 });
-                // Nobody waits any more: dropping what is in there ends and removes it.
+                // If the caller has gone, dropping the result ends and removes the sandbox.
                 drop(answer.send(started));
             }
             Job::Errand(work) => {
                 work();
-                // What fails here fails again, and is said, when something is started.
+                // A failure here is reported when something is started.
                 let _ = Tools::of(&mut tools);
             }
         }

@@ -1,4 +1,4 @@
-//! A conversation with systemd, over the socket on which its own commands reach it.
+//! A D-Bus connection to systemd, over the private socket that its own commands use.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::wire::{Call, Kind, Message, Value, Writer, take};
 
-/// How long systemd may take. It answers within milliseconds where it is not overloaded.
+/// Time limit for all of systemd's answers. It answers within milliseconds unless it is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const DESTINATION: &str = "org.freedesktop.systemd1";
 
-/// Who manages units, connected.
+/// A connection to the service manager.
 #[derive(Debug)]
 pub(super) struct Manager {
     stream: UnixStream,
@@ -21,11 +21,11 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Connects to the manager at this socket, which must be run by `user` or by root.
+    /// Connects to the manager at this socket. The manager must run as `user` or as root.
     ///
     /// # Errors
     ///
-    /// Where there is none, or one that does not know processes by the numbers that they have here.
+    /// If there is none, or if it is in another PID namespace and does not know our process ids.
     pub(super) fn connect(socket: &Path, user: u32) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?;
@@ -33,7 +33,7 @@ impl Manager {
         if uid != user && uid != 0 {
             return Err(io::Error::other(format!("it is run by user {uid}")));
         }
-        // The kernel shows 0 for a process of a namespace above ours.
+        // The kernel reports 0 for a process outside of our PID namespace.
         if peer.pid.as_raw_pid() == 0 {
             return Err(io::Error::other("it is outside of this process namespace"));
         }
@@ -46,7 +46,7 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Says who we are; the kernel says so too.
+    /// Authenticates. The kernel vouches for the user id too.
     fn greet(&mut self, user: u32) -> io::Result<()> {
         let digits = user.to_string();
         let hex: String = digits.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -70,12 +70,12 @@ impl Manager {
         )))
     }
 
-    /// Starts a scope of this name with one process in it, and hands its control group to whoever runs the manager. Returns once
-    /// the process is there.
+    /// Starts a scope of this name with one process in it, and delegates its control group to the
+    /// manager's user. Returns once the process is in the group.
     ///
     /// # Errors
     ///
-    /// What the manager says.
+    /// What the manager reports.
     pub(super) fn start_scope(
         &mut self,
         name: &str,
@@ -85,20 +85,20 @@ impl Manager {
         let number = 1;
         let mut arguments = Writer::default();
         arguments.text(name);
-        // Fail if there is one, rather than replace it.
+        // Fail if the unit exists, rather than replace it.
         arguments.text("fail");
         arguments.array(8, |properties| {
             properties.property("Description", Value::Text(description));
             properties.property("PIDs", Value::Numbers(&[pid]));
             properties.property("Delegate", Value::Flag(true));
-            // Sandboxes have limits of their own, and there may be many.
+            // Each sandbox has its own limit, and there may be many sandboxes.
             properties.property("TasksMax", Value::Long(u64::MAX));
-            // Nothing is left of one in which something was killed, either.
+            // Unload the unit even if a process in it was killed.
             properties.property("CollectMode", Value::Text("inactive-or-failed"));
-            // Agents do not end when they are asked to: microseconds until they are killed.
+            // Agents do not end on SIGTERM. The time until SIGKILL, in microseconds.
             properties.property("TimeoutStopUSec", Value::Long(2_000_000));
         });
-        // Auxiliary units: none.
+        // No auxiliary units.
         arguments.array(8, |_| {});
         let call = Call {
             number,
@@ -112,7 +112,8 @@ impl Manager {
         self.wait_for_job(number)
     }
 
-    /// Waits for the answer, a job, and for the job's end, which may be told before.
+    /// Waits for the reply, which names a job, and for the job's end, which may be reported before
+    /// the reply.
     fn wait_for_job(&mut self, number: u32) -> io::Result<()> {
         let mut job = None;
         let mut ended = Vec::new();
@@ -181,7 +182,7 @@ impl Manager {
     }
 }
 
-/// A socket that was waited for says "try again".
+/// A socket reports a timeout as "try again".
 fn said(cause: io::Error) -> io::Error {
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
@@ -224,7 +225,7 @@ mod tests {
     const ERROR: u8 = 3;
     const SIGNAL: u8 = 4;
 
-    /// A manager that greets, reads one call and says `answers`.
+    /// A mock manager: sends `greeting`, reads one call and sends `answers`.
     fn manager(folder: &Path, greeting: &str, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<u8>> {
         let listener = UnixListener::bind(folder.join("private")).expect("a socket");
         let greeting = greeting.to_owned();
@@ -235,7 +236,7 @@ mod tests {
             heard.truncate(count);
             stream.write_all(greeting.as_bytes()).expect("sent");
             let mut call = [0; 4096];
-            // A client that was refused says nothing more.
+            // A client that was refused sends nothing more.
             let count = stream.read(&mut call).unwrap_or(0);
             heard.extend(&call[..count]);
             for answer in answers.iter().filter(|_| count > 0) {
@@ -294,7 +295,7 @@ mod tests {
         for part in ["StartTransientUnit", "x.scope", "PIDs", "Delegate"] {
             assert!(heard.contains(part), "{part} in {heard}");
         }
-        // Told in the other order.
+        // The same messages in the other order.
         let (started, _) = start("OK 1\r\n", vec![removed("/job/9", "done"), job("/job/9")]);
         started.expect("started");
     }

@@ -9,29 +9,29 @@ use super::manager::Manager;
 use crate::owned_name;
 use crate::spawn::{self, Anchor};
 
-/// A scope that is ours. It ends when this is dropped and no keeper is in it.
+/// The scope of this process. It ends when this is dropped, unless a supervisor is still in it.
 #[derive(Debug)]
 pub(crate) struct Scope {
     folder: PathBuf,
-    /// Whether it is of the machine's systemd, not of the user's.
+    /// Whether it belongs to the system instance of systemd rather than the user's.
     of_machine: bool,
     anchor: Anchor,
 }
 
-/// Why there is none.
+/// Why there is no scope or group, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: String,
     pub(crate) fix: String,
 }
 
-/// The group of the anchor and of keepers.
+/// The leaf group of the helper and of supervisors.
 const STARTER: &str = "starter";
 
-/// The end of a scope's name.
+/// The suffix of a scope's name.
 pub(crate) const SUFFIX: &str = ".scope";
 
-/// A scope that has been begun, for the time that its first process takes.
+/// A scope whose first process is being started.
 pub(crate) struct Begun {
     socket: PathBuf,
     user: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Begins one, where this user has a systemd.
+    /// Starts the scope's first process, if this user has a systemd instance.
     pub(crate) fn begin(user: u32) -> Result<Self, Refusal> {
         let socket = socket(user);
         if let Err(cause) = std::fs::metadata(&socket) {
@@ -57,7 +57,7 @@ impl Begun {
         })
     }
 
-    /// Asks systemd, and prepares what it gives. `folder_of` finds the group of a process.
+    /// Asks systemd for the scope and prepares it. `folder_of` finds the group of a process.
     pub(crate) fn finish(
         self,
         folder_of: impl Fn(u32) -> io::Result<PathBuf>,
@@ -100,7 +100,7 @@ fn description() -> String {
     format!("Sandboxes of process {}", std::process::id())
 }
 
-/// Makes room for groups with controllers.
+/// Moves the first process into a leaf group and enables the controllers for groups below.
 fn prepare(folder: &Path, pid: u32) -> io::Result<()> {
     let named = |path: &Path, result: io::Result<()>| {
         result.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
@@ -125,17 +125,17 @@ fn prepare(folder: &Path, pid: u32) -> io::Result<()> {
 }
 
 impl Scope {
-    /// Where groups are made. The controllers that it has are handed down.
+    /// The folder in which groups are created. Its controllers are enabled for them.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Who makes processes in its groups.
+    /// The process that clones processes in its groups.
     pub(crate) fn anchor(&self) -> &Anchor {
         &self.anchor
     }
 
-    /// Whether somebody has stopped it.
+    /// Whether the scope was stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.anchor.has_ended()
     }
@@ -149,13 +149,13 @@ impl Scope {
         }
     }
 
-    /// Whose it is, for people.
+    /// The name of its manager, for messages.
     pub(crate) fn manager(&self) -> &'static str {
         manager_of(self.of_machine)
     }
 }
 
-/// The same groups.
+/// Two values are equal if they use the same groups.
 impl PartialEq for Scope {
     fn eq(&self, other: &Self) -> bool {
         self.folder == other.folder
@@ -172,7 +172,7 @@ fn manager_of(machine: bool) -> &'static str {
     }
 }
 
-/// Where the manager listens to its own commands: no bus is needed.
+/// The private socket of the manager; it needs no message bus.
 fn socket(user: u32) -> PathBuf {
     let below = "systemd/private";
     if user == 0 {
@@ -180,7 +180,7 @@ fn socket(user: u32) -> PathBuf {
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|runtime| runtime.is_absolute());
-    // Where it is for everybody who has one, whatever the environment says.
+    // The default of systemd, if the environment does not say otherwise.
     let runtime = runtime.unwrap_or_else(|| Path::new("/run/user").join(user.to_string()));
     runtime.join(below)
 }

@@ -1,28 +1,29 @@
-//! Messages of D-Bus, as far as one call of systemd takes them: little-endian, without descriptors.
+//! The D-Bus wire format, limited to what one call to systemd needs: little-endian, without file
+//! descriptors.
 //!
-//! A library for all of D-Bus brings twenty crates and an executor to everybody who links this backend; what is said here is one
-//! call of fixed shape and its answer.
+//! A complete D-Bus library would add twenty crates and an executor to every user of this backend.
+//! This module needs one call of fixed shape and its reply.
 
 use std::io;
 
-/// Messages longer than this are none that we wait for. (D-Bus allows 128 MiB.)
+/// The size limit of a message in bytes. (D-Bus allows 128 MiB.)
 const LONGEST: usize = 64 * 1024;
 
-/// What a message is.
+/// The type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Return,
     Error,
     Signal,
-    /// A call, or something newer than this.
+    /// A call, or a type newer than this.
     Other,
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
-    /// The number of the call that it answers.
+    /// The serial number of the call that it replies to.
     pub(super) answers: Option<u32>,
     /// The name of an error.
     pub(super) error: Option<String>,
@@ -32,10 +33,10 @@ pub(super) struct Message {
     body: Vec<u8>,
 }
 
-/// What is called.
+/// A method call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
-    /// Not 0, and no other call's of the connection.
+    /// The serial number: not 0, and unique in the connection.
     pub(super) number: u32,
     pub(super) destination: &'a str,
     pub(super) path: &'a str,
@@ -60,7 +61,7 @@ const DESTINATION: u8 = 6;
 const SIGNATURE: u8 = 8;
 
 impl Call<'_> {
-    /// The message with these arguments, which must be of the signature's types.
+    /// Encodes the message. The arguments must have the types of the signature.
     pub(super) fn message(&self, arguments: &Writer) -> Vec<u8> {
         let mut message = Writer::default();
         // Little-endian, a call, no flags, version 1.
@@ -91,7 +92,7 @@ impl Call<'_> {
     }
 }
 
-/// Arguments, one after the other.
+/// Encodes values, one after the other.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Writer(Vec<u8>);
 
@@ -125,7 +126,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// `a`, of elements that begin at multiples of `to`.
+    /// `a`, with elements aligned to `to` bytes.
     pub(super) fn array(&mut self, to: usize, elements: impl FnOnce(&mut Self)) {
         self.number(0);
         let length = self.0.len() - 4;
@@ -163,7 +164,7 @@ impl Writer {
     }
 }
 
-/// A value that says its type.
+/// A value with its type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Flag(bool),
@@ -172,11 +173,11 @@ pub(super) enum Value<'a> {
     Numbers(&'a [u32]),
 }
 
-/// Takes the first message off `bytes`; `None` where more bytes are needed.
+/// Takes the first message off `bytes`. `None` if more bytes are needed.
 ///
 /// # Errors
 ///
-/// For what is no message, or one that is too long.
+/// If the bytes are no valid message, or the message is too long.
 pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     let mut head = Reader { bytes, at: 0 };
     let [Some(order), Some(kind), Some(_), Some(version)] = [(); 4].map(|()| head.byte()) else {
@@ -235,17 +236,17 @@ impl Message {
             (ERROR_NAME, "s") => self.error = Some(reader.text()?),
             (MEMBER, "s") => self.member = Some(reader.text()?),
             (SIGNATURE, "g") => self.signature = reader.signature()?,
-            // Of no interest here.
+            // Not needed here.
             (_, "s" | "o") => drop(reader.text()?),
             (_, "u") => drop(reader.number()?),
             (_, "g") => drop(reader.signature()?),
-            // Nobody may send any other: what follows could not be found.
+            // The specification defines no other types, and the length of this one is unknown.
             _ => return None,
         }
         Some(())
     }
 
-    /// The arguments, to be read in their order.
+    /// The arguments, to be read in order.
     pub(super) fn arguments(&self) -> Reader<'_> {
         Reader {
             bytes: &self.body,
@@ -254,7 +255,7 @@ impl Message {
     }
 }
 
-/// Reads one value after the other; `None` past the end, and for text that is none.
+/// Decodes one value after the other. `None` past the end and for invalid text.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -379,7 +380,7 @@ pub(super) mod tests {
             \x01\x00\x00\x00T\x00\x01t\x00\x00\x00\x00\x00\x00\x00\x00\
             \xff\xff\xff\xff\xff\xff\xff\xff\
             \x01\x00\x00\x00N\x00\x01s\x00\x00\x00\x00\x01\x00\x00\x00x\x00";
-        // The length is right whatever the elements are, if it is right for these.
+        // The length is right for any elements if it is right for these.
         assert_eq!(properties.0.len() - 8, usize::from(properties.0[0]));
         assert_eq!(properties.0[8..], expected[8..]);
     }
@@ -419,7 +420,7 @@ pub(super) mod tests {
         assert!(with(6, 0xff).is_err(), "length of the body");
         assert!(with(14, 0xff).is_err(), "length of the header");
         assert!(with(18, b'?').is_err(), "type of a field");
-        // Whatever it is, nothing panics.
+        // Any other change must not panic.
         for at in 0..good.len() {
             for value in [0, 1, 4, 0x7f, 0xff] {
                 let _ = with(at, value);

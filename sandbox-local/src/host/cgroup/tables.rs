@@ -1,17 +1,17 @@
-//! Where the hierarchies are mounted, and which group of each this process is in.
+//! Where the cgroup hierarchies are mounted, and which group of each contains this process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// One hierarchy that is mounted and whose mount reaches our own group.
+/// A mounted hierarchy whose mount contains our group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
-    /// The controllers; empty for version 2.
+    /// The controllers; empty for v2.
     pub(super) controllers: Vec<String>,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) mount: PathBuf,
-    /// Our own group's folder, at or below `mount`.
+    /// The folder of our group, at or below `mount`.
     pub(super) own: PathBuf,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Reads `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    /// Parses `/proc/self/cgroup` and `/proc/self/mountinfo`.
     pub(super) fn parse(own: &str, mountinfo: &str) -> Self {
         let own = own.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':');
@@ -92,7 +92,7 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// The folder, under this mount, of the group `path` of the hierarchy.
+    /// The folder under this mount of the hierarchy's group `path`.
     fn folder_of(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&self.root).ok()?;
         let outside = below.components().any(|part| part.as_os_str() == "..");
@@ -100,7 +100,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Undoes the kernel's escapes: a backslash and three octal digits.
+/// Decodes the kernel's escapes: a backslash and three octal digits.
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,6 +1,7 @@
-//! Version 2: one hierarchy, in which a group that holds processes cannot have groups with controllers below it (the root
-//! group excepted). So a sandbox's group is made in a scope of systemd, or where there is none, beside our own, in the nearest
-//! group above that has handed its controllers down and that we may write to.
+//! v2: one hierarchy. A group that contains processes cannot have child groups with controllers
+//! (except the root group). So a sandbox's group is created in a systemd scope. Without one, it is
+//! created in the nearest group above ours that has enabled its controllers for children and that
+//! we may write to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use super::tables::Mounts;
 use super::{Swap, V2, writable};
 use crate::systemd::{Refusal, Scope};
 
-/// The groups in a scope, whose controllers are handed down.
+/// The groups in a scope, whose controllers are enabled.
 pub(super) fn of_scope(scope: Scope, has_swap: bool) -> Result<V2, Refusal> {
     let folder = scope.folder().to_owned();
     let mut groups = groups(&folder, swap(&folder, has_swap));
@@ -36,7 +37,7 @@ fn groups(folder: &Path, swap: Swap) -> V2 {
     }
 }
 
-/// `group` is one with the memory controller.
+/// `group` has the memory controller.
 fn swap(group: &Path, has_swap: bool) -> Swap {
     match (group.join("memory.swap.max").exists(), has_swap) {
         (true, _) => Swap::Limited,
@@ -63,7 +64,7 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Refusal> {
         if found.count() == 0 {
             continue;
         }
-        // Moving a process takes write access to the process list of the group above both ends of the move.
+        // Moving a process requires write access to the process list of the common ancestor.
         if !writable(group) || !writable(&group.join("cgroup.procs")) {
             return Err(refused(
                 "no group above this process is writable for this user",

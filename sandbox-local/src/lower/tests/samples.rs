@@ -1,4 +1,4 @@
-//! Hosts, and what plans name of them.
+//! Sample hosts and sample paths of the host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Root with control groups of version 1.
+    /// Root with cgroup v1.
     pub(super) fn root() -> Self {
         let folder = |name: &str| Some(Path::new("/sys/fs/cgroup").join(name));
         Self {
@@ -49,7 +49,7 @@ impl Sample {
         }
     }
 
-    /// An ordinary user whose systemd delegates memory and pids of version 2.
+    /// An ordinary user whose systemd delegates memory and pids on cgroup v2.
     pub(super) fn user() -> Self {
         let mut sample = Self::root();
         sample.host.user = User {
@@ -69,7 +69,7 @@ impl Sample {
         sample
     }
 
-    /// An ordinary user of a host that denies user namespaces and control groups.
+    /// An ordinary user on a host without user namespaces and control groups.
     pub(super) fn landlock() -> Self {
         let mut sample = Self::user();
         let missing = Support::Missing {
@@ -137,7 +137,7 @@ pub(super) fn link(at: &str, says: &str, root: Root) -> Root {
     }
 }
 
-/// A small platform with a merged /usr.
+/// A small platform with a merged `/usr`.
 fn platform() -> Arc<[Root]> {
     Arc::new([
         folder("/usr"),
