@@ -11,7 +11,7 @@ use std::path::Path;
 use sandbox_core::Result;
 
 use crate::error;
-use crate::lower::{Entry, Etc};
+use crate::lower::{Etc, EtcEntry};
 use crate::owned_folder;
 
 /// Creates it if missing.
@@ -23,7 +23,7 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     let built = owned_folder::make(state).and_then(|unfinished| {
         let built = finish(&unfinished, state, &folder, etc);
         if built.is_err() {
-            take_back(&unfinished, etc);
+            remove_partial(&unfinished, etc);
         }
         built
     });
@@ -44,7 +44,7 @@ fn finish(unfinished: &Path, state: &Path, folder: &Path, etc: &Etc) -> io::Resu
 /// Removes by name what was built so far: listing a folder takes a descriptor, and the lack of one
 /// may be why it was not finished. Failures are ignored: the caller reports the error that came
 /// first.
-fn take_back(folder: &Path, etc: &Etc) {
+fn remove_partial(folder: &Path, etc: &Etc) {
     let below = etc.entries.keys().rev();
     for path in below.filter_map(|path| path.strip_prefix("/etc").ok()) {
         let target = folder.join(path);
@@ -68,11 +68,11 @@ fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
             make_folder(&folder.join(parent), 0o755)?;
         }
         let made = match entry {
-            Entry::Folder => make_folder(&target, 0o755),
-            Entry::Place => write(&target, b""),
-            Entry::Link(says) => symlink(says, &target),
-            Entry::Copy(_) => std::fs::read(path).and_then(|content| write(&target, &content)),
-            Entry::File(content) => write(&target, content),
+            EtcEntry::Folder => make_folder(&target, 0o755),
+            EtcEntry::EmptyFile => write(&target, b""),
+            EtcEntry::Link(says) => symlink(says, &target),
+            EtcEntry::Copy(_) => std::fs::read(path).and_then(|content| write(&target, &content)),
+            EtcEntry::File(content) => write(&target, content),
         };
         made.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))?;
     }
@@ -104,13 +104,13 @@ mod tests {
 
     fn etc() -> Etc {
         let entries = [
-            ("/etc/ssl/certs", Entry::Folder),
-            ("/etc/ssl/openssl.cnf", Entry::Place),
+            ("/etc/ssl/certs", EtcEntry::Folder),
+            ("/etc/ssl/openssl.cnf", EtcEntry::EmptyFile),
             (
                 "/etc/localtime",
-                Entry::Link("/usr/share/zoneinfo/Etc/UTC".into()),
+                EtcEntry::Link("/usr/share/zoneinfo/Etc/UTC".into()),
             ),
-            ("/etc/passwd", Entry::File(b"root\n".to_vec())),
+            ("/etc/passwd", EtcEntry::File(b"root\n".to_vec())),
         ];
         Etc {
             entries: entries
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_built_once_and_found_again() {
+    fn folder_is_built_once_and_reused() {
         let state = tempfile::tempdir().expect("a folder");
         prepare("local", state.path(), &etc()).expect("built");
         let folder = etc().folder(state.path());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_finished_is_not_left() {
+    fn failed_build_leaves_nothing() {
         let state = tempfile::tempdir().expect("a folder");
         std::fs::write(state.path().join("etc"), "in the way").expect("written");
         assert!(prepare("local", state.path(), &etc()).is_err());
@@ -156,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn another_content_is_another_folder() {
+    fn different_content_has_a_different_key() {
         let mut other = etc();
         other
             .entries
-            .insert("/etc/passwd".into(), Entry::File(b"other\n".to_vec()));
+            .insert("/etc/passwd".into(), EtcEntry::File(b"other\n".to_vec()));
         assert_ne!(etc().key(), other.key());
     }
 
     #[test]
-    fn many_at_once_agree() {
+    fn concurrent_builds_create_one_folder() {
         let state = tempfile::tempdir().expect("a folder");
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -13,9 +13,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::cgroup::Group;
+use crate::cleanup::{AgentProcess, Leftovers};
 use crate::error;
-use crate::remains::{Agent, Remains};
-use crate::sampler::Watch;
+use crate::sampler::MemoryWatch;
 
 /// Ends one sandbox, and reports its kills, denials and exit.
 #[derive(Debug)]
@@ -26,15 +26,15 @@ pub(crate) struct LocalIsolator {
 #[derive(Debug)]
 struct Inner {
     tier: String,
-    agent: Agent,
+    agent: AgentProcess,
     group: Option<Arc<Group>>,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<MemoryWatch>>,
     /// Whether the sandbox has its own network namespace.
     own_network: bool,
     /// Opened when the first execution ends.
     counters: OnceLock<CounterFiles>,
     reason: Mutex<Option<String>>,
-    remains: tokio::sync::Mutex<Remains>,
+    leftovers: tokio::sync::Mutex<Leftovers>,
 }
 
 impl LocalIsolator {
@@ -42,24 +42,24 @@ impl LocalIsolator {
     ///
     /// # Panics
     /// If `leftovers` has no agent.
-    /// When `remains` has no agent.
+    /// When `leftovers` has no agent.
     pub(crate) fn new(
         tier: &str,
-        remains: Remains,
-        watch: Option<Arc<Watch>>,
+        leftovers: Leftovers,
+        watch: Option<Arc<MemoryWatch>>,
         own_network: bool,
         lifetime: Option<Duration>,
     ) -> Self {
-        let agent = remains.agent().expect("the agent was started").clone();
+        let agent = leftovers.agent().expect("the agent was started").clone();
         let inner = Arc::new(Inner {
             tier: tier.to_owned(),
             agent,
-            group: remains.shared_group(),
+            group: leftovers.shared_group(),
             watch,
             own_network,
             counters: OnceLock::new(),
             reason: Mutex::new(None),
-            remains: tokio::sync::Mutex::new(remains),
+            leftovers: tokio::sync::Mutex::new(leftovers),
         });
         if let Some(lifetime) = lifetime {
             tokio::spawn(end_after(Arc::downgrade(&inner), lifetime));
@@ -80,19 +80,19 @@ async fn end_after(sandbox: Weak<Inner>, lifetime: Duration) {
 
 impl Inner {
     async fn destroy(&self) -> Result<()> {
-        let mut remains = self.remains.lock().await;
-        if remains.is_empty() {
+        let mut leftovers = self.leftovers.lock().await;
+        if leftovers.is_empty() {
             return Ok(());
         }
-        if remains.is_one_tree() {
-            remains.kill();
-            wait_for_end(&self.agent.pidfd, END).await;
-            if remains.finish() {
+        if leftovers.ends_with_agent() {
+            leftovers.kill();
+            wait_for_end(&self.agent.pidfd, KILL_TIMEOUT).await;
+            if leftovers.try_finish() {
                 return Ok(());
             }
         }
         // This path blocks.
-        let mut taken = std::mem::take(&mut *remains);
+        let mut taken = std::mem::take(&mut *leftovers);
         let destroyed = tokio::task::spawn_blocking(move || {
             let destroyed = taken.destroy();
             (taken, destroyed)
@@ -101,7 +101,7 @@ impl Inner {
             Ok((_, Ok(()))) => Ok(()),
             Ok((taken, Err(left))) => {
                 // The next call tries again.
-                *remains = taken;
+                *leftovers = taken;
                 Err(error::destroy(&self.tier, left))
             }
             Err(panicked) => Err(error::destroy(&self.tier, panicked.to_string())),
@@ -110,7 +110,7 @@ impl Inner {
 }
 
 /// Time limit for a killed agent to end.
-const END: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits up to `longest` for a process to end. The caller checks whether it did.
 pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
@@ -136,8 +136,8 @@ impl Isolator for LocalIsolator {
 
     fn destroy_soon(&self) {
         // If the lock is held, its holder is already destroying the sandbox.
-        if let Ok(mut remains) = self.inner.remains.try_lock() {
-            drop(std::mem::take(&mut *remains));
+        if let Ok(mut leftovers) = self.inner.leftovers.try_lock() {
+            drop(std::mem::take(&mut *leftovers));
         }
     }
 

@@ -16,6 +16,7 @@
 
 mod backend;
 mod cgroup;
+mod cleanup;
 mod config;
 mod detached;
 mod error;
@@ -28,14 +29,13 @@ mod mutation;
 mod owned_folder;
 mod owned_name;
 mod packages;
-mod remains;
 mod sampler;
 mod setup;
 mod spawn;
-mod stale;
 mod start;
 mod state;
 mod subordinate;
+mod sweep;
 mod systemd;
 mod unsafe_tier;
 

@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::owned_name::{fresh, left_behind};
+use crate::owned_name::{leftovers_in, unique_name};
 
 /// Creates one.
 pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
-    let folder = state.join(fresh());
+    let folder = state.join(unique_name());
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
 }
@@ -42,8 +42,8 @@ fn open_all(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes folders whose owner is gone. Returns what could not be removed, and why.
-pub(crate) fn remove_stale(state: &Path) -> Vec<String> {
-    let removed = left_behind(state).map(|folder| (remove(&folder), folder));
+pub(crate) fn remove_leftovers(state: &Path) -> Vec<String> {
+    let removed = leftovers_in(state).map(|folder| (remove(&folder), folder));
     let stays = removed.filter_map(|(removed, folder)| match removed {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             Some(format!("{}: {cause}", folder.display()))
@@ -59,7 +59,7 @@ mod tests {
     use crate::owned_name::Owner;
 
     #[test]
-    fn folders_that_code_has_closed_go_too() {
+    fn folders_without_permissions_are_removed() {
         let state = tempfile::tempdir().expect("a folder");
         let folder = make(state.path()).expect("made");
         std::fs::create_dir_all(folder.join("a/b")).expect("made");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_dead_process_left_goes() {
+    fn only_folders_of_ended_owners_are_removed() {
         let state = tempfile::tempdir().expect("a folder");
         let kept = make(state.path()).expect("made");
         let dead = Owner::dead();
@@ -83,7 +83,7 @@ mod tests {
         for folder in [&stale, &other] {
             std::fs::create_dir_all(folder.join("content")).expect("made");
         }
-        assert_eq!(remove_stale(state.path()), [] as [String; 0]);
+        assert_eq!(remove_leftovers(state.path()), [] as [String; 0]);
         assert!(kept.exists() && other.exists() && !stale.exists());
     }
 }

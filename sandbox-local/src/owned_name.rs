@@ -76,7 +76,7 @@ impl Owner {
 }
 
 /// Paths in `parent` whose names contain an owner that is gone. Empty if `parent` cannot be read.
-pub(crate) fn left_behind(parent: &Path) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn leftovers_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
     let is_gone = |entry: &DirEntry| {
         let owner = entry.file_name().to_str().and_then(Owner::of);
         owner.is_some_and(|owner| owner.is_gone())
@@ -90,7 +90,7 @@ pub(crate) fn left_behind(parent: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// A name that is unique on this host.
-pub(crate) fn fresh() -> String {
+pub(crate) fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(
         "{}{}",
@@ -104,16 +104,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_owner() {
-        let name = fresh();
-        assert_ne!(name, fresh());
+    fn name_contains_its_owner() {
+        let name = unique_name();
+        assert_ne!(name, unique_name());
         let owner = Owner::of(&name).expect("our own name");
         assert_eq!(owner, Owner::current());
         assert!(owner.start > 0 && !owner.is_gone());
     }
 
     #[test]
-    fn a_dead_owner_is_told_from_a_living_one() {
+    fn only_a_local_ended_owner_is_gone() {
         assert!(Owner::dead().is_gone());
         let elsewhere = Owner {
             namespace: 1,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_are_left_alone() {
+    fn foreign_names_have_no_owner() {
         for name in [
             "sandbox",
             "sandbox-1",

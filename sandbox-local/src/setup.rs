@@ -15,18 +15,22 @@ use tokio::net::UnixStream;
 use crate::error;
 
 /// Time limit for the agent to set up the sandbox.
-const BOUND: Duration = Duration::from_secs(10);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A setup message that is partly sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PendingSetup {
     message: Vec<u8>,
     sent: usize,
 }
 
 /// Sends as much of the setup as the stream takes without blocking: usually all of it, so that the
 /// agent finds it at once.
-pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> Result<Sending> {
+pub(crate) fn send_early(
+    tier: &str,
+    stream: &StdUnixStream,
+    setup: &Setup,
+) -> Result<PendingSetup> {
     let mut message = Vec::new();
     encode_message(&mut message, 0, Kind::Setup, &setup.encode());
     let sent = match (&*stream).write(&message) {
@@ -34,7 +38,7 @@ pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> R
         Err(cause) if cause.kind() == ErrorKindOfIo::WouldBlock => 0,
         Err(cause) => return Err(broken(tier, cause)),
     };
-    Ok(Sending { message, sent })
+    Ok(PendingSetup { message, sent })
 }
 
 /// Sends the rest. If `map` is set, waits until the agent is in its user namespace and writes `map`
@@ -44,12 +48,12 @@ pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> R
 pub(crate) async fn set_up(
     tier: &str,
     stream: &mut UnixStream,
-    sending: Sending,
+    pending_setup: PendingSetup,
     agent: Pid,
     map: Option<&str>,
 ) -> Result<()> {
-    let talk = async {
-        let Sending { mut message, sent } = sending;
+    let exchange = async {
+        let PendingSetup { mut message, sent } = pending_setup;
         stream
             .write_all(&message[sent..])
             .await
@@ -70,12 +74,12 @@ pub(crate) async fn set_up(
         }
         Ok(())
     };
-    match tokio::time::timeout(BOUND, talk).await {
+    match tokio::time::timeout(SETUP_TIMEOUT, exchange).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(
             ErrorKind::SetupFailed,
             "set up sandbox",
-            format!("the agent did not build it within {BOUND:?}"),
+            format!("the agent did not set up the sandbox within {SETUP_TIMEOUT:?}"),
         )
         .on(tier)),
     }

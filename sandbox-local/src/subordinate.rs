@@ -85,7 +85,9 @@ impl Range {
         }
         Err(match tried {
             0 => refused(
-                format!("all subordinate users from {FIRST} to {LAST} are given to somebody else"),
+                format!(
+                    "all subordinate users from {FIRST} to {LAST} are allocated in /etc/subuid or /etc/subgid"
+                ),
                 "leave some of them out of /etc/subuid and /etc/subgid",
             ),
             _ => refused(
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_do_not_overlap_and_come_back() {
+    fn ranges_are_disjoint_and_reused() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("uids");
         let first = take(&folder, "").expect("a range");
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_to_somebody_else_is_left_alone() {
+    fn allocated_ranges_are_skipped() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("uids");
         // The last id of the first range, one id of the third, and lines that do not count.
@@ -187,11 +189,11 @@ mod tests {
             "root:1000000:1000000000\nx:1001000000:1000000000\n",
         );
         let error = all.expect_err("nothing is left").to_string();
-        assert!(error.contains("given to somebody else"), "{error}");
+        assert!(error.contains("are allocated in"), "{error}");
     }
 
     #[test]
-    fn the_last_range_ends_below_the_ids_that_overflow() {
+    fn last_range_ends_below_2_to_the_30() {
         assert_eq!(LAST, 0x3fff_ffff);
     }
 }

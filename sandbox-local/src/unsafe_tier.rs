@@ -13,16 +13,16 @@ use tokio::net::UnixStream;
 
 use crate::LocalConfig;
 use crate::cgroup::{Group, Limits};
-use crate::detached::{Registry, Uninsulated, start_uninsulated};
+use crate::cleanup::Leftovers;
+use crate::detached::{DetachedSandboxes, UnconfinedStart, start_unconfined};
 use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
 use crate::lower::check_no_image;
-use crate::remains::Remains;
 use crate::spawn::Launch;
-use crate::stale::sweep_once;
-use crate::start::{launch_agent, stream};
+use crate::start::{agent_stream, launch_agent};
 use crate::state;
+use crate::sweep::sweep_once;
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local_unsafe";
@@ -62,15 +62,15 @@ impl Backend for UnsafeLocalBackend {
         if plan.detached {
             return self.create_detached(plan, &host).await;
         }
-        let mut remains = Remains::new(false);
-        remains.set_group(group(&host));
-        let (stream, theirs) = stream(TIER)?;
-        let launch = launch(theirs);
-        let remains = launch_agent(TIER, launch, remains).await?;
+        let mut leftovers = Leftovers::new(false);
+        leftovers.set_group(group(&host));
+        let (stream, agent_end) = agent_stream(TIER)?;
+        let launch = launch(agent_end);
+        let leftovers = launch_agent(TIER, launch, leftovers).await?;
         let stream = UnixStream::from_std(stream)
             .map_err(|cause| error::setup(TIER, "the agent's stream", cause))?;
         let sandbox = sandbox(plan)?;
-        let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
+        let isolator = LocalIsolator::new(TIER, leftovers, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))
@@ -81,19 +81,23 @@ impl Backend for UnsafeLocalBackend {
     }
 
     async fn get(&self, name: &str) -> Result<Found> {
-        Registry::of(TIER, &self.config)?.get(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .get(TIER, name)
+            .await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        Registry::of(TIER, &self.config)?.list()
+        DetachedSandboxes::of(TIER, &self.config)?.list()
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        Registry::of(TIER, &self.config)?.remove(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .remove(TIER, name)
+            .await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        Registry::of(TIER, &self.config)?.prune().await
+        DetachedSandboxes::of(TIER, &self.config)?.prune().await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -110,17 +114,17 @@ impl UnsafeLocalBackend {
         let state = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &state, host.user.id)?;
         sweep_once(&host.cgroups, &state);
-        let (stream, theirs) = stream(TIER)?;
-        let uninsulated = Uninsulated {
+        let (stream, agent_end) = agent_stream(TIER)?;
+        let start = UnconfinedStart {
             tier: TIER,
             plan,
             state: &state,
-            launch: launch(theirs),
+            launch: launch(agent_end),
             stream,
             group: group(host),
             sandbox: sandbox(plan)?,
         };
-        Ok(Box::new(start_uninsulated(uninsulated).await?))
+        Ok(Box::new(start_unconfined(start).await?))
     }
 }
 

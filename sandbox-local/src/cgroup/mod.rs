@@ -1,6 +1,6 @@
 //! The control groups of a sandbox.
 
-mod stale;
+mod leftovers;
 mod v1;
 mod v2;
 
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::host::Cgroups;
-use crate::spawn::Anchor;
+use crate::spawn::ScopeHelper;
 use crate::systemd::Scope;
 
-pub(crate) use stale::remove_stale;
+pub(crate) use leftovers::remove_leftovers;
 
 /// Processes besides the code's: the agent and the supervisors of concurrent executions. A group's
 /// process limit is the plan's limit plus these.
@@ -38,15 +38,15 @@ pub(crate) struct Limits {
 
 /// A group to create, and the values to write to its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct GroupFolder {
     folder: PathBuf,
-    settings: Vec<Setting>,
+    settings: Vec<GroupSetting>,
     /// The file with the counter of memory kills, if memory is limited.
     counter: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Setting {
+struct GroupSetting {
     file: &'static str,
     value: String,
     /// Whether the kernel may lack the file.
@@ -57,15 +57,15 @@ struct Setting {
 /// remove them; [`Group::remove`] reports whether that works.
 #[derive(Debug)]
 pub(crate) struct Group {
-    parts: Vec<Part>,
+    parts: Vec<GroupFolder>,
     /// v1: a process enters by writing itself to these files.
-    join: Vec<CString>,
+    join_files: Vec<CString>,
     /// v2: a process is cloned into this folder.
     folder: OnceLock<OwnedFd>,
     /// The systemd scope that contains the groups.
     scope: Option<Arc<Scope>>,
-    events: OnceLock<File>,
-    left: Mutex<Vec<PathBuf>>,
+    kill_counter: OnceLock<File>,
+    owned: Mutex<Vec<PathBuf>>,
 }
 
 impl Group {
@@ -79,31 +79,28 @@ impl Group {
         if parts.is_empty() {
             return None;
         }
-        let join = match cgroups {
+        let join_files = match cgroups {
             // A thread that moves itself through `tasks` avoids the kernel's global fork lock,
             // which costs milliseconds.
-            Cgroups::V1(_) => parts
-                .iter()
-                .map(|part| list_of_threads(&part.folder))
-                .collect(),
+            Cgroups::V1(_) => parts.iter().map(|part| tasks_file(&part.folder)).collect(),
             _ => Vec::new(),
         };
         Some(Self {
             parts,
-            join,
+            join_files,
             folder: OnceLock::new(),
             scope: cgroups.scope().cloned(),
-            events: OnceLock::new(),
-            left: Mutex::default(),
+            kill_counter: OnceLock::new(),
+            owned: Mutex::default(),
         })
     }
 
     /// Creates the groups.
     pub(crate) fn create(&self) -> io::Result<()> {
         for part in &self.parts {
-            named(&part.folder, std::fs::create_dir(&part.folder))?;
-            self.left().push(part.folder.clone());
-            for Setting {
+            with_path(&part.folder, std::fs::create_dir(&part.folder))?;
+            self.owned().push(part.folder.clone());
+            for GroupSetting {
                 file,
                 value,
                 optional,
@@ -116,11 +113,11 @@ impl Group {
             }
             if let Some(counter) = part.counter {
                 let path = part.folder.join(counter);
-                let opened = named(&path, File::open(&path))?;
-                drop(self.events.set(opened));
+                let opened = with_path(&path, File::open(&path))?;
+                drop(self.kill_counter.set(opened));
             }
-            if self.join.is_empty() {
-                let opened = named(&part.folder, File::open(&part.folder))?;
+            if self.join_files.is_empty() {
+                let opened = with_path(&part.folder, File::open(&part.folder))?;
                 drop(self.folder.set(opened.into()));
             }
         }
@@ -129,8 +126,8 @@ impl Group {
 
     /// v1: the files to which a new process writes `0` to move itself into the groups, once they
     /// exist.
-    pub(crate) fn join(&self) -> &[CString] {
-        &self.join
+    pub(crate) fn join_files(&self) -> &[CString] {
+        &self.join_files
     }
 
     /// v2: the folder that a new process is cloned into.
@@ -139,19 +136,19 @@ impl Group {
     }
 
     /// The process that must clone processes of the group, if this process may not.
-    pub(crate) fn anchor(&self) -> Option<&Anchor> {
-        self.scope.as_ref().map(|scope| scope.anchor())
+    pub(crate) fn helper(&self) -> Option<&ScopeHelper> {
+        self.scope.as_ref().map(|scope| scope.helper())
     }
 
     /// How many processes of the group the kernel has killed for memory. `None` if memory is not
     /// limited.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
-        sandbox_host::memory_kills(self.events.get()?)
+        sandbox_host::memory_kills(self.kill_counter.get()?)
     }
 
     /// The group with the process limit.
     pub(crate) fn process_limit(&self) -> Option<PathBuf> {
-        let limits = |part: &&Part| {
+        let limits = |part: &&GroupFolder| {
             part.settings
                 .iter()
                 .any(|setting| setting.file == "pids.max")
@@ -180,7 +177,7 @@ impl Group {
     /// Kills every process of the group at once. False if the kernel cannot (v1, or before Linux
     /// 5.14).
     pub(crate) fn kill(&self) -> bool {
-        self.join.is_empty()
+        self.join_files.is_empty()
             && self
                 .parts
                 .iter()
@@ -205,12 +202,12 @@ impl Group {
     /// Removes the groups unless a process keeps them busy.
     pub(crate) fn try_remove(&self) -> io::Result<()> {
         let mut result = Ok(());
-        self.left()
+        self.owned()
             .retain(|folder| match std::fs::remove_dir(folder) {
                 Ok(()) => false,
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
                 failed => {
-                    result = named(folder, failed);
+                    result = with_path(folder, failed);
                     true
                 }
             });
@@ -219,25 +216,22 @@ impl Group {
 
     /// Existing groups, created by another process. `counter` is the file with the counter of
     /// memory kills.
-    pub(crate) fn of_others(folders: &[PathBuf], counter: Option<&Path>) -> Self {
-        let part = |folder: &PathBuf| Part {
+    pub(crate) fn existing(folders: &[PathBuf], counter: Option<&Path>) -> Self {
+        let part = |folder: &PathBuf| GroupFolder {
             folder: folder.clone(),
             settings: Vec::new(),
             counter: None,
         };
         let group = Self {
             parts: folders.iter().map(part).collect(),
-            join: folders
-                .iter()
-                .map(|folder| list_of_threads(folder))
-                .collect(),
+            join_files: folders.iter().map(|folder| tasks_file(folder)).collect(),
             folder: OnceLock::new(),
             scope: None,
-            events: OnceLock::new(),
-            left: Mutex::default(),
+            kill_counter: OnceLock::new(),
+            owned: Mutex::default(),
         };
         if let Some(file) = counter.and_then(|counter| File::open(counter).ok()) {
-            drop(group.events.set(file));
+            drop(group.kill_counter.set(file));
         }
         group
     }
@@ -255,17 +249,17 @@ impl Group {
     }
 
     /// Leaves the removal of the groups to another process.
-    pub(crate) fn give_away(&self) {
-        self.left().clear();
+    pub(crate) fn release(&self) {
+        self.owned().clear();
     }
 
     /// Makes this value responsible for removing the groups.
-    pub(crate) fn take_over(&self) {
-        *self.left() = self.folders();
+    pub(crate) fn take_ownership(&self) {
+        *self.owned() = self.folders();
     }
 
-    fn left(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn owned(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -277,54 +271,54 @@ impl Drop for Group {
     }
 }
 
-fn list_of_threads(folder: &Path) -> CString {
+fn tasks_file(folder: &Path) -> CString {
     let path = folder.join("tasks").into_os_string().into_vec();
     CString::new(path).expect("the kernel's mount points and our names have no NUL")
 }
 
 fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = folder.join(file);
-    named(&path, std::fs::write(&path, value))
+    with_path(&path, std::fs::write(&path, value))
 }
 
 /// A failed operation on a file or folder of a group.
 #[derive(Debug)]
-struct Named {
+struct PathError {
     path: PathBuf,
     cause: io::Error,
 }
 
-impl std::fmt::Display for Named {
+impl std::fmt::Display for PathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.cause)
     }
 }
 
-impl std::error::Error for Named {}
+impl std::error::Error for PathError {}
 
-fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+fn with_path<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|cause| {
         let path = path.to_owned();
-        io::Error::new(cause.kind(), Named { path, cause })
+        io::Error::new(cause.kind(), PathError { path, cause })
     })
 }
 
 /// Whether the group was removed while its files were being written.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn was_removed(error: &io::Error) -> bool {
     const ENOENT: i32 = 2;
     const ENODEV: i32 = 19;
-    let named = error
+    let path_error = error
         .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Named>());
-    let code = match named {
-        Some(named) => named.cause.raw_os_error(),
+        .and_then(|inner| inner.downcast_ref::<PathError>());
+    let code = match path_error {
+        Some(path_error) => path_error.cause.raw_os_error(),
         None => error.raw_os_error(),
     };
     matches!(code, Some(ENOENT | ENODEV))
 }
 
-fn setting(file: &'static str, value: impl ToString) -> Setting {
-    Setting {
+fn group_setting(file: &'static str, value: impl ToString) -> GroupSetting {
+    GroupSetting {
         file,
         value: value.to_string(),
         optional: false,

@@ -8,15 +8,16 @@ use sandbox_host::state;
 use serde::{Deserialize, Serialize};
 
 /// The content of `sandbox.json`.
-pub(crate) type Record = state::Record<Parts>;
+pub(crate) type DetachedRecord = state::Record<DetachedResources>;
 
 /// The processes and groups of a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Parts {
+pub(crate) struct DetachedResources {
     /// The boot id and PID namespace in which the process ids are valid.
     pub(crate) era: Era,
-    pub(crate) keeper: ProcessId,
+    #[serde(rename = "keeper")]
+    pub(crate) supervisor: ProcessId,
     pub(crate) agent: ProcessId,
     /// Whether the agent is the first process of its own PID namespace.
     pub(crate) own_processes: bool,
@@ -31,19 +32,21 @@ pub(crate) struct Parts {
     pub(crate) sampled: bool,
 }
 
-impl Parts {
+impl DetachedResources {
     /// Whether the recorded process ids are valid in this PID namespace and boot.
-    pub(crate) fn is_of_here(&self) -> bool {
+    pub(crate) fn is_valid_here(&self) -> bool {
         self.era == Era::current()
     }
 
     /// A pidfd of the supervisor, if it runs.
-    pub(crate) fn open_keeper(&self) -> Option<OwnedFd> {
-        self.is_of_here().then(|| self.keeper.open()).flatten()
+    pub(crate) fn open_supervisor(&self) -> Option<OwnedFd> {
+        self.is_valid_here()
+            .then(|| self.supervisor.open())
+            .flatten()
     }
 
     /// A pidfd of the agent, if it runs.
     pub(crate) fn open_agent(&self) -> Option<OwnedFd> {
-        self.is_of_here().then(|| self.agent.open()).flatten()
+        self.is_valid_here().then(|| self.agent.open()).flatten()
     }
 }

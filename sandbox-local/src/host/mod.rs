@@ -3,15 +3,15 @@
 
 pub(crate) mod cgroup;
 mod findings;
+mod idmapped_mounts;
 mod landlock;
-mod material;
 mod mount_table;
-mod mounts;
+mod namespace_trial;
 mod paths;
+mod plan_paths;
 mod profile;
 mod seccomp;
 mod tasks;
-mod trial;
 mod user;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +22,11 @@ use crate::spawn;
 pub(crate) use cgroup::Cgroups;
 use cgroup::Detection;
 pub(crate) use findings::findings;
-pub(crate) use material::{Material, Own};
 pub(crate) use mount_table::{mount_table, mounts_of};
 pub(crate) use paths::platform_roots;
 use paths::resolve;
-pub(crate) use paths::{Kind, Object, PathRole, Root, Stamp};
+pub(crate) use paths::{FileKind, OpenObject, PathRole, Root, Stamp};
+pub(crate) use plan_paths::{PlanPaths, ReservedPaths};
 pub(crate) use profile::profile;
 pub(crate) use seccomp::Seccomp;
 pub(crate) use tasks::user_tasks;
@@ -34,7 +34,7 @@ pub(crate) use user::User;
 
 /// Whether a feature is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Support {
+pub(crate) enum Availability {
     /// It was tried and works.
     Present,
     /// It does not work.
@@ -46,7 +46,7 @@ pub(crate) enum Support {
     },
 }
 
-impl Support {
+impl Availability {
     pub(crate) fn is_present(&self) -> bool {
         matches!(self, Self::Present)
     }
@@ -58,11 +58,11 @@ pub(crate) struct Host {
     /// The user of this process.
     pub(crate) user: User,
     /// New namespaces with mounts in them, as this user.
-    pub(crate) namespaces: Support,
+    pub(crate) namespaces: Availability,
     /// A new procfs in a new PID namespace, as this user.
-    pub(crate) proc_mount: Support,
+    pub(crate) proc_mount: Availability,
     /// Id-mapped mounts.
-    pub(crate) mapped_mounts: Support,
+    pub(crate) id_mapped_mounts: Availability,
     /// Control groups.
     pub(crate) cgroups: Cgroups,
     /// The Landlock ABI, or 0.
@@ -87,17 +87,17 @@ impl Host {
     /// Detects the host once per process, then applies what `config` switches off.
     pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
         // One entry with control groups and one without.
-        static SEEN: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
-        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = &mut seen[usize::from(config.without_cgroups)];
+        static CACHE: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = &mut cache[usize::from(config.without_cgroups)];
         // Another process can stop a systemd scope.
-        let known = seen.take().filter(|host| !host.cgroups.have_ended());
-        let host = seen.insert(known.unwrap_or_else(|| Arc::new(Self::look(config))));
+        let known = cache.take().filter(|host| !host.cgroups.have_ended());
+        let host = cache.insert(known.unwrap_or_else(|| Arc::new(Self::probe(config))));
         if !config.without_user_namespaces {
             return Arc::clone(host);
         }
         let mut host = Self::clone(host);
-        let missing = Support::Missing {
+        let missing = Availability::Missing {
             reason: "switched off by the configuration".into(),
             fix: "do not set without_user_namespaces".into(),
         };
@@ -106,14 +106,14 @@ impl Host {
         Arc::new(host)
     }
 
-    fn look(config: &LocalConfig) -> Self {
+    fn probe(config: &LocalConfig) -> Self {
         let user = User::current();
         let cgroups = (!config.without_cgroups).then(|| Detection::begin(user.id));
         let tried = user.clone();
-        let trial = spawn::ahead(move || trial::run(&tried));
+        let trial = spawn::run_ahead(move || namespace_trial::run(&tried));
         // Read the rest in the meantime. The platform roots are needed next.
         platform_roots();
-        let mapped_mounts = mounts::mapped();
+        let id_mapped_mounts = idmapped_mounts::detect();
         let landlock_abi = landlock::abi();
         let seccomp = Seccomp::detect();
         let cgroups = match cgroups {
@@ -126,12 +126,14 @@ impl Host {
         let trial = trial();
         if let Some(child) = trial.child {
             // Reap it in the background.
-            drop(spawn::ahead(move || trial::Trial::reap(child)));
+            drop(spawn::run_ahead(move || {
+                namespace_trial::NamespaceTrial::reap(child)
+            }));
         }
         Self {
             namespaces: trial.namespaces,
             proc_mount: trial.proc_mount,
-            mapped_mounts,
+            id_mapped_mounts,
             cgroups,
             landlock_abi,
             seccomp,
@@ -141,7 +143,7 @@ impl Host {
 
     /// The isolation mode on this host. `None` if the host supports none.
     pub(crate) fn isolation(&self) -> Option<Isolation> {
-        match (self.namespaces.is_present(), self.user.can_split) {
+        match (self.namespaces.is_present(), self.user.can_map_ids) {
             (true, true) => Some(Isolation::Privileged),
             (true, false) => Some(Isolation::UserNamespace),
             // Landlock alone does not contain code that runs as the host's root.

@@ -78,7 +78,7 @@ mod tests {
         nonsense\n";
 
     #[test]
-    fn the_mount_of_a_path_and_those_below_it() {
+    fn mounts_of_a_path_include_its_own_and_nested_ones() {
         let table = parse(TABLE);
         assert_eq!(table.len(), 3);
         let kinds = |path: &str| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_root() {
+    fn mount_table_of_this_machine_is_readable() {
         let table = mount_table().expect("procfs");
         assert!(!mounts_of(&table, Path::new("/usr")).is_empty());
     }

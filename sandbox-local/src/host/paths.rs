@@ -20,7 +20,7 @@ use crate::error;
 
 /// The file type of a path's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Folder,
     File,
     /// A socket, a FIFO, a device.
@@ -47,23 +47,23 @@ impl PathRole {
 
 /// An object of the host that is held open, so that its device and inode numbers are not reused.
 #[derive(Debug, Clone)]
-pub(crate) struct Object(Arc<Opened>);
+pub(crate) struct OpenObject(Arc<Opened>);
 
-impl PartialEq for Object {
+impl PartialEq for OpenObject {
     fn eq(&self, other: &Self) -> bool {
         self.0.identity() == other.0.identity() && self.0.path == other.0.path
     }
 }
 
-impl Eq for Object {}
+impl Eq for OpenObject {}
 
-impl From<Opened> for Object {
+impl From<Opened> for OpenObject {
     fn from(opened: Opened) -> Self {
         Self(Arc::new(opened))
     }
 }
 
-impl Object {
+impl OpenObject {
     pub(crate) fn identity(&self) -> Identity {
         self.0.identity()
     }
@@ -89,7 +89,7 @@ impl Object {
             .0
             .way()
             .iter()
-            .position(|one| *one == folder.identity())?;
+            .position(|entry| *entry == folder.identity())?;
         // The root folder, then one component for each entry.
         Some(self.path().components().skip(depth + 1).collect())
     }
@@ -107,14 +107,14 @@ impl Object {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Root {
     /// The path as named by the plan.
-    pub(crate) asked: PathBuf,
+    pub(crate) requested: PathBuf,
     /// The object, held open. `None` for platform paths, which only the host's root can replace.
-    pub(crate) object: Option<Object>,
+    pub(crate) object: Option<OpenObject>,
     /// The links on the path: the location and the target of each.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     /// The resolved path, without links.
     pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileKind,
     pub(crate) owner: (u32, u32),
     /// Permission bits.
     pub(crate) mode: u32,
@@ -206,11 +206,11 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
         Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
         _ => {
             let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
-            let mut looks = Looks::default();
+            let mut lookup = PathLookup::default();
             let roots = paths
-                .filter_map(|path| looks.up(Path::new(path)).ok())
+                .filter_map(|path| lookup.resolve(Path::new(path)).ok())
                 .collect::<Vec<_>>();
-            let roots = roots.into_iter().map(|root| with_stamp(root, &mut looks));
+            let roots = roots.into_iter().map(|root| with_stamp(root, &mut lookup));
             let roots = roots.collect::<Arc<[_]>>();
             *seen = Some((Instant::now(), Arc::clone(&roots)));
             roots
@@ -218,13 +218,13 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
     }
 }
 
-fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
+fn with_stamp(mut root: Root, lookup: &mut PathLookup) -> Root {
     const SMALL: u64 = 128 * 1024;
     // Code may not read what other users may not read.
-    if root.kind == Kind::File
+    if root.kind == FileKind::File
         && root.mode & 0o004 != 0
         && root.path.starts_with("/etc")
-        && let Ok(found) = looks.at(&root.path)
+        && let Ok(found) = lookup.metadata(&root.path)
         && found.len() <= SMALL
     {
         root.stamp = Some(Stamp::of(&found));
@@ -233,15 +233,15 @@ fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
 }
 
 impl Root {
-    fn of(asked: &Path, opened: Opened) -> Self {
+    fn of(requested: &Path, opened: Opened) -> Self {
         let kind = match opened.kind() {
-            FileType::Directory => Kind::Folder,
-            FileType::RegularFile => Kind::File,
-            _ => Kind::Other,
+            FileType::Directory => FileKind::Folder,
+            FileType::RegularFile => FileKind::File,
+            _ => FileKind::Other,
         };
         let links = opened.links.iter();
         Self {
-            asked: asked.to_owned(),
+            requested: requested.to_owned(),
             links: links
                 .map(|link| (link.at.clone(), link.target.clone()))
                 .collect(),
@@ -258,10 +258,10 @@ impl Root {
 
 /// Resolves paths that share folders; reads the metadata of each folder once.
 #[derive(Debug, Default)]
-struct Looks(HashMap<PathBuf, Metadata>);
+struct PathLookup(HashMap<PathBuf, Metadata>);
 
-impl Looks {
-    fn at(&mut self, path: &Path) -> io::Result<Metadata> {
+impl PathLookup {
+    fn metadata(&mut self, path: &Path) -> io::Result<Metadata> {
         if let Some(found) = self.0.get(path) {
             return Ok(found.clone());
         }
@@ -270,20 +270,20 @@ impl Looks {
         Ok(found)
     }
 
-    fn up(&mut self, path: &Path) -> io::Result<Root> {
+    fn resolve(&mut self, path: &Path) -> io::Result<Root> {
         // The kernel's limit.
         const MAX_LINKS: usize = 40;
         let mut links = Vec::new();
         let mut rest = parts(path)?;
         let mut here = PathBuf::from("/");
-        let mut found = self.at(&here)?;
+        let mut found = self.metadata(&here)?;
         while let Some(part) = rest.pop_front() {
             if part == ".." {
                 here.pop();
                 continue;
             }
             let next = here.join(&part);
-            found = self.at(&next)?;
+            found = self.metadata(&next)?;
             if !found.is_symlink() {
                 here = next;
                 continue;
@@ -302,16 +302,16 @@ impl Looks {
         }
         if found.is_symlink() {
             // The last component was a link whose target ended in `..` or at the root.
-            found = self.at(&here)?;
+            found = self.metadata(&here)?;
         }
         let kind = match found.file_type() {
-            kind if kind.is_dir() => Kind::Folder,
-            kind if kind.is_file() => Kind::File,
-            _ => Kind::Other,
+            kind if kind.is_dir() => FileKind::Folder,
+            kind if kind.is_file() => FileKind::File,
+            _ => FileKind::Other,
         };
         let owner = (found.uid(), found.gid());
         Ok(Root {
-            asked: path.to_owned(),
+            requested: path.to_owned(),
             object: None,
             links,
             path: here,
@@ -344,28 +344,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_to_the_platform_are_kept() {
+    fn links_on_a_platform_path_are_recorded() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         std::fs::create_dir_all(base.join("usr/lib/x")).expect("folders");
         symlink("usr/lib", base.join("lib")).expect("a link");
         symlink("../usr/./lib/x", base.join("usr/y")).expect("a link");
 
-        let look_up = |path: &Path| Looks::default().up(path);
+        let look_up = |path: &Path| PathLookup::default().resolve(path);
         let root = look_up(&base.join("lib/x")).expect("found");
         assert_eq!(root.path, base.join("usr/lib/x"));
         assert_eq!(root.links, [(base.join("lib"), PathBuf::from("usr/lib"))]);
-        assert_eq!(root.kind, Kind::Folder);
+        assert_eq!(root.kind, FileKind::Folder);
 
         let root = look_up(&base.join("usr/y")).expect("found");
         assert_eq!(root.path, base.join("usr/lib/x"));
     }
 
     #[test]
-    fn a_loop_and_a_missing_path_are_errors() {
+    fn link_loops_and_missing_paths_are_errors() {
         let folder = tempfile::tempdir().expect("a folder");
         symlink("a", folder.path().join("a")).expect("a link");
-        assert!(Looks::default().up(&folder.path().join("a")).is_err());
+        assert!(
+            PathLookup::default()
+                .resolve(&folder.path().join("a"))
+                .is_err()
+        );
         let rule = LinkRule::default();
         let error = resolve("local", PathRole::Read, Path::new("/no/such/path"), &rule);
         let error = error.expect_err("nothing is there").to_string();
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_folder_stands_for_what_is_in_it() {
+    fn root_folder_expands_to_its_entries() {
         let rule = LinkRule::default();
         let roots = resolve("local", PathRole::Read, Path::new("/"), &rule).expect("found");
         let paths = roots
@@ -386,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn the_platform_is_more_than_nothing() {
+    fn platform_roots_include_usr() {
         let roots = platform_roots();
         let usr = roots.iter().find(|root| root.path == Path::new("/usr"));
-        assert_eq!(usr.expect("every Linux has /usr").kind, Kind::Folder);
+        assert_eq!(usr.expect("every Linux has /usr").kind, FileKind::Folder);
     }
 }

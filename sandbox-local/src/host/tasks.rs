@@ -27,7 +27,7 @@ pub(crate) fn user_tasks(user: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn this_test_counts_itself() {
+    fn tasks_of_this_user_are_counted() {
         assert!(super::user_tasks(rustix::process::geteuid().as_raw()) >= 2);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct User {
     /// Effective group id.
     pub(crate) group: u32,
     /// Root with the capabilities to create mounts and to map subordinate ids.
-    pub(crate) can_split: bool,
+    pub(crate) can_map_ids: bool,
 }
 
 /// The capabilities needed for that: CHOWN, DAC_OVERRIDE, SETGID, SETUID, SETPCAP, NET_ADMIN,
@@ -25,7 +25,7 @@ impl User {
         let group = rustix::process::getegid().as_raw();
         let capable = Capabilities::current()
             .is_ok_and(|capabilities| capabilities.effective & NEEDED == NEEDED);
-        let can_split = id == 0
+        let can_map_ids = id == 0
             && capable
             && ["/proc/self/uid_map", "/proc/self/gid_map"]
                 .iter()
@@ -35,7 +35,7 @@ impl User {
         Self {
             id,
             group,
-            can_split,
+            can_map_ids,
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::covers_subordinate_ids;
 
     #[test]
-    fn only_a_wide_map_has_room_for_sandboxes() {
+    fn only_a_wide_id_map_covers_subordinate_ids() {
         assert!(covers_subordinate_ids("         0          0 4294967295\n"));
         assert!(!covers_subordinate_ids("0 100000 65536\n"));
         assert!(!covers_subordinate_ids("0 1000 1\n1 100000 65536\n"));

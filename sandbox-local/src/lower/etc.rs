@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use sandbox_host::confinement::Mode;
 
 use super::roots::{Roots, is_within};
-use crate::host::{Kind, Material, Stamp};
+use crate::host::{FileKind, PlanPaths, Stamp};
 use crate::spawn::identity::SHARED_ID;
 
 /// The host name of every sandbox. It does not reveal the sandbox's name.
@@ -22,16 +22,16 @@ const ETC: &str = "/etc";
 /// The content of the folder by absolute path; parents come before their children.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Etc {
-    pub(crate) entries: BTreeMap<PathBuf, Entry>,
+    pub(crate) entries: BTreeMap<PathBuf, EtcEntry>,
 }
 
 /// One path in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Entry {
+pub(crate) enum EtcEntry {
     /// A mount point for a folder.
     Folder,
     /// An empty file: a mount point for a file.
-    Place,
+    EmptyFile,
     /// A link with this target.
     Link(PathBuf),
     /// A copy of the host's file of the same path, in this version.
@@ -45,7 +45,7 @@ impl Etc {
     /// `/etc` is a root.
     pub(super) fn of(
         mode: Mode,
-        material: &Material,
+        host_paths: &PlanPaths,
         roots: &Roots<'_>,
         folders: &[PathBuf],
     ) -> Option<Self> {
@@ -53,28 +53,30 @@ impl Etc {
             return None;
         }
         let mut entries = BTreeMap::new();
-        for (path, content) in own_files(mode, material) {
-            entries.insert(PathBuf::from(path), Entry::File(content));
+        for (path, content) in own_files(mode, host_paths) {
+            entries.insert(PathBuf::from(path), EtcEntry::File(content));
         }
         for (path, stamp) in &roots.copies {
-            entries.insert(path.to_path_buf(), Entry::Copy(*stamp));
+            entries.insert(path.to_path_buf(), EtcEntry::Copy(*stamp));
         }
         for (at, says) in roots.links.iter().filter(|(at, _)| is_in_etc(at)) {
-            entries.insert(at.to_path_buf(), Entry::Link(says.to_path_buf()));
+            entries.insert(at.to_path_buf(), EtcEntry::Link(says.to_path_buf()));
         }
         for folder in folders.iter().filter(|folder| is_in_etc(folder)) {
-            entries.insert(folder.clone(), Entry::Folder);
+            entries.insert(folder.clone(), EtcEntry::Folder);
         }
         for bind in roots.binds.iter().filter(|bind| is_in_etc(bind.path)) {
-            let entry = if bind.kind == Kind::Folder {
-                Entry::Folder
+            let entry = if bind.kind == FileKind::Folder {
+                EtcEntry::Folder
             } else {
-                Entry::Place
+                EtcEntry::EmptyFile
             };
             entries.insert(bind.path.to_path_buf(), entry);
         }
         // A mounted folder brings its content along.
-        let places = entries.iter().filter(|(_, entry)| **entry == Entry::Folder);
+        let places = entries
+            .iter()
+            .filter(|(_, entry)| **entry == EtcEntry::Folder);
         let places = places.map(|(path, _)| path.clone()).collect::<Vec<_>>();
         entries.retain(|path, _| {
             !places
@@ -107,7 +109,7 @@ pub(super) fn is_in_etc(path: &Path) -> bool {
 /// reserved for documentation (RFC 5737).
 const NO_NAMES: &[u8] = b"nameserver 192.0.2.1\n";
 
-fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
+fn own_files(mode: Mode, host_paths: &PlanPaths) -> [(&'static str, Vec<u8>); 5] {
     let (uid, gid) = match mode {
         Mode::Split { uid, gid } => (uid, gid),
         Mode::Shared => (SHARED_ID, SHARED_ID),
@@ -125,7 +127,7 @@ fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
         group += "nogroup:x:65534:\n";
     }
     let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
-    let (hosts, resolv) = match &material.names {
+    let (hosts, resolv) = match &host_paths.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
         None => (own_hosts.into_bytes(), NO_NAMES.to_vec()),
     };

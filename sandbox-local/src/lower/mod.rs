@@ -26,21 +26,21 @@ use sandbox_host::confinement::Mode;
 
 use crate::cgroup::Limits;
 use crate::error;
-use crate::host::{Host, Isolation, Material};
+use crate::host::{Host, Isolation, PlanPaths};
 
-pub(crate) use etc::{Entry, Etc};
-pub(crate) use identity::Mapped;
+pub(crate) use etc::{Etc, EtcEntry};
+pub(crate) use identity::IdMappedFolder;
 pub(crate) use mounts::{SCRATCH, Scratch};
 use roots::Roots;
 
 /// The input of lowering besides the plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Site<'a> {
+pub(crate) struct LoweringContext<'a> {
     /// The tier, for errors.
     pub(crate) tier: &'a str,
     pub(crate) host: &'a Host,
     pub(crate) isolation: Isolation,
-    pub(crate) material: &'a Material,
+    pub(crate) host_paths: &'a PlanPaths,
     /// The state folder. No sandbox may see it.
     pub(crate) state: &'a Path,
     /// A private folder of the sandbox on the host, for isolation without namespaces.
@@ -68,7 +68,7 @@ pub(crate) struct LocalPlan {
     /// The user that code runs as.
     pub(crate) mode: Mode,
     /// Folders to be id-mapped.
-    pub(crate) mapped: Vec<Mapped>,
+    pub(crate) mapped: Vec<IdMappedFolder>,
     pub(crate) groups: Limits,
     /// The memory limit in bytes that the sampler enforces.
     pub(crate) sampled_memory: Option<u64>,
@@ -77,12 +77,12 @@ pub(crate) struct LocalPlan {
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) report: EnforcementReport,
     /// The opened paths of the host, held until the sandbox is created.
-    pub(crate) material: Material,
+    pub(crate) host_paths: PlanPaths,
 }
 
 /// Refuses fields that only apply to images.
 pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
-    let asked = [
+    let requested = [
         ("image", plan.image.is_some()),
         ("pull", plan.pull.is_some()),
         (
@@ -91,7 +91,7 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
         ),
         ("writable_root", plan.writable_root),
     ];
-    match asked.iter().find(|(_, asked)| *asked) {
+    match requested.iter().find(|(_, requested)| *requested) {
         None => Ok(()),
         Some((field, _)) => Err(error::invalid_spec(
             tier,
@@ -106,45 +106,45 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
 /// # Errors
 ///
 /// If this backend cannot build the sandbox at all.
-pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
-    check_no_image(site.tier, plan)?;
-    check_export_paths(&plan.export_paths).map_err(|error| error.on(site.tier))?;
-    let mode = identity::mode(plan, site)?;
-    let roots = Roots::of(plan, site)?;
-    let own_root = site.isolation != Isolation::Landlock;
+pub(crate) fn lower(plan: &Plan, context: &LoweringContext<'_>) -> Result<LocalPlan> {
+    check_no_image(context.tier, plan)?;
+    check_export_paths(&plan.export_paths).map_err(|error| error.on(context.tier))?;
+    let mode = identity::mode(plan, context)?;
+    let roots = Roots::of(plan, context)?;
+    let own_root = context.isolation != Isolation::Landlock;
     let (setup, scratch, etc) = if own_root {
-        mounts::setup(plan, site, mode, &roots)
+        mounts::setup(plan, context, mode, &roots)
     } else {
         // The agent must not die with the host's thread: without a PID namespace it has to end its
         // descendants first.
         Default::default()
     };
-    let workdir = match (own_root, &plan.workdir, &site.material.workspace) {
+    let workdir = match (own_root, &plan.workdir, &context.host_paths.workspace) {
         (true, ..) | (false, Some(_), _) => None,
         (false, None, Some(workspace)) => Some(workspace.path.clone()),
-        (false, None, None) => Some(site.private.into()),
+        (false, None, None) => Some(context.private.into()),
     };
     Ok(LocalPlan {
-        isolation: site.isolation,
-        namespaces: namespaces(plan, site),
-        network: site.isolation == Isolation::Privileged && !full_network(plan),
+        isolation: context.isolation,
+        namespaces: namespaces(plan, context),
+        network: context.isolation == Isolation::Privileged && !full_network(plan),
         setup,
         scratch,
         etc,
         mode,
-        mapped: identity::mapped(plan, site)?,
-        groups: limits::groups(plan, site),
-        sampled_memory: limits::sampled_memory(plan, site),
-        confinement: confinement::confinement(plan, site, mode, &roots),
+        mapped: identity::mapped(plan, context)?,
+        groups: limits::groups(plan, context),
+        sampled_memory: limits::sampled_memory(plan, context),
+        confinement: confinement::confinement(plan, context, mode, &roots),
         workdir,
-        report: report::report(plan, site, mode, &roots),
-        material: site.material.clone(),
+        report: report::report(plan, context, mode, &roots),
+        host_paths: context.host_paths.clone(),
     })
 }
 
-fn namespaces(plan: &Plan, site: &Site<'_>) -> u64 {
+fn namespaces(plan: &Plan, context: &LoweringContext<'_>) -> u64 {
     let namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    match site.isolation {
+    match context.isolation {
         // The agent mounts as root and enters a user namespace afterwards. So these namespaces
         // belong to the host, and code has no power over them.
         Isolation::Privileged => namespaces,

@@ -14,11 +14,11 @@ use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{Mode, export_folders};
 
-use super::Site;
+use super::LoweringContext;
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
 use super::{proc_files, user_limits};
-use crate::host::{Isolation, Object};
+use crate::host::{Isolation, OpenObject};
 
 /// Device files of the host that keep no state.
 const DEVICES: [&str; 5] = [
@@ -38,7 +38,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ];
 
 /// The page size: the minimum size of a file.
-const PAGE: u64 = 4096;
+const PAGE_SIZE: u64 = 4096;
 
 /// Inodes for the folders of the writable tmpfs.
 const OWN_INODES: u64 = 256;
@@ -70,12 +70,12 @@ pub(crate) struct ScratchFolder {
 /// The setup of a sandbox with its own root, its writable tmpfs, and its `/etc`.
 pub(super) fn setup(
     plan: &Plan,
-    site: &Site<'_>,
+    context: &LoweringContext<'_>,
     mode: Mode,
     roots: &Roots<'_>,
 ) -> (Setup, Scratch, Option<Etc>) {
-    let scratch = site.state.join(SCRATCH);
-    let mut writable = Writable {
+    let scratch = context.state.join(SCRATCH);
+    let mut writable = WritableMounts {
         scratch: &scratch,
         mounts: Vec::new(),
         folders: Vec::new(),
@@ -86,9 +86,9 @@ pub(super) fn setup(
     // `/tmp` comes first, since a root can be below it.
     let mut mounts = std::mem::take(&mut writable.mounts);
     let export_folders = own_export_folders(plan, roots);
-    let etc = Etc::of(mode, site.material, roots, &export_folders);
+    let etc = Etc::of(mode, context.host_paths, roots, &export_folders);
     if let Some(etc) = &etc {
-        mounts.push(bind(&etc.folder(site.state), Path::new("/etc"), true));
+        mounts.push(bind(&etc.folder(context.state), Path::new("/etc"), true));
     }
     for (at, says) in &roots.links {
         if etc.is_none() || !is_in_etc(at) {
@@ -102,14 +102,14 @@ pub(super) fn setup(
         roots
             .binds
             .iter()
-            .map(|one| of_object(bind(one.path, one.path, one.read_only), one.object)),
+            .map(|one| with_object(bind(one.path, one.path, one.read_only), one.object)),
     );
     let provided = plan.provided.iter().enumerate().map(|(number, one)| {
-        let object = site.material.provided.get(number);
-        of_object(bind(&one.source, &one.target, true), object)
+        let object = context.host_paths.provided.get(number);
+        with_object(bind(&one.source, &one.target, true), object)
     });
     mounts.extend(provided);
-    if site.host.proc_mount.is_present() {
+    if context.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
             target: b"/proc".to_vec(),
         });
@@ -122,9 +122,9 @@ pub(super) fn setup(
     }
     devices(&mut mounts);
     writable.folder("/dev/shm", 0o1777, false);
-    match (&site.material.workspace, &plan.workspace) {
+    match (&context.host_paths.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
-            mounts.push(of_object(
+            mounts.push(with_object(
                 bind(&root.path, Path::new(WORK_FOLDER), workspace.read_only),
                 root.object.as_ref(),
             ));
@@ -135,7 +135,7 @@ pub(super) fn setup(
         writable.folder(&folder, 0o755, true);
     }
     mounts.append(&mut writable.mounts);
-    mounts.extend(proc_files::restricted(mode, site.host));
+    mounts.extend(proc_files::restricted(mode, context.host));
     let workspace = plan.workspace.as_ref();
     let movable = roots.movable(workspace.is_some_and(|workspace| !workspace.read_only));
     mounts.extend(movable.into_iter().map(|folder| Mount::Pin {
@@ -149,8 +149,8 @@ pub(super) fn setup(
 
     let scratch = Scratch {
         // The kernel takes 0 as "unlimited".
-        size: plan.disk.as_u64().max(PAGE),
-        inodes: plan.disk.as_u64() / PAGE + OWN_INODES,
+        size: plan.disk.as_u64().max(PAGE_SIZE),
+        inodes: plan.disk.as_u64() / PAGE_SIZE + OWN_INODES,
         folders: writable.folders,
     };
     let setup = Setup {
@@ -158,9 +158,9 @@ pub(super) fn setup(
         mounts,
         hostname: HOST_NAME.into(),
         // A network namespace from the network thread has its loopback interface up already.
-        loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
-        user_namespace: site.isolation == Isolation::Privileged,
-        user_limits: user_limits::of(site.host),
+        loopback: context.isolation == Isolation::UserNamespace && !super::full_network(plan),
+        user_namespace: context.isolation == Isolation::Privileged,
+        user_limits: user_limits::of(context.host),
         owner: (0, 0),
         pid_one: true,
         die_with_parent: true,
@@ -169,13 +169,13 @@ pub(super) fn setup(
 }
 
 /// Collects the folders of the writable tmpfs and their mounts.
-struct Writable<'a> {
+struct WritableMounts<'a> {
     scratch: &'a Path,
     mounts: Vec<Mount>,
     folders: Vec<ScratchFolder>,
 }
 
-impl Writable<'_> {
+impl WritableMounts<'_> {
     fn folder(&mut self, target: impl AsRef<Path>, mode: u32, owned: bool) {
         let name = self.folders.len().to_string();
         self.mounts
@@ -237,17 +237,17 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
 }
 
 /// The same bind, restricted to this object.
-fn of_object(mut mount: Mount, wanted: Option<&Object>) -> Mount {
+fn with_object(mut mount: Mount, wanted: Option<&OpenObject>) -> Mount {
     if let Mount::Bind { object, .. } = &mut mount {
-        *object = wanted.map(Object::for_agent);
+        *object = wanted.map(OpenObject::for_agent);
     }
     mount
 }
 
-pub(super) fn mask(path: &Path, object: Option<&Object>) -> Mount {
+pub(super) fn mask(path: &Path, object: Option<&OpenObject>) -> Mount {
     Mount::Mask {
         target: bytes(path),
-        object: object.map(Object::for_agent),
+        object: object.map(OpenObject::for_agent),
     }
 }
 

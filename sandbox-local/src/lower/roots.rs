@@ -9,9 +9,9 @@ use sandbox_core::{Error, Plan, Result};
 use sandbox_host::WORK_FOLDER;
 use sandbox_lang::packages::TARGET;
 
-use super::Site;
+use super::LoweringContext;
 use crate::error;
-use crate::host::{Isolation, Kind, Object, PathRole, Root, Stamp};
+use crate::host::{FileKind, Isolation, OpenObject, PathRole, Root, Stamp};
 
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Roots<'a> {
 pub(super) struct Mask {
     pub(super) path: PathBuf,
     /// The object that must be there. `None` if the path may be missing.
-    pub(super) object: Option<Object>,
+    pub(super) object: Option<OpenObject>,
 }
 
 /// A bind mount.
@@ -40,26 +40,26 @@ pub(super) struct Mask {
 pub(super) struct Bind<'a> {
     pub(super) path: &'a Path,
     pub(super) read_only: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     /// The object that the path must lead to on the host.
-    pub(super) object: Option<&'a Object>,
+    pub(super) object: Option<&'a OpenObject>,
 }
 
 impl<'a> Roots<'a> {
-    pub(super) fn of(plan: &Plan, site: &Site<'a>) -> Result<Self> {
-        let material = site.material;
+    pub(super) fn of(plan: &Plan, context: &LoweringContext<'a>) -> Result<Self> {
+        let host_paths = context.host_paths;
         let mut wanted = Vec::<Bind<'_>>::new();
         let mut links = Vec::<(&Path, &Path)>::new();
         let mut copies = Vec::new();
         let named = [
-            (PathRole::Read, &material.read),
-            (PathRole::Write, &material.write),
+            (PathRole::Read, &host_paths.read),
+            (PathRole::Write, &host_paths.write),
         ];
         for (role, root) in named
             .iter()
             .flat_map(|(role, roots)| roots.iter().map(|r| (*role, r)))
         {
-            check(site, role, root)?;
+            check(context, role, root)?;
             wanted.push(Bind {
                 path: &root.path,
                 read_only: role == PathRole::Read,
@@ -72,14 +72,14 @@ impl<'a> Roots<'a> {
                     .map(|(at, target)| (at.as_path(), target.as_path())),
             );
         }
-        for root in &*material.platform {
+        for root in &*host_paths.platform {
             links.extend(
                 root.links
                     .iter()
                     .map(|(at, target)| (at.as_path(), target.as_path())),
             );
             match root.stamp {
-                Some(stamp) if site.isolation != Isolation::Landlock => {
+                Some(stamp) if context.isolation != Isolation::Landlock => {
                     copies.push((root.path.as_path(), stamp));
                 }
                 _ => wanted.push(Bind {
@@ -108,21 +108,21 @@ impl<'a> Roots<'a> {
         links.dedup_by_key(|(at, _)| at.as_os_str());
         links.retain(|(at, _)| roots.access(at).is_none() && !is_own(at));
         roots.links = links;
-        if site.isolation != Isolation::Landlock {
-            let named = material.read.iter().chain(&material.write);
-            let state = (site.state, material.state.as_ref());
+        if context.isolation != Isolation::Landlock {
+            let named = host_paths.read.iter().chain(&host_paths.write);
+            let state = (context.state, host_paths.state.as_ref());
             roots.mask_in(named.map(|root| (root, &*root.path)), state);
-            if roots.access(site.state).is_some() {
-                roots.mask(site.state.into(), material.state.as_ref());
+            if roots.access(context.state).is_some() {
+                roots.mask(context.state.into(), host_paths.state.as_ref());
             }
         }
-        roots.protect_packages(plan, site)?;
-        roots.hide_processes(plan, site)?;
-        if let Some(workspace) = &site.material.workspace {
-            check_state(site, PathRole::Workspace, workspace)?;
-            check_own(site, PathRole::Workspace, workspace)?;
+        roots.protect_packages(plan, context)?;
+        roots.hide_processes(plan, context)?;
+        if let Some(workspace) = &context.host_paths.workspace {
+            check_state(context, PathRole::Workspace, workspace)?;
+            check_own(context, PathRole::Workspace, workspace)?;
             if plan.workspace.is_some() {
-                let state = (site.state, material.state.as_ref());
+                let state = (context.state, host_paths.state.as_ref());
                 roots.mask_in([(workspace, Path::new(WORK_FOLDER))], state);
             }
         }
@@ -130,19 +130,23 @@ impl<'a> Roots<'a> {
     }
 
     /// Hides procfs where it is mounted in a root, as in a chroot folder.
-    fn hide_processes(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
-        let workspace = site.material.workspace.as_ref();
-        for place in &site.material.processes {
+    fn hide_processes(&mut self, plan: &Plan, context: &LoweringContext<'_>) -> Result<()> {
+        let workspace = context.host_paths.workspace.as_ref();
+        for place in &context.host_paths.processes {
             let inside = workspace
                 .and_then(|root| place.strip_prefix(&root.path).ok())
                 .filter(|_| plan.workspace.is_some());
             let is_root = self.access(place).is_some();
-            if site.isolation == Isolation::Landlock {
+            if context.isolation == Isolation::Landlock {
                 let why = "the host's processes would be seen there";
-                let mut named = site.material.read.iter().chain(&site.material.write);
+                let mut named = context
+                    .host_paths
+                    .read
+                    .iter()
+                    .chain(&context.host_paths.write);
                 if let Some(root) = named.find(|root| place.starts_with(&root.path)) {
                     return Err(refused(
-                        site,
+                        context,
                         PathRole::Read,
                         root,
                         why,
@@ -151,7 +155,7 @@ impl<'a> Roots<'a> {
                 }
                 if let (Some(root), Some(_)) = (workspace, inside) {
                     return Err(refused(
-                        site,
+                        context,
                         PathRole::Workspace,
                         root,
                         why,
@@ -172,17 +176,17 @@ impl<'a> Roots<'a> {
 
     /// Hides the folder of installed packages where code could write to it: other sandboxes run
     /// what is in there.
-    fn protect_packages(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
-        let Some(cache) = &site.material.cache else {
+    fn protect_packages(&mut self, plan: &Plan, context: &LoweringContext<'_>) -> Result<()> {
+        let Some(cache) = &context.host_paths.cache else {
             return Ok(());
         };
         let workspace = match &plan.workspace {
-            Some(workspace) if !workspace.read_only => site.material.workspace.as_ref(),
+            Some(workspace) if !workspace.read_only => context.host_paths.workspace.as_ref(),
             _ => None,
         };
-        let cache = (&**cache, site.material.cache_object.as_ref());
-        if site.isolation == Isolation::Landlock {
-            let mut around = site.material.write.iter().chain(workspace);
+        let cache = (&**cache, context.host_paths.cache_object.as_ref());
+        if context.isolation == Isolation::Landlock {
+            let mut around = context.host_paths.write.iter().chain(workspace);
             return match around.rfind(|root| below(root, cache).is_some()) {
                 None => Ok(()),
                 Some(root) => {
@@ -195,7 +199,7 @@ impl<'a> Roots<'a> {
                         cache.0.display()
                     );
                     Err(refused(
-                        site,
+                        context,
                         role,
                         root,
                         &why,
@@ -204,7 +208,7 @@ impl<'a> Roots<'a> {
                 }
             };
         }
-        let write = site.material.write.iter();
+        let write = context.host_paths.write.iter();
         self.mask_in(write.map(|root| (root, &*root.path)), cache);
         self.mask_in(workspace.map(|root| (root, Path::new(WORK_FOLDER))), cache);
         Ok(())
@@ -215,7 +219,7 @@ impl<'a> Roots<'a> {
     fn mask_in<'b>(
         &mut self,
         folders: impl IntoIterator<Item = (&'b Root, &'b Path)>,
-        hidden: (&Path, Option<&Object>),
+        hidden: (&Path, Option<&OpenObject>),
     ) {
         for (root, mounted) in folders {
             if let Some(below) = below(root, hidden) {
@@ -224,7 +228,7 @@ impl<'a> Roots<'a> {
         }
     }
 
-    fn mask(&mut self, path: PathBuf, object: Option<&Object>) {
+    fn mask(&mut self, path: PathBuf, object: Option<&OpenObject>) {
         if self.masks.iter().all(|mask| mask.path != path) {
             let object = object.cloned();
             self.masks.push(Mask { path, object });
@@ -297,24 +301,24 @@ fn is_own(path: &Path) -> bool {
 }
 
 /// The path relative to a root of something in it.
-fn below(root: &Root, (path, object): (&Path, Option<&Object>)) -> Option<PathBuf> {
+fn below(root: &Root, (path, object): (&Path, Option<&OpenObject>)) -> Option<PathBuf> {
     match (&root.object, object) {
         (Some(folder), Some(object)) => object.below(folder),
         _ => path.strip_prefix(&root.path).ok().map(Path::to_owned),
     }
 }
 
-fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
-    check_state(site, role, root)?;
-    check_own(site, role, root)?;
-    if site.isolation == Isolation::Landlock {
+fn check(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
+    check_state(context, role, root)?;
+    check_own(context, role, root)?;
+    if context.isolation == Isolation::Landlock {
         return Ok(());
     }
     let path = &root.path;
     if path.starts_with(WORK_FOLDER) {
         let why = "the sandbox's work folder is there";
         return Err(refused(
-            site,
+            context,
             role,
             root,
             why,
@@ -324,7 +328,7 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     if is_within(path, Path::new(TARGET)) {
         let why = "packages that a policy names are there";
         return Err(refused(
-            site,
+            context,
             role,
             root,
             why,
@@ -333,38 +337,38 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     }
     if path == Path::new("/tmp") && role == PathRole::Read {
         let why = "a sandbox has a /tmp of its own, which it may write to";
-        return Err(refused(site, role, root, why, "name the folders in it"));
+        return Err(refused(context, role, root, why, "name the folders in it"));
     }
     Ok(())
 }
 
 /// Refuses procfs and devices of the host.
-fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
+fn check_own(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
     let path = &root.path;
-    let devices = site.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
+    let devices = context.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
     if devices || is_within(path, Path::new("/proc")) {
         let why = "the host's processes and devices are not shown; a sandbox has a /proc and a /dev of its own";
-        return Err(refused(site, role, root, why, "leave it out"));
+        return Err(refused(context, role, root, why, "leave it out"));
     }
     Ok(())
 }
 
 /// Refuses a root that shows the state folder. With mounts, a root around the state folder is fine:
 /// the state folder is masked.
-fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
-    let state = site.material.state.as_ref();
+fn check_state(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
+    let state = context.host_paths.state.as_ref();
     let is_within = |state| {
         root.object
             .as_ref()
             .is_some_and(|root| root.is_within(state))
     };
-    let inside = root.path.starts_with(site.state) || state.is_some_and(is_within);
+    let inside = root.path.starts_with(context.state) || state.is_some_and(is_within);
     let around =
-        below(root, (site.state, state)).is_some() && site.isolation == Isolation::Landlock;
+        below(root, (context.state, state)).is_some() && context.isolation == Isolation::Landlock;
     if inside || around {
-        let why = format!("it shows the state folder {}", site.state.display());
+        let why = format!("it shows the state folder {}", context.state.display());
         return Err(refused(
-            site,
+            context,
             role,
             root,
             &why,
@@ -374,10 +378,16 @@ fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     Ok(())
 }
 
-fn refused(site: &Site<'_>, role: PathRole, root: &Root, why: &str, fix: &str) -> Error {
-    let context = format!("{} {}: {why}", role.name(), root.path.display());
+fn refused(
+    context: &LoweringContext<'_>,
+    role: PathRole,
+    root: &Root,
+    why: &str,
+    fix: &str,
+) -> Error {
+    let what = format!("{} {}: {why}", role.name(), root.path.display());
     match role {
-        PathRole::Workspace => error::invalid_spec(site.tier, context, fix),
-        PathRole::Read | PathRole::Write => error::invalid_policy(site.tier, context, fix),
+        PathRole::Workspace => error::invalid_spec(context.tier, what, fix),
+        PathRole::Read | PathRole::Write => error::invalid_policy(context.tier, what, fix),
     }
 }

@@ -26,13 +26,13 @@ use sandbox_freestanding::{Errno, Fd, Result};
 use sandbox_host::safe_path::Identity;
 
 use super::clone::ChildFailure;
-use super::gate::Gate;
 use super::identity::IdentityMaps;
+use super::latch::Latch;
 use super::launch::{NewFolder, ScratchMount};
 use super::network::Network;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LaunchStep {
     #[default]
     None,
     Session,
@@ -53,12 +53,12 @@ pub(super) enum Step {
     Execute,
 }
 
-impl Step {
+impl LaunchStep {
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::None => "nothing",
             Self::Session => "start a session",
-            Self::DeathSignal => "tie the agent's life to ours",
+            Self::DeathSignal => "set the agent's death signal",
             Self::Identity => "write the id maps of the user namespace",
             Self::Capabilities => "keep capabilities for the agent",
             Self::Group => "enter the control groups",
@@ -69,7 +69,7 @@ impl Step {
             Self::Replaced => {
                 "a write root or the workspace was replaced while the sandbox was being made; nothing was run"
             }
-            Self::MapMount => MAPPING,
+            Self::MapMount => ID_MAPPING_UNSUPPORTED,
             Self::MoveMapped => "mount with mapped identities",
             Self::Scratch => "mount the sandbox's writable tmpfs",
             Self::ScratchFolder => "make the sandbox's writable folders",
@@ -80,11 +80,11 @@ impl Step {
 }
 
 /// The message for a folder whose file system does not support id-mapped mounts.
-pub(crate) const MAPPING: &str =
+pub(crate) const ID_MAPPING_UNSUPPORTED: &str =
     "map the identities of a folder that code may write, which its file system does not support";
 
 /// What the child reads, and where it reports a failure.
-pub(super) struct Order<'a> {
+pub(super) struct ChildArguments<'a> {
     pub(super) stream: RawFd,
     pub(super) listen: Option<RawFd>,
     pub(super) program: BorrowedFd<'a>,
@@ -92,20 +92,20 @@ pub(super) struct Order<'a> {
     /// `/proc/PID/fd/` of the host process.
     pub(super) descriptors: &'a str,
     pub(super) network: Option<&'a Network>,
-    pub(super) gate: &'a Gate,
+    pub(super) latch: &'a Latch,
     pub(super) join: &'a [CString],
     pub(super) maps: Option<&'a IdentityMaps>,
-    pub(super) mapped: &'a [Mapping<'a>],
+    pub(super) mapped: &'a [IdMapping<'a>],
     pub(super) scratch: Option<&'a ScratchMount>,
     pub(super) die_with_parent: bool,
     pub(super) cgroup_namespace: bool,
     pub(super) arguments: *const *const c_char,
     pub(super) environment: *const *const c_char,
-    pub(super) failure: ChildFailure<Step>,
+    pub(super) failure: ChildFailure<LaunchStep>,
 }
 
 /// A folder to be mounted over itself with mapped ids.
-pub(super) struct Mapping<'a> {
+pub(super) struct IdMapping<'a> {
     pub(super) path: &'a CStr,
     /// The object that the path must lead to.
     pub(super) object: Option<Identity>,
@@ -128,69 +128,69 @@ const LISTEN: RawFd = 5;
 /// executed the agent or ended.
 pub(super) unsafe extern "C" fn body(argument: *mut c_void) -> ! {
     // SAFETY: the parent waits, and reads this only after we have executed or ended.
-    let order = unsafe { &mut *argument.cast::<Order<'_>>() };
+    let args = unsafe { &mut *argument.cast::<ChildArguments<'_>>() };
     // All signals stay blocked: the agent resets each to its default before it unblocks them.
-    match prepare(order) {
+    match prepare(args) {
         Ok(()) => {
             // SAFETY: both lists end with a null pointer, and the parent keeps their strings alive.
-            let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
-            order.failure.end(Step::Execute, errno)
+            let errno = unsafe { execute_descriptor(PROGRAM, args.arguments, args.environment) };
+            args.failure.end(LaunchStep::Execute, errno)
         }
-        Err((step, errno)) => order.failure.end(step, errno),
+        Err((step, errno)) => args.failure.end(step, errno),
     }
 }
 
-trait At<T> {
-    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)>;
+trait AtStep<T> {
+    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)>;
 }
 
-impl<T> At<T> for Result<T> {
-    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)> {
+impl<T> AtStep<T> for Result<T> {
+    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)> {
         self.map_err(|errno| (step, errno))
     }
 }
 
-fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
+fn prepare(args: &ChildArguments<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
     // Leave the terminal's session: its interrupt is for the host process only.
-    new_session().at(Step::Session)?;
+    new_session().at(LaunchStep::Session)?;
     // Without a PID namespace the agent outlives us and ends its descendants itself. SIGCONT wakes
     // it: we may have stopped it to kill them.
-    let death = if order.die_with_parent {
+    let death = if args.die_with_parent {
         SIGKILL
     } else {
         SIGCONT
     };
-    set_attribute(PR_SET_PDEATHSIG, death as usize, 0).at(Step::DeathSignal)?;
-    if let Some(maps) = order.maps {
-        maps.write_own().at(Step::Identity)?;
-        keep_capabilities().at(Step::Capabilities)?;
+    set_attribute(PR_SET_PDEATHSIG, death as usize, 0).at(LaunchStep::DeathSignal)?;
+    if let Some(maps) = args.maps {
+        maps.write_own().at(LaunchStep::Identity)?;
+        keep_capabilities().at(LaunchStep::Capabilities)?;
     }
-    if !order.mapped.is_empty() || order.scratch.is_some() {
-        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
+    if !args.mapped.is_empty() || args.scratch.is_some() {
+        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(LaunchStep::Propagation)?;
     }
-    for mapping in order.mapped {
-        mount_mapped(mapping)?;
+    for id_mapping in args.mapped {
+        mount_mapped(id_mapping)?;
     }
-    if let Some(scratch) = order.scratch {
+    if let Some(scratch) = args.scratch {
         mount_scratch(scratch)?;
     }
-    if !order.join.is_empty() {
+    if !args.join.is_empty() {
         // The groups are created in the meantime.
-        order.gate.wait().at(Step::Group)?;
+        args.latch.wait().at(LaunchStep::Group)?;
     }
-    for group in order.join {
-        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(Step::Group)?;
-        write_all(&threads, b"0").at(Step::Group)?;
+    for group in args.join {
+        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(LaunchStep::Group)?;
+        write_all(&threads, b"0").at(LaunchStep::Group)?;
     }
-    if order.cgroup_namespace {
+    if args.cgroup_namespace {
         // Not in the clone call: the namespace's root is the group that the process is in now.
-        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
+        unshare(CLONE_NEWCGROUP).at(LaunchStep::GroupNamespace)?;
     }
-    if let Some(network) = order.network {
-        let descriptor = network.wait().at(Step::Network)?;
-        enter_network(order.descriptors, descriptor).at(Step::Network)?;
+    if let Some(network) = args.network {
+        let descriptor = network.wait().at(LaunchStep::Network)?;
+        enter_network(args.descriptors, descriptor).at(LaunchStep::Network)?;
     }
-    arrange(order).at(Step::Descriptors)
+    arrange(args).at(LaunchStep::Descriptors)
 }
 
 /// Enters a network namespace that was opened after the host process' descriptors were copied to
@@ -234,31 +234,31 @@ fn keep_capabilities() -> Result<()> {
 
 /// Opens the path once: the object that is compared is also the one that is mapped and mounted
 /// over.
-fn mount_mapped(mapping: &Mapping<'_>) -> std::result::Result<(), (Step, Errno)> {
-    let Mapping {
+fn mount_mapped(id_mapping: &IdMapping<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
+    let IdMapping {
         path,
         object,
         namespace,
-    } = mapping;
-    let folder = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0).at(Step::OpenMapped)?;
-    let found = stat_of(&folder).at(Step::OpenMapped)?;
+    } = id_mapping;
+    let folder = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0).at(LaunchStep::OpenMapped)?;
+    let found = stat_of(&folder).at(LaunchStep::OpenMapped)?;
     if object.is_some_and(|object| (found.device, found.inode) != (object.device, object.inode)) {
-        return Err((Step::Replaced, Errno::ESTALE));
+        return Err((LaunchStep::Replaced, Errno::ESTALE));
     }
     let empty = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
     let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | empty;
-    let tree = open_tree(&folder, c"", tree).at(Step::OpenMapped)?;
+    let tree = open_tree(&folder, c"", tree).at(LaunchStep::OpenMapped)?;
     let attributes = MountAttributes {
         set: MOUNT_ATTR_IDMAP,
         user_namespace: namespace.as_raw_fd() as u64,
         ..MountAttributes::default()
     };
-    set_attributes(&tree, c"", empty, &attributes).at(Step::MapMount)?;
+    set_attributes(&tree, c"", empty, &attributes).at(LaunchStep::MapMount)?;
     let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&tree, &folder, c"", flags).at(Step::MoveMapped)
+    move_mount(&tree, &folder, c"", flags).at(LaunchStep::MoveMapped)
 }
 
-fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno)> {
+fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (LaunchStep, Errno)> {
     let ScratchMount {
         target,
         options,
@@ -272,12 +272,12 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
         flags,
         Some(options),
     )
-    .at(Step::Scratch)?;
+    .at(LaunchStep::Scratch)?;
     set_umask(0);
     for NewFolder { path, mode, owner } in folders {
-        make_directory(AT_FDCWD, path, *mode).at(Step::ScratchFolder)?;
+        make_directory(AT_FDCWD, path, *mode).at(LaunchStep::ScratchFolder)?;
         if let Some((user, group)) = owner {
-            change_owner(AT_FDCWD, path, *user, *group, 0).at(Step::ScratchFolder)?;
+            change_owner(AT_FDCWD, path, *user, *group, 0).at(LaunchStep::ScratchFolder)?;
         }
     }
     Ok(())
@@ -285,12 +285,12 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
 
 /// Descriptors of the agent: null at 0 to 2, the stream at 3, the program at 4 until it is
 /// executed, a listening socket at 5.
-fn arrange(order: &Order<'_>) -> Result<()> {
+fn arrange(args: &ChildArguments<'_>) -> Result<()> {
     // Above the numbers that are filled below.
-    let stream: Fd = duplicate_above(order.stream, 10)?;
-    let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
-    let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
-    let listen: Option<Fd> = match order.listen {
+    let stream: Fd = duplicate_above(args.stream, 10)?;
+    let program: Fd = duplicate_above(args.program.as_raw_fd(), 10)?;
+    let null: Fd = duplicate_above(args.null.as_raw_fd(), 10)?;
+    let listen: Option<Fd> = match args.listen {
         Some(listen) => Some(duplicate_above(listen, 10)?),
         None => None,
     };

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_runs_in_our_memory_and_the_caller_waits_for_it() {
+    fn child_shares_memory_and_the_caller_waits_for_it() {
         let mut value = 0u32;
         let stack = Stack::new().expect("memory");
         // SAFETY: the body writes its argument and ends.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn clone3_is_spelled_right() {
+    fn clone3_arguments_are_accepted_where_the_call_is_allowed() {
         // Some container sandboxes deny system calls that they do not know.
         assert!(matches!(knows_groups(), Ok(()) | Err(Errno::ENOSYS)));
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use sandbox_freestanding::namespace::CLONE_NEWCGROUP;
 use sandbox_host::safe_path::Identity;
 
-use super::anchor::run_from;
-use super::child::{Mapping, Order, Step, body};
+use super::child::{ChildArguments, IdMapping, LaunchStep, body};
 use super::clone::{Child, ChildFailure, Stack};
-use super::gate::Gate;
 use super::identity::IdentityMaps;
+use super::latch::Latch;
 use super::network::Network;
 use super::program;
+use super::scope_helper::run_with;
 use crate::cgroup::Group;
 
 /// How to start an agent.
@@ -31,7 +31,7 @@ pub(crate) struct Launch {
     /// capabilities there.
     pub(crate) maps: Option<IdentityMaps>,
     /// Folders to mount over themselves with mapped ids, in the new mount namespace.
-    pub(crate) mapped: Vec<MappedMount>,
+    pub(crate) mapped: Vec<IdMappedMount>,
     /// A tmpfs to mount in the new mount namespace.
     pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
@@ -39,7 +39,7 @@ pub(crate) struct Launch {
     /// A network namespace to enter.
     pub(crate) network: Option<Network>,
     /// Opened when the control groups exist.
-    pub(crate) groups: Arc<Gate>,
+    pub(crate) groups: Arc<Latch>,
     /// Whether the agent waits for a setup message.
     pub(crate) setup: bool,
     /// A listening socket on which the agent accepts further clients.
@@ -48,7 +48,7 @@ pub(crate) struct Launch {
 
 /// A folder of the host whose files appear with other ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MappedMount {
+pub(crate) struct IdMappedMount {
     /// The folder; no component of the path is a link.
     pub(crate) path: CString,
     /// The object that the path must lead to. The host holds it open.
@@ -82,13 +82,13 @@ pub(crate) struct NewFolder {
 
 /// What every start needs. Created once.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(super) struct SpawnTools {
     pub(super) program: BorrowedFd<'static>,
     pub(super) null: File,
     pub(super) stack: Stack,
 }
 
-impl Tools {
+impl SpawnTools {
     /// Creates the resources on the first call.
     pub(super) fn of(tools: &mut Option<Self>) -> io::Result<&mut Self> {
         let made = match tools.take() {
@@ -96,7 +96,7 @@ impl Tools {
             None => Self {
                 program: program::descriptor()?,
                 null: File::options().read(true).write(true).open("/dev/null")?,
-                stack: Stack::new().map_err(|errno| failed("make a stack", errno.0))?,
+                stack: Stack::new().map_err(|errno| failed("allocate a stack", errno.0))?,
             },
         };
         Ok(tools.insert(made))
@@ -105,27 +105,27 @@ impl Tools {
 
 impl Launch {
     /// Starts the agent in the groups. Returns once it has executed.
-    pub(super) fn run(&self, tools: &Tools, group: Option<&Group>) -> io::Result<Child> {
-        self.with_order(tools, group, |order, namespaces, folder| {
+    pub(super) fn run(&self, tools: &SpawnTools, group: Option<&Group>) -> io::Result<Child> {
+        self.with_child_arguments(tools, group, |args, namespaces, cgroup| {
             // SAFETY: `body` makes system calls and writes to its argument, which lives until it
             // has executed or ended.
             let child = unsafe {
-                run_from(
-                    group.and_then(Group::anchor),
+                run_with(
+                    group.and_then(Group::helper),
                     namespaces,
-                    folder,
+                    cgroup,
                     &tools.stack,
                     body,
-                    std::ptr::from_mut(order).cast(),
+                    std::ptr::from_mut(args).cast(),
                 )
             };
             let child = child.map_err(|errno| failed("clone", errno.0))?;
-            if order.failure.step == Step::None {
+            if args.failure.step == LaunchStep::None {
                 return Ok(child);
             }
             // Another thread may have reaped it; the child is gone either way.
             let _ = sandbox_freestanding::process::wait_for(child.pid);
-            Err(self.failure(order.failure))
+            Err(self.failure(args.failure))
         })
     }
 
@@ -137,27 +137,30 @@ impl Launch {
     }
 
     /// The error for the step at which the child failed.
-    pub(super) fn failure(&self, ChildFailure { step, errno }: ChildFailure<Step>) -> io::Error {
+    pub(super) fn failure(
+        &self,
+        ChildFailure { step, errno }: ChildFailure<LaunchStep>,
+    ) -> io::Error {
         match self.network.as_ref().and_then(Network::failure) {
-            Some(why) if step == Step::Network => io::Error::other(why),
+            Some(why) if step == LaunchStep::Network => io::Error::other(why),
             _ => failed(step.describe(), errno),
         }
     }
 
     /// Calls `make` with the child's arguments, its namespaces, and the v2 control group to start
     /// it in.
-    pub(super) fn with_order<T>(
+    pub(super) fn with_child_arguments<T>(
         &self,
-        tools: &Tools,
+        tools: &SpawnTools,
         group: Option<&Group>,
-        make: impl FnOnce(&mut Order<'_>, u64, Option<BorrowedFd<'_>>) -> io::Result<T>,
+        make: impl FnOnce(&mut ChildArguments<'_>, u64, Option<BorrowedFd<'_>>) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut mapped = Vec::with_capacity(self.mapped.len());
         for one in &self.mapped {
-            mapped.push(Mapping {
+            mapped.push(IdMapping {
                 path: one.path.as_c_str(),
                 object: one.object,
-                namespace: super::holder::user_namespace(one.from, one.to)?,
+                namespace: super::user_ns_holder::user_namespace(one.from, one.to)?,
             });
         }
         let mut arguments = vec![c"sandbox-agent", c"serve", c"--fd", c"3"];
@@ -171,15 +174,15 @@ impl Launch {
         arguments.push(std::ptr::null());
         let environment = [std::ptr::null()];
         let descriptors = format!("/proc/{}/fd/", std::process::id());
-        let mut order = Order {
+        let mut child_args = ChildArguments {
             stream: self.stream.as_raw_fd(),
             listen: self.listen.as_ref().map(AsRawFd::as_raw_fd),
             program: tools.program,
             null: tools.null.as_fd(),
             descriptors: &descriptors,
             network: self.network.as_ref(),
-            gate: &self.groups,
-            join: group.map_or(&[], Group::join),
+            latch: &self.groups,
+            join: group.map_or(&[], Group::join_files),
             maps: self.maps.as_ref(),
             mapped: &mapped,
             scratch: self.scratch.as_ref(),
@@ -191,7 +194,7 @@ impl Launch {
         };
         let folder = group.and_then(Group::folder);
         let namespaces = self.namespaces & !CLONE_NEWCGROUP;
-        make(&mut order, namespaces, folder)
+        make(&mut child_args, namespaces, folder)
     }
 }
 

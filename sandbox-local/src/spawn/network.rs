@@ -15,15 +15,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use sandbox_freestanding::RawFd;
 
-use super::gate::Gate;
+use super::latch::Latch;
 
 /// A network namespace that is being created.
 #[derive(Debug, Clone)]
-pub(crate) struct Network(Arc<Slot>);
+pub(crate) struct Network(Arc<NetworkSlot>);
 
 #[derive(Debug, Default)]
-struct Slot {
-    gate: Gate,
+struct NetworkSlot {
+    latch: Latch,
     descriptor: AtomicI32,
     made: OnceLock<io::Result<OwnedFd>>,
 }
@@ -57,7 +57,7 @@ impl Network {
     /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
     /// called `begin`.
     pub(super) fn wait(&self) -> sandbox_freestanding::Result<RawFd> {
-        self.0.gate.wait()?;
+        self.0.latch.wait()?;
         Ok(self.0.descriptor.load(Ordering::Acquire))
     }
 
@@ -67,7 +67,7 @@ impl Network {
     }
 
     fn make(&self, home: &File) {
-        let opener = self.0.gate.opener();
+        let opener = self.0.latch.opener();
         let made = self.0.made.get_or_init(|| make(home));
         if let Ok(namespace) = made {
             self.0
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_another_one_than_ours_or_said_why_not() {
+    fn namespace_differs_from_the_hosts_or_reports_why_not() {
         let network = Network::begin().expect("a thread");
         let ours = std::fs::metadata(NAMESPACE).expect("procfs").ino();
         match network.wait() {

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_cannot_be_changed() {
+    fn program_file_is_sealed() {
         let file = make(b"program").expect("made");
         let error = rustix::io::pwrite(&file, b"x", 0).expect_err("sealed");
         assert_eq!(error, rustix::io::Errno::PERM);

@@ -8,43 +8,43 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 use super::Launch;
-use super::launch::Tools;
-use crate::remains::Remains;
+use super::launch::SpawnTools;
+use crate::cleanup::Leftovers;
 
 enum Job {
     Start {
         launch: Box<Launch>,
-        remains: Remains,
-        answer: oneshot::Sender<io::Result<Remains>>,
+        leftovers: Leftovers,
+        answer: oneshot::Sender<io::Result<Leftovers>>,
     },
-    Errand(Box<dyn FnOnce() + Send>),
+    Run(Box<dyn FnOnce() + Send>),
 }
 
 /// An agent that is being started.
 #[derive(Debug)]
-pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
+pub(crate) struct PendingAgent(oneshot::Receiver<io::Result<Leftovers>>);
 
 /// Starts the agent in the groups of `leftovers`. On failure, or if the result is dropped, ends the
 /// process and removes what `leftovers` holds.
-pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
+pub(crate) fn begin_start(launch: Launch, leftovers: Leftovers) -> io::Result<PendingAgent> {
     let (answer, started) = oneshot::channel();
     send(Job::Start {
         launch: Box::new(launch),
-        remains,
+        leftovers,
         answer,
     })?;
-    Ok(Started(started))
+    Ok(PendingAgent(started))
 }
 
 /// Runs `work` on the spawner thread, which also prepares what every start needs. The returned
 /// closure waits for the result. Without a spawner thread it runs `work` itself.
-pub(crate) fn ahead<T: Send + 'static>(
+pub(crate) fn run_ahead<T: Send + 'static>(
     work: impl FnOnce() -> T + Clone + Send + 'static,
 ) -> impl FnOnce() -> T {
     let (answer, done) = channel();
     let errand = work.clone();
     // The receiver says whether it was done.
-    let sent = send(Job::Errand(Box::new(move || drop(answer.send(errand())))));
+    let sent = send(Job::Run(Box::new(move || drop(answer.send(errand())))));
     move || match sent.ok().and_then(|()| done.recv().ok()) {
         Some(result) => result,
         None => work(),
@@ -52,12 +52,12 @@ pub(crate) fn ahead<T: Send + 'static>(
 }
 
 /// Runs `work` on the spawner thread. The returned closure waits for the result.
-pub(crate) fn on_thread<T: Send + 'static>(
+pub(crate) fn run_on_spawner<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl FnOnce() -> io::Result<T> {
     let (answer, done) = channel();
     // The receiver says whether it was done.
-    let sent = send(Job::Errand(Box::new(move || drop(answer.send(work())))));
+    let sent = send(Job::Run(Box::new(move || drop(answer.send(work())))));
     move || {
         sent?;
         let ended = || io::Error::other("the thread that starts agents has ended");
@@ -65,9 +65,9 @@ pub(crate) fn on_thread<T: Send + 'static>(
     }
 }
 
-impl Started {
+impl PendingAgent {
     /// Waits until the agent executes. Returns `leftovers` with its process.
-    pub(crate) async fn wait(self) -> io::Result<Remains> {
+    pub(crate) async fn wait(self) -> io::Result<Leftovers> {
         self.0
             .await
             .map_err(|_| io::Error::other("the thread that starts agents has ended"))?
@@ -101,22 +101,22 @@ fn work(jobs: &Receiver<Job>) {
         match job {
             Job::Start {
                 launch,
-                mut remains,
+                mut leftovers,
                 answer,
             } => {
-                let child =
-                    Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
+                let child = SpawnTools::of(&mut tools)
+                    .and_then(|tools| launch.run(tools, leftovers.group()));
                 let started = child.map(|child| {
-                    remains.set_child(child);
-                    remains
+                    leftovers.set_agent(child);
+                    leftovers
                 });
                 // If the caller has gone, dropping the result ends and removes the sandbox.
                 drop(answer.send(started));
             }
-            Job::Errand(work) => {
+            Job::Run(work) => {
                 work();
                 // A failure here is reported when something is started.
-                let _ = Tools::of(&mut tools);
+                let _ = SpawnTools::of(&mut tools);
             }
         }
     }

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::wire::{Call, Kind, Message, Value, Writer, take};
+use super::wire::{Call, Message, MessageKind, Value, Writer, take};
 
 /// Time limit for all of systemd's answers. It answers within milliseconds unless it is overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 const DESTINATION: &str = "org.freedesktop.systemd1";
 
@@ -40,14 +40,14 @@ impl Manager {
         let mut manager = Self {
             stream,
             received: Vec::new(),
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + TIMEOUT,
         };
-        manager.greet(user)?;
+        manager.authenticate(user)?;
         Ok(manager)
     }
 
     /// Authenticates. The kernel vouches for the user id too.
-    fn greet(&mut self, user: u32) -> io::Result<()> {
+    fn authenticate(&mut self, user: u32) -> io::Result<()> {
         let digits = user.to_string();
         let hex: String = digits.bytes().map(|byte| format!("{byte:02x}")).collect();
         self.send(format!("\0AUTH EXTERNAL {hex}\r\nBEGIN\r\n").as_bytes())?;
@@ -57,16 +57,16 @@ impl Manager {
                 break self.received.drain(..end + 2).collect::<Vec<_>>();
             }
             if self.received.len() > 1024 {
-                return Err(io::Error::other("it greets in no known way"));
+                return Err(io::Error::other("it sent no valid authentication reply"));
             }
             self.receive()?;
         };
         if line.starts_with(b"OK ") {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&line).trim().to_owned();
+        let reply = String::from_utf8_lossy(&line).trim().to_owned();
         Err(io::Error::other(format!(
-            "it does not believe who we are: {said}"
+            "it rejected our user id: {reply}"
         )))
     }
 
@@ -120,14 +120,16 @@ impl Manager {
         loop {
             let message = self.next()?;
             match message.kind {
-                Kind::Error if message.answers == Some(number) => return Err(refusal(&message)),
-                Kind::Return if message.answers == Some(number) => {
+                MessageKind::Error if message.reply_to == Some(number) => {
+                    return Err(error_of(&message));
+                }
+                MessageKind::Return if message.reply_to == Some(number) => {
                     job = message.arguments().text();
                     if message.signature != "o" || job.is_none() {
-                        return Err(io::Error::other("it answers something unknown"));
+                        return Err(io::Error::other("it sent an unexpected reply"));
                     }
                 }
-                Kind::Signal if message.member.as_deref() == Some("JobRemoved") => {
+                MessageKind::Signal if message.member.as_deref() == Some("JobRemoved") => {
                     ended.extend(job_and_result(&message));
                 }
                 _ => {}
@@ -155,12 +157,12 @@ impl Manager {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write_all(bytes).map_err(said)
+        self.stream.set_write_timeout(Some(self.time_left()?))?;
+        self.stream.write_all(bytes).map_err(timeout_error)
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.set_read_timeout(Some(self.time_left()?))?;
         let mut bytes = [0; 4096];
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(io::Error::other("it has closed the connection")),
@@ -169,31 +171,31 @@ impl Manager {
                 Ok(())
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(cause) => Err(said(cause)),
+            Err(cause) => Err(timeout_error(cause)),
         }
     }
 
-    fn left(&self) -> io::Result<Duration> {
+    fn time_left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(said(io::ErrorKind::TimedOut.into()));
+            return Err(timeout_error(io::ErrorKind::TimedOut.into()));
         }
         Ok(left)
     }
 }
 
 /// A socket reports a timeout as "try again".
-fn said(cause: io::Error) -> io::Error {
+fn timeout_error(cause: io::Error) -> io::Error {
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("no answer within {PATIENCE:?}"),
+            format!("no answer within {TIMEOUT:?}"),
         ),
         _ => cause,
     }
 }
 
-fn refusal(message: &Message) -> io::Error {
+fn error_of(message: &Message) -> io::Error {
     let name = message.error.as_deref().unwrap_or("an error without name");
     let text = match message.signature.starts_with('s') {
         true => message.arguments().text(),
@@ -231,18 +233,18 @@ mod tests {
         let greeting = greeting.to_owned();
         spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            let mut heard = vec![0; 4096];
-            let count = stream.read(&mut heard).expect("a greeting");
-            heard.truncate(count);
+            let mut received = vec![0; 4096];
+            let count = stream.read(&mut received).expect("a greeting");
+            received.truncate(count);
             stream.write_all(greeting.as_bytes()).expect("sent");
             let mut call = [0; 4096];
             // A client that was refused sends nothing more.
             let count = stream.read(&mut call).unwrap_or(0);
-            heard.extend(&call[..count]);
+            received.extend(&call[..count]);
             for answer in answers.iter().filter(|_| count > 0) {
                 stream.write_all(answer).expect("sent");
             }
-            heard
+            received
         })
     }
 
@@ -283,17 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_there_when_its_job_is_done() {
+    fn scope_start_waits_for_its_job() {
         let others = removed("/job/8", "failed");
-        let (started, heard) = start(
+        let (started, received) = start(
             "OK 1\r\n",
             vec![others, job("/job/9"), removed("/job/9", "done")],
         );
         started.expect("started");
-        let heard = String::from_utf8_lossy(&heard);
-        assert!(heard.starts_with("\0AUTH EXTERNAL 3"), "{heard}");
+        let received = String::from_utf8_lossy(&received);
+        assert!(received.starts_with("\0AUTH EXTERNAL 3"), "{received}");
         for part in ["StartTransientUnit", "x.scope", "PIDs", "Delegate"] {
-            assert!(heard.contains(part), "{part} in {heard}");
+            assert!(received.contains(part), "{part} in {received}");
         }
         // The same messages in the other order.
         let (started, _) = start("OK 1\r\n", vec![removed("/job/9", "done"), job("/job/9")]);
@@ -301,32 +303,32 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_is_passed_on() {
+    fn errors_of_the_manager_are_reported() {
         let failed = |greeting: &str, answers| {
             let (started, _) = start(greeting, answers);
             started.expect_err("refused").to_string()
         };
-        let said = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
-        assert!(said.contains("failed"), "{said}");
+        let message = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
+        assert!(message.contains("failed"), "{message}");
         let mut body = Writer::default();
         body.text("Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists"), (8, "g", "s")];
-        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
-        assert_eq!(said, "Unit x.scope already exists.");
+        let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
+        assert_eq!(message, "Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists")];
         let nothing = Writer::default();
-        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
-        assert_eq!(said, "org.example.Exists");
-        let said = failed("REJECTED EXTERNAL\r\n", Vec::new());
-        assert!(said.contains("REJECTED"), "{said}");
-        let said = failed("OK 1\r\n", Vec::new());
-        assert!(said.contains("closed"), "{said}");
-        let said = failed("OK 1\r\n", vec![b"what?what?what?what?".to_vec()]);
-        assert!(said.contains("byte order"), "{said}");
+        let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
+        assert_eq!(message, "org.example.Exists");
+        let message = failed("REJECTED EXTERNAL\r\n", Vec::new());
+        assert!(message.contains("REJECTED"), "{message}");
+        let message = failed("OK 1\r\n", Vec::new());
+        assert!(message.contains("closed"), "{message}");
+        let message = failed("OK 1\r\n", vec![b"what?what?what?what?".to_vec()]);
+        assert!(message.contains("byte order"), "{message}");
     }
 
     #[test]
-    fn another_users_manager_is_not_asked() {
+    fn manager_of_another_user_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("private");
         let _listener = UnixListener::bind(&socket).expect("a socket");

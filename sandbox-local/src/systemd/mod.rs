@@ -14,4 +14,4 @@ mod manager;
 mod scope;
 mod wire;
 
-pub(crate) use scope::{Begun, Refusal, SUFFIX, Scope};
+pub(crate) use scope::{PendingScope, SUFFIX, Scope, Unavailable};

@@ -7,7 +7,7 @@ use sandbox_freestanding::Errno;
 
 use super::manager::Manager;
 use crate::owned_name;
-use crate::spawn::{self, Anchor};
+use crate::spawn::{self, ScopeHelper};
 
 /// The scope of this process. It ends when this is dropped, unless a supervisor is still in it.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ pub(crate) struct Scope {
     folder: PathBuf,
     /// Whether it belongs to the system instance of systemd rather than the user's.
     of_machine: bool,
-    anchor: Anchor,
+    helper: ScopeHelper,
 }
 
 /// Why there is no scope or group, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Unavailable {
     pub(crate) reason: String,
     pub(crate) fix: String,
 }
@@ -32,28 +32,28 @@ const STARTER: &str = "starter";
 pub(crate) const SUFFIX: &str = ".scope";
 
 /// A scope whose first process is being started.
-pub(crate) struct Begun {
+pub(crate) struct PendingScope {
     socket: PathBuf,
     user: u32,
-    anchor: Box<dyn FnOnce() -> io::Result<Anchor>>,
+    helper: Box<dyn FnOnce() -> io::Result<ScopeHelper>>,
 }
 
-impl Begun {
+impl PendingScope {
     /// Starts the scope's first process, if this user has a systemd instance.
-    pub(crate) fn begin(user: u32) -> Result<Self, Refusal> {
+    pub(crate) fn begin(user: u32) -> Result<Self, Unavailable> {
         let socket = socket(user);
         if let Err(cause) = std::fs::metadata(&socket) {
             return Err(no_manager(user, &cause));
         }
-        let anchor = spawn::on_thread(Anchor::start);
-        let anchor = move || {
+        let helper = spawn::run_on_spawner(ScopeHelper::start);
+        let helper = move || {
             let failed = |errno: Errno| io::Error::from_raw_os_error(errno.0);
-            anchor().and_then(|anchor| anchor.map_err(failed))
+            helper().and_then(|helper| helper.map_err(failed))
         };
         Ok(Self {
             socket,
             user,
-            anchor: Box::new(anchor),
+            helper: Box::new(helper),
         })
     }
 
@@ -61,24 +61,24 @@ impl Begun {
     pub(crate) fn finish(
         self,
         folder_of: impl Fn(u32) -> io::Result<PathBuf>,
-    ) -> Result<Scope, Refusal> {
+    ) -> Result<Scope, Unavailable> {
         let Self {
             socket,
             user,
-            anchor,
+            helper,
         } = self;
         let asked = Manager::connect(&socket, user);
         let mut manager = asked.map_err(|cause| no_manager(user, &cause))?;
-        let refused = |cause: io::Error| Refusal {
-            reason: format!("{} gives no scope: {cause}", manager_of(user == 0)),
+        let refused = |cause: io::Error| Unavailable {
+            reason: format!("{} did not start a scope: {cause}", manager_of(user == 0)),
             fix: match user {
                 0 => "look into the journal (journalctl -b)".into(),
                 _ => "look into the journal (journalctl --user -b)".into(),
             },
         };
-        let anchor = anchor().map_err(refused)?;
-        let pid = anchor.pid().0.unsigned_abs();
-        let name = format!("{}{SUFFIX}", owned_name::fresh());
+        let helper = helper().map_err(refused)?;
+        let pid = helper.pid().0.unsigned_abs();
+        let name = format!("{}{SUFFIX}", owned_name::unique_name());
         manager
             .start_scope(&name, &description(), pid)
             .map_err(refused)?;
@@ -91,7 +91,7 @@ impl Begun {
         Ok(Scope {
             folder,
             of_machine: user == 0,
-            anchor,
+            helper,
         })
     }
 }
@@ -131,13 +131,13 @@ impl Scope {
     }
 
     /// The process that clones processes in its groups.
-    pub(crate) fn anchor(&self) -> &Anchor {
-        &self.anchor
+    pub(crate) fn helper(&self) -> &ScopeHelper {
+        &self.helper
     }
 
     /// Whether the scope was stopped.
     pub(crate) fn has_ended(&self) -> bool {
-        self.anchor.has_ended()
+        self.helper.has_ended()
     }
 
     /// What would give it more controllers.
@@ -185,14 +185,14 @@ fn socket(user: u32) -> PathBuf {
     runtime.join(below)
 }
 
-fn no_manager(user: u32, cause: &io::Error) -> Refusal {
+fn no_manager(user: u32, cause: &io::Error) -> Unavailable {
     let fix = match user {
         0 => NO_SYSTEMD.into(),
         _ => {
             format!("where systemd runs: sudo loginctl enable-linger $USER; elsewhere {NO_SYSTEMD}")
         }
     };
-    Refusal {
+    Unavailable {
         reason: format!("{} does not answer ({cause})", manager_of(user == 0)),
         fix,
     }

@@ -7,11 +7,11 @@
 use std::io;
 
 /// The size limit of a message in bytes. (D-Bus allows 128 MiB.)
-const LONGEST: usize = 64 * 1024;
+const MAX_MESSAGE: usize = 64 * 1024;
 
 /// The type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Return,
     Error,
     Signal,
@@ -22,9 +22,9 @@ pub(super) enum Kind {
 /// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
-    pub(super) kind: Kind,
+    pub(super) kind: MessageKind,
     /// The serial number of the call that it replies to.
-    pub(super) answers: Option<u32>,
+    pub(super) reply_to: Option<u32>,
     /// The name of an error.
     pub(super) error: Option<String>,
     /// The name of a signal.
@@ -191,7 +191,7 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     };
     let fields_begin = head.at;
     let (body, fields) = (body as usize, fields as usize);
-    if body > LONGEST || fields > LONGEST {
+    if body > MAX_MESSAGE || fields > MAX_MESSAGE {
         return Err(broken("a message of more than 64 KiB"));
     }
     let fields_end = fields_begin + fields;
@@ -202,12 +202,12 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     }
     let mut message = Message {
         kind: match kind {
-            RETURN => Kind::Return,
-            ERROR => Kind::Error,
-            SIGNAL => Kind::Signal,
-            CALL | 0 | 5.. => Kind::Other,
+            RETURN => MessageKind::Return,
+            ERROR => MessageKind::Error,
+            SIGNAL => MessageKind::Signal,
+            CALL | 0 | 5.. => MessageKind::Other,
         },
-        answers: None,
+        reply_to: None,
         error: None,
         member: None,
         signature: String::new(),
@@ -232,7 +232,7 @@ impl Message {
         let field = reader.byte()?;
         let kind = reader.signature()?;
         match (field, kind.as_str()) {
-            (REPLY_SERIAL, "u") => self.answers = Some(reader.number()?),
+            (REPLY_SERIAL, "u") => self.reply_to = Some(reader.number()?),
             (ERROR_NAME, "s") => self.error = Some(reader.text()?),
             (MEMBER, "s") => self.member = Some(reader.text()?),
             (SIGNATURE, "g") => self.signature = reader.signature()?,
@@ -315,18 +315,18 @@ pub(super) mod tests {
     pub(in super::super) fn answer(
         kind: u8,
         fields: &[(u8, &str, &str)],
-        answers: Option<u32>,
+        reply_to: Option<u32>,
         body: &Writer,
     ) -> Vec<u8> {
         let mut message = Writer(vec![b'l', kind, 1, 1]);
         message.number(body.0.len() as u32);
         message.number(77);
         message.array(8, |writer| {
-            if let Some(answers) = answers {
+            if let Some(reply_to) = reply_to {
                 writer.align(8);
                 writer.0.push(REPLY_SERIAL);
                 writer.signature("u");
-                writer.number(answers);
+                writer.number(reply_to);
             }
             for (field, kind, value) in fields {
                 writer.align(8);
@@ -344,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_call_is_what_the_specification_says() {
+    fn call_is_encoded_as_specified() {
         let mut arguments = Writer::default();
         arguments.text("a");
         let call = Call {
@@ -366,7 +366,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn properties_say_their_types_and_are_aligned() {
+    fn properties_have_types_and_alignment() {
         let mut properties = Writer::default();
         properties.array(8, |array| {
             array.property("P", Value::Numbers(&[7]));
@@ -386,7 +386,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn messages_come_in_pieces_and_several_at_once() {
+    fn split_and_joined_messages_are_decoded() {
         let mut body = Writer::default();
         body.text("/job/1");
         let first = answer(RETURN, &[(SIGNATURE, "g", "o")], Some(1), &body);
@@ -399,7 +399,10 @@ pub(super) mod tests {
         bytes.push(first[first.len() - 1]);
         bytes.extend(&second);
         let message = take(&mut bytes).expect("no error").expect("whole");
-        assert_eq!((message.kind, message.answers), (Kind::Return, Some(1)));
+        assert_eq!(
+            (message.kind, message.reply_to),
+            (MessageKind::Return, Some(1))
+        );
         assert_eq!(message.signature, "o");
         assert_eq!(message.arguments().text().as_deref(), Some("/job/1"));
         let message = take(&mut bytes).expect("no error").expect("whole");
@@ -408,7 +411,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn invalid_messages_are_refused() {
         let good = answer(RETURN, &[], Some(1), &Writer::default());
         let with = |at: usize, value: u8| {
             let mut bytes = good.clone();

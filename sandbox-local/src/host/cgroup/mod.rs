@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tables::Mounts;
 
 use crate::spawn::clone;
-use crate::systemd::{Begun, Refusal, Scope};
+use crate::systemd::{PendingScope, Scope, Unavailable};
 
 /// The control groups that sandboxes can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) enum Swap {
 pub(crate) struct Detection {
     mounts: Result<Mounts, String>,
     /// `None` if systemd was not asked.
-    scope: Option<Result<Begun, Refusal>>,
+    scope: Option<Result<PendingScope, Unavailable>>,
 }
 
 impl Detection {
@@ -77,7 +77,7 @@ impl Detection {
         let unified = mounts
             .as_ref()
             .is_ok_and(|mounts| mounts.v2.is_some() && !v1::is_in_use(mounts));
-        let scope = unified.then(|| Begun::begin(user));
+        let scope = unified.then(|| PendingScope::begin(user));
         Self { mounts, scope }
     }
 
@@ -85,7 +85,7 @@ impl Detection {
     pub(crate) fn finish(self) -> Cgroups {
         match self.mounts {
             Ok(mounts) => {
-                let scope = self.scope.map(|begun| begun.and_then(scope));
+                let scope = self.scope.map(|pending| pending.and_then(scope));
                 Cgroups::choose(&mounts, has_swap(), scope)
             }
             Err(reason) => Cgroups::None {
@@ -100,8 +100,8 @@ fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|cause| format!("{path}: {cause}"))
 }
 
-fn scope(begun: Begun) -> Result<Scope, Refusal> {
-    begun.finish(|pid| {
+fn scope(pending: PendingScope) -> Result<Scope, Unavailable> {
+    pending.finish(|pid| {
         let group = read(&format!("/proc/{pid}/cgroup")).map_err(io::Error::other)?;
         let mounts = read("/proc/self/mountinfo").map_err(io::Error::other)?;
         let hidden = || io::Error::other("its group is not in reach of this process' mounts");
@@ -117,13 +117,13 @@ impl Cgroups {
     }
 
     /// Chooses from the mounted hierarchies and systemd's answer, if it was asked.
-    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Refusal>>) -> Self {
+    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Unavailable>>) -> Self {
         let first = v1::detect(mounts, has_swap);
         let scope = scope.map(|scope| scope.and_then(|scope| v2::of_scope(scope, has_swap)));
         let second = match scope {
             Some(Ok(scope)) => Ok(scope),
             // Use groups without systemd. If there are none, systemd's refusal has the fix.
-            Some(Err(refusal)) => v2::detect(mounts, has_swap).map_err(|why_not| Refusal {
+            Some(Err(refusal)) => v2::detect(mounts, has_swap).map_err(|why_not| Unavailable {
                 reason: format!("{}, and {}", why_not.reason, refusal.reason),
                 fix: refusal.fix,
             }),
@@ -131,7 +131,7 @@ impl Cgroups {
         };
         let second = second.and_then(|second| match clone::knows_groups() {
             Ok(()) => Ok(second),
-            Err(errno) => Err(Refusal {
+            Err(errno) => Err(Unavailable {
                 reason: format!("no process can be made in a control group (clone3: {errno})"),
                 fix: "use Linux 5.7 or later; in a container, allow clone3".into(),
             }),
@@ -147,7 +147,7 @@ impl Cgroups {
                 fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
                     .into(),
             },
-            (None, Err(Refusal { reason, fix })) => Self::None { reason, fix },
+            (None, Err(Unavailable { reason, fix })) => Self::None { reason, fix },
         }
     }
 

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_1_beside_an_empty_version_2() {
+    fn hybrid_host_has_v1_and_v2_hierarchies() {
         let own = "8:pids:/\n4:memory:/jobs/a\n2:cpu,cpuacct:/\n1:name=systemd:/\n0::/\n";
         let mountinfo = "\
             30 1 0:1 / / rw - ext4 /dev/vda rw\n\
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_shows_only_a_part_of_the_hierarchy() {
+    fn partially_visible_hierarchy_is_resolved() {
         let own = "0::/docker/abc/init\n";
         let mountinfo = "31 30 0:25 /docker/abc /sys/fs/cg\\040roup rw - cgroup2 cgroup rw\n";
         let v2 = Mounts::parse(own, mountinfo).v2.expect("a hierarchy");

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_gone_is_not_used() {
+    fn missing_hierarchies_are_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
         let mounts = Mounts {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_counts_where_the_kernel_says_so() {
+    fn swap_accounting_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
         let mounts = Mounts {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sandbox_agent::protocol::Mount;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
 
-use super::super::{Entry, LocalPlan};
+use super::super::{EtcEntry, LocalPlan};
 
 pub(super) fn render(plan: &LocalPlan) -> String {
     let mut text = String::new();
@@ -44,14 +44,14 @@ pub(super) fn render(plan: &LocalPlan) -> String {
     }
     for (path, entry) in plan.etc.iter().flat_map(|etc| &etc.entries) {
         match entry {
-            Entry::File(content) => {
+            EtcEntry::File(content) => {
                 line(format!(
                     "etc {} {:?}",
                     path.display(),
                     String::from_utf8_lossy(content)
                 ));
             }
-            Entry::Copy(_) => line(format!("etc {} copied", path.display())),
+            EtcEntry::Copy(_) => line(format!("etc {} copied", path.display())),
             entry => line(format!("etc {} {entry:?}", path.display())),
         }
     }

@@ -17,16 +17,16 @@ use crate::cgroup::Group;
 use crate::spawn::clone::Child;
 use crate::subordinate::Range;
 
-pub(crate) use tree::{Process, descendants, kill_group};
+pub(crate) use tree::{TreeProcess, descendants, kill_group};
 
 /// Time limit for killed processes of a sandbox to end.
-const END: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Everything a sandbox has on the host. Dropping it ends and removes all of it in the background.
 #[derive(Debug, Default)]
-pub(crate) struct Remains {
-    child: Option<Agent>,
-    own_processes: bool,
+pub(crate) struct Leftovers {
+    agent: Option<AgentProcess>,
+    own_pid_namespace: bool,
     group: Option<Arc<Group>>,
     range: Option<Range>,
     folder: Option<PathBuf>,
@@ -34,22 +34,22 @@ pub(crate) struct Remains {
 
 /// The agent's process.
 #[derive(Debug, Clone)]
-pub(crate) struct Agent {
+pub(crate) struct AgentProcess {
     pub(crate) pid: Pid,
     pub(crate) pidfd: Arc<OwnedFd>,
 }
 
-impl Remains {
-    /// Empty. `own_processes`: the agent is the first process of its own PID namespace, so its end
+impl Leftovers {
+    /// Empty. `own_pid_namespace`: the agent is the first process of its own PID namespace, so its end
     /// ends every process.
-    pub(crate) fn new(own_processes: bool) -> Self {
-        let mut remains = Self::default();
-        remains.own_processes = own_processes;
-        remains
+    pub(crate) fn new(own_pid_namespace: bool) -> Self {
+        let mut leftovers = Self::default();
+        leftovers.own_pid_namespace = own_pid_namespace;
+        leftovers
     }
 
-    pub(crate) fn set_child(&mut self, child: Child) {
-        self.child = Some(Agent {
+    pub(crate) fn set_agent(&mut self, child: Child) {
+        self.agent = Some(AgentProcess {
             pid: child.pid,
             pidfd: Arc::new(child.pidfd),
         });
@@ -80,14 +80,14 @@ impl Remains {
         self.range.as_ref()
     }
 
-    pub(crate) fn agent(&self) -> Option<&Agent> {
-        self.child.as_ref()
+    pub(crate) fn agent(&self) -> Option<&AgentProcess> {
+        self.agent.as_ref()
     }
 
     /// Kills every process. Does not wait.
     pub(crate) fn kill(&self) {
-        let Some(agent) = &self.child else { return };
-        if !self.own_processes {
+        let Some(agent) = &self.agent else { return };
+        if !self.own_pid_namespace {
             kill_tree(agent.pid.0, &agent.pidfd, self.group());
         }
         // The agent may have ended already.
@@ -95,8 +95,8 @@ impl Remains {
     }
 
     /// Reaps the agent if it has ended. False while it runs.
-    fn reap(&mut self) -> bool {
-        let Some(agent) = &self.child else {
+    fn try_reap(&mut self) -> bool {
+        let Some(agent) = &self.agent else {
             return true;
         };
         match wait4(agent.pid.0, WNOHANG) {
@@ -105,19 +105,21 @@ impl Remains {
             Ok(Some(_)) | Err(Errno::ECHILD) => {}
             Err(_) => return false,
         }
-        self.child = None;
+        self.agent = None;
         true
     }
 
-    /// Kills, waits and removes. Blocks for up to [`END`] for the processes and half a second for
+    /// Kills, waits and removes. Blocks for up to [`KILL_TIMEOUT`] for the processes and half a second for
     /// the rest.
     pub(crate) fn destroy(&mut self) -> Result<(), String> {
         self.kill();
-        let deadline = Instant::now() + END;
-        while !self.reap() {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while !self.try_reap() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(format!("processes did not end within {END:?} of SIGKILL"));
+                return Err(format!(
+                    "processes did not end within {KILL_TIMEOUT:?} of SIGKILL"
+                ));
             }
             self.wait_readable(left.min(Duration::from_millis(100)));
         }
@@ -125,7 +127,7 @@ impl Remains {
     }
 
     fn wait_readable(&self, longest: Duration) {
-        let Some(agent) = &self.child else { return };
+        let Some(agent) = &self.agent else { return };
         let mut polled = [PollFd::new(&agent.pidfd, PollFlags::IN)];
         let timeout = Timespec {
             tv_sec: longest.as_secs().cast_signed(),
@@ -140,7 +142,7 @@ impl Remains {
     fn remove(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
         if let Some(group) = &self.group {
-            if !self.own_processes {
+            if !self.own_pid_namespace {
                 tree::kill_group(group);
             }
             match group.remove() {
@@ -165,13 +167,13 @@ impl Remains {
     }
 
     /// Whether killing the agent ends every process.
-    pub(crate) fn is_one_tree(&self) -> bool {
-        self.own_processes
+    pub(crate) fn ends_with_agent(&self) -> bool {
+        self.own_pid_namespace
     }
 
     /// Removes everything without waiting. False if a process still runs or a group is still busy.
-    pub(crate) fn finish(&mut self) -> bool {
-        if !self.reap() {
+    pub(crate) fn try_finish(&mut self) -> bool {
+        if !self.try_reap() {
             return false;
         }
         if self
@@ -187,7 +189,7 @@ impl Remains {
 
     /// Whether nothing is left to remove.
     pub(crate) fn is_empty(&self) -> bool {
-        self.child.is_none()
+        self.agent.is_none()
             && self.group.is_none()
             && self.range.is_none()
             && self.folder.is_none()
@@ -203,11 +205,11 @@ pub(crate) fn kill_tree(agent: i32, pidfd: &OwnedFd, group: Option<&Group>) {
     tree::kill(agent, group);
 }
 
-impl Drop for Remains {
+impl Drop for Leftovers {
     fn drop(&mut self) {
         if !self.is_empty() {
             self.kill();
-            reaper::bury(std::mem::take(self));
+            reaper::destroy_in_background(std::mem::take(self));
         }
     }
 }
@@ -217,18 +219,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_removed_is_said_again_until_it_is_gone() {
+    fn failed_removal_is_retried_and_reported_again() {
         let place = tempfile::tempdir().expect("a folder");
         let stuck = place.path().join("no-folder");
         std::fs::write(&stuck, "").expect("written");
-        let mut remains = Remains::new(true);
-        remains.set_folder(stuck.clone());
+        let mut leftovers = Leftovers::new(true);
+        leftovers.set_folder(stuck.clone());
         for _ in 0..2 {
-            let left = remains.destroy().expect_err("it is no folder");
-            assert!(left.contains("no-folder") && !remains.is_empty(), "{left}");
+            let left = leftovers.destroy().expect_err("it is no folder");
+            assert!(
+                left.contains("no-folder") && !leftovers.is_empty(),
+                "{left}"
+            );
         }
         std::fs::remove_file(&stuck).expect("removed");
-        remains.destroy().expect("nothing is left");
-        assert!(remains.is_empty());
+        leftovers.destroy().expect("nothing is left");
+        assert!(leftovers.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::cgroup::remove_stale;
+use crate::cgroup::remove_leftovers;
 use crate::host::Cgroups;
 use crate::owned_folder;
 
@@ -20,28 +20,28 @@ pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
     let (cgroups, state) = (cgroups.clone(), state.to_owned());
     let sweep = move || {
         for left in sweep(&cgroups, &state) {
-            tracing::debug!(%left, "what a killed process left stays");
+            tracing::debug!(%left, "leftovers of a killed process could not be removed");
         }
     };
     if let Err(cause) = std::thread::Builder::new()
         .name("sandbox-sweep".into())
         .spawn(sweep)
     {
-        tracing::debug!(%cause, "what killed processes left stays");
+        tracing::debug!(%cause, "the sweep for leftovers could not start");
     }
 }
 
 /// Removes leftovers now. Returns what could not be removed, and why. Groups with processes stay
 /// for the next sweep.
 pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) -> Vec<String> {
-    let mut left = remove_stale(cgroups);
-    left.extend(owned_folder::remove_stale(state));
+    let mut left = remove_leftovers(cgroups);
+    left.extend(owned_folder::remove_leftovers(state));
     left
 }
 
 /// Like [`sweep`], but waits for processes that are about to end.
 pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
-    let deadline = Instant::now() + END;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     loop {
         let left = sweep(cgroups, state);
         if left.is_empty() || Instant::now() > deadline {
@@ -52,7 +52,7 @@ pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
 }
 
 /// Time limit for killed processes to end.
-const END: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -66,7 +66,7 @@ mod tests {
     use crate::{LocalBackend, LocalConfig};
 
     #[tokio::test]
-    async fn a_prune_removes_what_killed_processes_left() {
+    async fn prune_removes_leftovers_of_killed_processes() {
         let state = tempfile::tempdir().expect("a folder");
         let alone = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(state.path(), alone).expect("a mode");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prune_says_what_it_could_not_remove() {
+    async fn prune_reports_what_it_could_not_remove() {
         let state = tempfile::tempdir().expect("a folder");
         let alone = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(state.path(), alone).expect("a mode");

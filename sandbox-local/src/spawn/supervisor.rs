@@ -29,15 +29,15 @@ use sandbox_freestanding::process::{
 use sandbox_freestanding::{Errno, Fd, Pid, Result};
 
 use super::Launch;
-use super::anchor::run_from;
-use super::child::{self, Step};
+use super::child::{self, LaunchStep};
 use super::clone::{self, ChildFailure, Stack};
-use super::launch::{Tools, failed};
+use super::launch::{SpawnTools, failed};
+use super::scope_helper::run_with;
 use crate::cgroup::Group;
 
 /// What a supervisor gets besides the agent.
 #[derive(Debug)]
-pub(crate) struct Keeping {
+pub(crate) struct SupervisorSetup {
     /// The sandbox's folder. It must not exist; its parent does.
     pub(crate) folder: CString,
     /// The sandbox's name, shown in process lists.
@@ -56,28 +56,28 @@ pub(crate) struct Keeping {
 
 /// The running supervisor and agent of a sandbox.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kept {
-    pub(crate) keeper: Pid,
+pub(crate) struct DetachedProcesses {
+    pub(crate) supervisor: Pid,
     pub(crate) agent: Pid,
 }
 
 /// Why the supervisor could not be started.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum SupervisorError {
     /// A sandbox of this name exists.
     NameIsTaken,
     /// A step failed.
     Failed(io::Error),
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for SupervisorError {
     fn from(cause: io::Error) -> Self {
         Self::Failed(cause)
     }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum KeeperStep {
+enum SupervisorStep {
     #[default]
     None,
     Clone,
@@ -94,45 +94,45 @@ enum KeeperStep {
     Execute,
 }
 
-impl KeeperStep {
+impl SupervisorStep {
     fn describe(self) -> &'static str {
         match self {
             Self::None | Self::Agent => "nothing",
-            Self::Clone => "clone the keeper",
-            Self::Session => "start the keeper's session",
+            Self::Clone => "clone the supervisor",
+            Self::Session => "start the supervisor's session",
             Self::Folder => "make the sandbox's folder",
             Self::EnterFolder => "enter the sandbox's folder",
             Self::Lock => "lock the sandbox's folder",
             Self::Private => "make the sandbox's private folder",
             Self::Socket => "make the agent's socket",
             Self::CloneAgent => "clone",
-            Self::Descriptors => "arrange the keeper's descriptors",
-            Self::Execute => "execute the keeper",
+            Self::Descriptors => "arrange the supervisor's descriptors",
+            Self::Execute => "execute the supervisor",
         }
     }
 }
 
-struct Order<'a, 'b> {
-    keeping: &'a Keeping,
+struct SupervisorArguments<'a, 'b> {
+    setup: &'a SupervisorSetup,
     listen: RawFd,
     program: BorrowedFd<'a>,
     null: BorrowedFd<'a>,
-    keeper_stack: &'a Stack,
+    supervisor_stack: &'a Stack,
     agent_stack: &'a Stack,
-    agent: &'a mut child::Order<'b>,
+    agent: &'a mut child::ChildArguments<'b>,
     agent_namespaces: u64,
     agent_group: Option<BorrowedFd<'a>>,
     arguments: *const *const c_char,
     environment: *const *const c_char,
-    keeper_pid: Pid,
+    supervisor_pid: Pid,
     agent_pid: Pid,
-    made: Made,
-    failure: ChildFailure<KeeperStep>,
+    made: FolderState,
+    failure: ChildFailure<SupervisorStep>,
 }
 
 /// How much of the sandbox's folder exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
+enum FolderState {
     Nothing,
     Folder,
     /// It is the working directory.
@@ -142,20 +142,20 @@ enum Made {
 impl Launch {
     /// Starts a supervisor and, as its child, the agent in the groups, which must exist. Returns
     /// once both have executed. On failure nothing of either stays behind.
-    pub(crate) fn run_kept(
+    pub(crate) fn run_detached(
         &self,
         group: Option<&Group>,
-        keeping: &Keeping,
-    ) -> std::result::Result<Kept, Refusal> {
+        setup: &SupervisorSetup,
+    ) -> std::result::Result<DetachedProcesses, SupervisorError> {
         let mut tools = None;
-        let tools = Tools::of(&mut tools)?;
-        let stack = || Stack::new().map_err(|errno| failed("make a stack", errno.0));
-        let (first_stack, keeper_stack) = (stack()?, stack()?);
+        let tools = SpawnTools::of(&mut tools)?;
+        let stack = || Stack::new().map_err(|errno| failed("allocate a stack", errno.0));
+        let (first_stack, supervisor_stack) = (stack()?, stack()?);
         let Some(listen) = &self.listen else {
             return Err(failed("make the agent's socket", Errno::EBADF.0).into());
         };
         let listen = listen.as_raw_fd();
-        let name = keeping.name.as_ptr();
+        let name = setup.name.as_ptr();
         let arguments = [
             c"sandbox-agent".as_ptr(),
             c"keep".as_ptr(),
@@ -164,93 +164,94 @@ impl Launch {
         ];
         let environment = [std::ptr::null()];
         let mut taken = false;
-        let kept = self.with_order(tools, group, |agent, agent_namespaces, agent_group| {
-            let mut order = Order {
-                keeping,
-                listen,
-                program: tools.program,
-                null: std::os::fd::AsFd::as_fd(&tools.null),
-                keeper_stack: &keeper_stack,
-                agent_stack: &tools.stack,
-                agent,
-                agent_namespaces,
-                agent_group,
-                arguments: arguments.as_ptr(),
-                environment: environment.as_ptr(),
-                keeper_pid: Pid(0),
-                agent_pid: Pid(0),
-                made: Made::Nothing,
-                failure: ChildFailure::default(),
-            };
-            // SAFETY: `exit_after_clone` and its descendants make system calls and write to their
-            // argument only. It outlives them: each process waits for the next.
-            let first = unsafe {
-                run_from(
-                    group.and_then(Group::anchor),
-                    0,
-                    None,
-                    &first_stack,
-                    leave,
-                    (&raw mut order).cast(),
-                )
-            };
-            let first = first.map_err(|errno| failed("clone", errno.0))?;
-            // Another thread may have reaped it; the child is gone either way.
-            let _ = sandbox_freestanding::process::wait_for(first.pid);
-            let ChildFailure { step, errno } = order.failure;
-            match step {
-                KeeperStep::None => Ok(Kept {
-                    keeper: order.keeper_pid,
-                    agent: order.agent_pid,
-                }),
-                KeeperStep::Agent => Err(self.failure(order.agent.failure)),
-                step => {
-                    taken = step == KeeperStep::Folder && errno == Errno::EEXIST.0;
-                    Err(failed(step.describe(), errno))
+        let launched =
+            self.with_child_arguments(tools, group, |agent, agent_namespaces, agent_group| {
+                let mut args = SupervisorArguments {
+                    setup,
+                    listen,
+                    program: tools.program,
+                    null: std::os::fd::AsFd::as_fd(&tools.null),
+                    supervisor_stack: &supervisor_stack,
+                    agent_stack: &tools.stack,
+                    agent,
+                    agent_namespaces,
+                    agent_group,
+                    arguments: arguments.as_ptr(),
+                    environment: environment.as_ptr(),
+                    supervisor_pid: Pid(0),
+                    agent_pid: Pid(0),
+                    made: FolderState::Nothing,
+                    failure: ChildFailure::default(),
+                };
+                // SAFETY: `exit_after_clone` and its descendants make system calls and write to their
+                // argument only. It outlives them: each process waits for the next.
+                let first = unsafe {
+                    run_with(
+                        group.and_then(Group::helper),
+                        0,
+                        None,
+                        &first_stack,
+                        exit_after_clone,
+                        (&raw mut args).cast(),
+                    )
+                };
+                let first = first.map_err(|errno| failed("clone", errno.0))?;
+                // Another thread may have reaped it; the child is gone either way.
+                let _ = sandbox_freestanding::process::wait_for(first.pid);
+                let ChildFailure { step, errno } = args.failure;
+                match step {
+                    SupervisorStep::None => Ok(DetachedProcesses {
+                        supervisor: args.supervisor_pid,
+                        agent: args.agent_pid,
+                    }),
+                    SupervisorStep::Agent => Err(self.failure(args.agent.failure)),
+                    step => {
+                        taken = step == SupervisorStep::Folder && errno == Errno::EEXIST.0;
+                        Err(failed(step.describe(), errno))
+                    }
                 }
-            }
-        });
-        match kept {
-            Err(_) if taken => Err(Refusal::NameIsTaken),
-            kept => Ok(kept?),
+            });
+        match launched {
+            Err(_) if taken => Err(SupervisorError::NameIsTaken),
+            launched => Ok(launched?),
         }
     }
 }
 
 /// Starts the supervisor and exits.
-unsafe extern "C" fn leave(argument: *mut c_void) -> ! {
-    let order = argument.cast::<Order<'_, '_>>();
+unsafe extern "C" fn exit_after_clone(argument: *mut c_void) -> ! {
+    let args = argument.cast::<SupervisorArguments<'_, '_>>();
     // SAFETY: our parent waits, and no other process uses the arguments until the next one is
     // cloned.
-    let stack = unsafe { (*order).keeper_stack };
+    let stack = unsafe { (*args).supervisor_stack };
     // SAFETY: as for this process: the arguments stay valid, and we wait.
-    match unsafe { clone::run(0, None, stack, become_keeper, argument) } {
-        Ok(keeper) => {
+    match unsafe { clone::run(0, None, stack, become_supervisor, argument) } {
+        Ok(supervisor) => {
             // SAFETY: the supervisor has executed or ended.
-            unsafe { (*order).keeper_pid = keeper.pid };
+            unsafe { (*args).supervisor_pid = supervisor.pid };
             // Closed by the exit.
-            let _ = keeper.pidfd.into_raw_fd();
+            let _ = supervisor.pidfd.into_raw_fd();
             exit(0)
         }
         // SAFETY: there is no supervisor.
-        Err(errno) => unsafe { (*order).failure.end(KeeperStep::Clone, errno) },
+        Err(errno) => unsafe { (*args).failure.end(SupervisorStep::Clone, errno) },
     }
 }
 
-unsafe extern "C" fn become_keeper(argument: *mut c_void) -> ! {
+unsafe extern "C" fn become_supervisor(argument: *mut c_void) -> ! {
     // SAFETY: the parents wait, and read this only after we have executed or ended.
-    let order = unsafe { &mut *argument.cast::<Order<'_, '_>>() };
-    let (step, errno) = match prepare(order) {
+    let args = unsafe { &mut *argument.cast::<SupervisorArguments<'_, '_>>() };
+    let (step, errno) = match prepare(args) {
         Ok(()) => {
             // SAFETY: both lists end with a null pointer, and the parents keep their strings alive.
-            let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
-            (KeeperStep::Execute, errno)
+            let errno = unsafe { execute_descriptor(PROGRAM, args.arguments, args.environment) };
+            (SupervisorStep::Execute, errno)
         }
         Err(failed) => failed,
     };
-    leave_nothing(order);
+    remove_partial(args);
     // Our end ends the agent too: through its death signal or its stream.
-    order.failure.end(step, errno)
+    args.failure.end(step, errno)
 }
 
 /// The supervisor's control stream.
@@ -262,79 +263,80 @@ const CREATOR: RawFd = 5;
 /// A pidfd of the agent.
 const AGENT: RawFd = 6;
 /// From here on, descriptors that it only holds open.
-const HELD: RawFd = 7;
+const FIRST_HELD: RawFd = 7;
 
 /// The accept backlog of the agent's socket.
 const BACKLOG: i32 = 64;
 
-type Prepared<T> = std::result::Result<T, (KeeperStep, Errno)>;
+type StepResult<T> = std::result::Result<T, (SupervisorStep, Errno)>;
 
-trait At<T> {
-    fn at(self, step: KeeperStep) -> Prepared<T>;
+trait AtStep<T> {
+    fn at(self, step: SupervisorStep) -> StepResult<T>;
 }
 
-impl<T> At<T> for Result<T> {
-    fn at(self, step: KeeperStep) -> Prepared<T> {
+impl<T> AtStep<T> for Result<T> {
+    fn at(self, step: SupervisorStep) -> StepResult<T> {
         self.map_err(|errno| (step, errno))
     }
 }
 
-fn prepare(order: &mut Order<'_, '_>) -> Prepared<()> {
-    let keeping = order.keeping;
-    new_session().at(KeeperStep::Session)?;
-    set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0).at(KeeperStep::Session)?;
+fn prepare(args: &mut SupervisorArguments<'_, '_>) -> StepResult<()> {
+    let setup = args.setup;
+    new_session().at(SupervisorStep::Session)?;
+    set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0).at(SupervisorStep::Session)?;
     set_umask(0o077);
-    make_directory(AT_FDCWD, &keeping.folder, 0o700).at(KeeperStep::Folder)?;
-    order.made = Made::Folder;
-    change_directory(&keeping.folder).at(KeeperStep::EnterFolder)?;
-    order.made = Made::Entered;
+    make_directory(AT_FDCWD, &setup.folder, 0o700).at(SupervisorStep::Folder)?;
+    args.made = FolderState::Folder;
+    change_directory(&setup.folder).at(SupervisorStep::EnterFolder)?;
+    args.made = FolderState::Entered;
     let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    let lock = open(files::LOCK, flags, 0o600).at(KeeperStep::Lock)?;
-    flock(&lock, LOCK_EX | LOCK_NB).at(KeeperStep::Lock)?;
-    if keeping.private {
-        make_directory(AT_FDCWD, files::PRIVATE, 0o700).at(KeeperStep::Private)?;
+    let lock = open(files::LOCK, flags, 0o600).at(SupervisorStep::Lock)?;
+    flock(&lock, LOCK_EX | LOCK_NB).at(SupervisorStep::Lock)?;
+    if setup.private {
+        make_directory(AT_FDCWD, files::PRIVATE, 0o700).at(SupervisorStep::Private)?;
     }
     // Relative to the folder: an absolute path may exceed the length of a socket address.
-    let (address, length) = UnixAddress::new(files::SOCKET.to_bytes()).at(KeeperStep::Socket)?;
-    bind(order.listen, address.bytes(length)).at(KeeperStep::Socket)?;
-    listen(order.listen, BACKLOG).at(KeeperStep::Socket)?;
-    let agent_argument = std::ptr::from_mut(order.agent).cast();
+    let (address, length) =
+        UnixAddress::new(files::SOCKET.to_bytes()).at(SupervisorStep::Socket)?;
+    bind(args.listen, address.bytes(length)).at(SupervisorStep::Socket)?;
+    listen(args.listen, BACKLOG).at(SupervisorStep::Socket)?;
+    let agent_argument = std::ptr::from_mut(args.agent).cast();
     // SAFETY: the agent's arguments stay valid and unused until it has executed or ended; this call
     // waits for that.
     let agent = unsafe {
         clone::run(
-            order.agent_namespaces,
-            order.agent_group,
-            order.agent_stack,
+            args.agent_namespaces,
+            args.agent_group,
+            args.agent_stack,
             child::body,
             agent_argument,
         )
     };
-    let agent = agent.at(KeeperStep::CloneAgent)?;
-    order.agent_pid = agent.pid;
+    let agent = agent.at(SupervisorStep::CloneAgent)?;
+    args.agent_pid = agent.pid;
     let pidfd = agent.pidfd.into_raw_fd();
-    if order.agent.failure.step != Step::None {
-        return Err((KeeperStep::Agent, Errno(order.agent.failure.errno)));
+    if args.agent.failure.step != LaunchStep::None {
+        return Err((SupervisorStep::Agent, Errno(args.agent.failure.errno)));
     }
-    arrange(order, pidfd, lock.into_raw()).at(KeeperStep::Descriptors)
+    arrange(args, pidfd, lock.into_raw()).at(SupervisorStep::Descriptors)
 }
 
 /// Moves each descriptor to its number and closes all others.
-fn arrange(order: &Order<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
-    let keeping = order.keeping;
-    let null = order.null.as_raw_fd();
-    let users = keeping.users.as_ref().map_or(null, AsRawFd::as_raw_fd);
+fn arrange(args: &SupervisorArguments<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
+    let setup = args.setup;
+    let null = args.null.as_raw_fd();
+    let users = setup.users.as_ref().map_or(null, AsRawFd::as_raw_fd);
     let wanted = [
         (null, 0),
         (null, 1),
         (null, 2),
-        (keeping.control.as_raw_fd(), CONTROL),
-        (order.program.as_raw_fd(), PROGRAM),
-        (keeping.creator.as_raw_fd(), CREATOR),
+        (setup.control.as_raw_fd(), CONTROL),
+        (args.program.as_raw_fd(), PROGRAM),
+        (setup.creator.as_raw_fd(), CREATOR),
         (agent, AGENT),
-        (lock, HELD),
-        (keeping.owner.as_raw_fd(), HELD + 1),
-        (users, HELD + 2),
+        (lock, FIRST_HELD),
+        (setup.owner.as_raw_fd(), FIRST_HELD + 1),
+        (users, FIRST_HELD + 2),
     ];
     // Above the numbers that are filled below.
     let mut moved = [0; 10];
@@ -346,19 +348,19 @@ fn arrange(order: &Order<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
         let flags = if *to == PROGRAM { O_CLOEXEC } else { 0 };
         duplicate_onto(moved, *to, flags)?;
     }
-    close_range(HELD as u32 + 3, u32::MAX, 0)
+    close_range(FIRST_HELD as u32 + 3, u32::MAX, 0)
 }
 
 /// Removes what [`prepare`] has created. Missing files are fine.
-fn leave_nothing(order: &Order<'_, '_>) {
-    if order.made == Made::Entered {
+fn remove_partial(args: &SupervisorArguments<'_, '_>) {
+    if args.made == FolderState::Entered {
         for name in [files::SOCKET, files::LOCK] {
             let _ = unlink(AT_FDCWD, name, 0);
         }
         let _ = unlink(AT_FDCWD, files::PRIVATE, AT_REMOVEDIR);
     }
-    if order.made != Made::Nothing {
-        let _ = unlink(AT_FDCWD, &order.keeping.folder, AT_REMOVEDIR);
+    if args.made != FolderState::Nothing {
+        let _ = unlink(AT_FDCWD, &args.setup.folder, AT_REMOVEDIR);
     }
 }
 

@@ -18,27 +18,27 @@ use sandbox_host::{AgentInstance, Sandbox, failure_error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::isolator::{KeptIsolator, own_process};
-use super::record::{Parts, Record};
-use super::sandboxes::Sandboxes;
+use super::folder::SandboxesFolder;
+use super::isolator::{DetachedIsolator, own_process};
+use super::record::{DetachedRecord, DetachedResources};
 use crate::cgroup::Group;
 use crate::error;
-use crate::spawn::{Keeping, Kept, Launch, Refusal};
+use crate::spawn::{DetachedProcesses, Launch, SupervisorError, SupervisorSetup};
 
 /// Time limit for the supervisor to write two small files.
-const TAKE_OVER: Duration = Duration::from_secs(10);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a supervisor is started for.
-pub(super) struct Start<'a> {
-    pub(super) sandboxes: &'a Sandboxes,
+pub(super) struct DetachedStart<'a> {
+    pub(super) sandboxes: &'a SandboxesFolder,
     pub(super) plan: &'a Plan,
     pub(super) group: Option<Arc<Group>>,
-    pub(super) traits: Traits,
+    pub(super) traits: DetachedTraits,
 }
 
 /// What the sandbox has besides its agent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Traits {
+pub(super) struct DetachedTraits {
     /// Its own PID namespace, whose first process is the agent.
     pub(super) own_processes: bool,
     /// Its own network namespace.
@@ -50,25 +50,25 @@ pub(super) struct Traits {
 }
 
 /// A started supervisor that waits for the confirmation that the sandbox works.
-pub(super) struct Started<'a> {
-    start: Start<'a>,
-    kept: Kept,
-    isolator: KeptIsolator,
+pub(super) struct DetachedLaunch<'a> {
+    start: DetachedStart<'a>,
+    processes: DetachedProcesses,
+    isolator: DetachedIsolator,
 }
 
-impl<'a> Start<'a> {
+impl<'a> DetachedStart<'a> {
     /// Creates the groups, then starts the supervisor and the agent in them.
-    pub(super) async fn with_keeper(
+    pub(super) async fn launch_with_supervisor(
         self,
         launch: Launch,
         stream: &StdUnixStream,
         users: Option<BorrowedFd<'_>>,
-    ) -> Result<Started<'a>> {
+    ) -> Result<DetachedLaunch<'a>> {
         let tier = self.sandboxes.tier.as_str();
         let name = self.plan.name.as_str();
         let group = &self.group;
-        let failed = |cause| error::setup(tier, "start of the keeper", cause);
-        let (control, theirs) = StdUnixStream::pair().map_err(failed)?;
+        let failed = |cause| error::setup(tier, "start of the supervisor", cause);
+        let (control, supervisor_end) = StdUnixStream::pair().map_err(failed)?;
         let groups = group
             .as_ref()
             .map(|group| group.folders())
@@ -89,11 +89,11 @@ impl<'a> Start<'a> {
         // The message waits in the stream, so the supervisor finds it even if this process is
         // killed.
         (&control).write_all(&charge.encode()).map_err(failed)?;
-        let keeping = Keeping {
+        let setup = SupervisorSetup {
             folder: CString::new(charge.folder).map_err(|cause| failed(cause.into()))?,
             name: CString::new(name).map_err(|cause| failed(cause.into()))?,
             private: self.traits.private,
-            control: theirs.into(),
+            control: supervisor_end.into(),
             creator: own_process().map_err(failed)?,
             owner: stream.as_fd().try_clone_to_owned().map_err(failed)?,
             users: users
@@ -111,40 +111,42 @@ impl<'a> Start<'a> {
             let launch = move || {
                 launch.wait_for_network();
                 launch.groups.opener().open();
-                launch.run_kept(group.as_deref(), &keeping)
+                launch.run_detached(group.as_deref(), &setup)
             };
             tokio::task::spawn_blocking(launch).await
         };
-        let kept = match launched {
-            Ok(Ok(kept)) => kept,
-            Ok(Err(Refusal::NameIsTaken)) => return Err(self.sandboxes.name_is_taken(name)),
-            Ok(Err(Refusal::Failed(cause))) => {
+        let processes = match launched {
+            Ok(Ok(processes)) => processes,
+            Ok(Err(SupervisorError::NameIsTaken)) => {
+                return Err(self.sandboxes.name_is_taken(name));
+            }
+            Ok(Err(SupervisorError::Failed(cause))) => {
                 return Err(error::setup(tier, "start of the agent", cause));
             }
             Err(panicked) => return Err(error::setup(tier, "start of the agent", panicked)),
         };
         // It waits for us, so its process id cannot be reused.
-        let keeper = KernelPid::from_raw(kept.keeper.0)
+        let supervisor = KernelPid::from_raw(processes.supervisor.0)
             .ok_or(rustix::io::Errno::SRCH)
-            .and_then(|keeper| pidfd_open(keeper, PidfdFlags::empty()))
+            .and_then(|supervisor| pidfd_open(supervisor, PidfdFlags::empty()))
             .map_err(|errno| failed(errno.into()))?;
-        let isolator = KeptIsolator::of_new(self.sandboxes.clone(), name, keeper, control);
-        Ok(Started {
+        let isolator = DetachedIsolator::for_new(self.sandboxes.clone(), name, supervisor, control);
+        Ok(DetachedLaunch {
             start: self,
-            kept,
+            processes,
             isolator,
         })
     }
 }
 
-impl Started<'_> {
+impl DetachedLaunch<'_> {
     /// The agent's process id on the host.
     pub(super) fn agent(&self) -> Pid {
-        self.kept.agent
+        self.processes.agent
     }
 
     /// The isolator, which ends the sandbox.
-    pub(super) fn isolator(&self) -> KeptIsolator {
+    pub(super) fn isolator(&self) -> DetachedIsolator {
         self.isolator.clone()
     }
 
@@ -154,7 +156,7 @@ impl Started<'_> {
         stream: UnixStream,
         sandbox: Sandbox,
     ) -> Result<AgentInstance> {
-        let Start {
+        let DetachedStart {
             sandboxes,
             plan,
             group,
@@ -177,10 +179,10 @@ impl Started<'_> {
             })
         };
         let lifetime = plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME);
-        let parts = Parts {
+        let parts = DetachedResources {
             era: Era::current(),
-            keeper: process("the keeper", self.kept.keeper.0)?,
-            agent: process("the agent", self.kept.agent.0)?,
+            supervisor: process("the supervisor", self.processes.supervisor.0)?,
+            agent: process("the agent", self.processes.agent.0)?,
             own_processes: traits.own_processes,
             own_network: traits.own_network,
             groups: group
@@ -191,7 +193,7 @@ impl Started<'_> {
             process_limit: group.as_ref().and_then(|group| group.process_limit()),
             sampled: traits.sampled_memory.is_some(),
         };
-        let record = Record::new(tier, plan, env, enforcement, lifetime, parts);
+        let record = DetachedRecord::new(tier, plan, env, enforcement, lifetime, parts);
         let keep = Keep {
             lifetime_ms: u64::try_from(lifetime.as_millis())
                 .unwrap_or(u64::MAX)
@@ -202,10 +204,10 @@ impl Started<'_> {
         };
         let control = self.isolator.take_control();
         let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
-        let ready = tokio::time::timeout(TAKE_OVER, write_down(tier, control, &keep)).await;
-        let control =
-            ready.map_err(|_| refused(tier, format!("no answer within {TAKE_OVER:?}")))??;
-        self.isolator.learn(record.clone());
+        let ready = tokio::time::timeout(HANDOVER_TIMEOUT, confirm(tier, control, &keep)).await;
+        let control = ready
+            .map_err(|_| refused(tier, format!("no answer within {HANDOVER_TIMEOUT:?}")))??;
+        self.isolator.set_record(record.clone());
         drop(first);
         let instance = super::attach(sandboxes, record, self.isolator).await?;
         // No await after this: a creation that is cancelled leaves nothing, and one that has
@@ -214,20 +216,20 @@ impl Started<'_> {
             .write_all(&GO)
             .map_err(|cause| refused(tier, cause.to_string()))?;
         if let Some(group) = group {
-            group.give_away();
+            group.release();
         }
         Ok(instance)
     }
 }
 
 fn refused(tier: &str, why: String) -> Error {
-    let context = format!("the keeper of the sandbox: {why}");
+    let context = format!("the supervisor of the sandbox: {why}");
     Error::new(ErrorKind::SetupFailed, "create sandbox", context).on(tier)
 }
 
 /// Sends the record and waits for the answer. Returns the stream: until the handover is complete,
 /// closing it ends the sandbox.
-async fn write_down(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdUnixStream> {
+async fn confirm(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdUnixStream> {
     let broken = |cause: std::io::Error| refused(tier, cause.to_string());
     control.set_nonblocking(true).map_err(broken)?;
     let mut control = UnixStream::from_std(control).map_err(broken)?;

@@ -14,36 +14,36 @@ use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
 use sandbox_host::state::{name_is_taken, not_found, read_private};
 
-use super::record::Record;
+use super::record::DetachedRecord;
 use crate::error;
 
 /// A folder without a record and lock holder counts as leftover only from this age: its supervisor
 /// may be about to lock it.
-const NEWBORN: Duration = Duration::from_secs(10);
+const NEWBORN_AGE: Duration = Duration::from_secs(10);
 
 /// The maximum size of a record in bytes. Real ones are far smaller.
 const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The folder of detached sandboxes in a state folder, as one tier uses it.
 #[derive(Debug, Clone)]
-pub(crate) struct Sandboxes {
+pub(crate) struct SandboxesFolder {
     pub(crate) tier: String,
     folder: PathBuf,
 }
 
 /// The state of one sandbox at the time of the call.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct SandboxEntry {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
-    pub(crate) keeper: KeeperState,
+    pub(crate) supervisor: SupervisorState,
     /// `None` before the handover and during removal.
-    pub(crate) record: Option<Result<Record>>,
+    pub(crate) record: Option<Result<DetachedRecord>>,
 }
 
 /// Whether a supervisor holds the lock of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeeperState {
+pub(crate) enum SupervisorState {
     /// A supervisor holds it.
     Alive,
     /// The lock is free.
@@ -52,7 +52,7 @@ pub(crate) enum KeeperState {
     Newborn,
 }
 
-impl Sandboxes {
+impl SandboxesFolder {
     pub(crate) fn new(tier: &str, state: &Path) -> Self {
         Self {
             tier: tier.to_owned(),
@@ -78,80 +78,82 @@ impl Sandboxes {
     }
 
     /// The sandbox with this name, of any tier. `None` if nothing of it exists.
-    pub(crate) fn entry(&self, name: &str) -> Result<Option<Entry>> {
+    pub(crate) fn entry(&self, name: &str) -> Result<Option<SandboxEntry>> {
         let folder = self.folder_of(name);
-        let Some(keeper) = self.keeper_of(&folder)? else {
+        let Some(supervisor) = self.supervisor_of(&folder)? else {
             return Ok(None);
         };
-        Ok(Some(Entry {
+        Ok(Some(SandboxEntry {
             name: name.to_owned(),
-            keeper,
+            supervisor,
             record: self.record(&folder)?,
             folder,
         }))
     }
 
     /// All sandboxes of every tier, sorted by name.
-    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> Result<Vec<SandboxEntry>> {
         let folder = match std::fs::read_dir(&self.folder) {
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => return Ok(Vec::new()),
             folder => folder.map_err(|cause| self.unreadable(&self.folder, cause))?,
         };
         let mut entries = Vec::new();
-        for found in folder {
-            let found = found.map_err(|cause| self.unreadable(&self.folder, cause))?;
+        for entry in folder {
+            let entry = entry.map_err(|cause| self.unreadable(&self.folder, cause))?;
             // Names that are no sandbox names do not belong to us.
-            let name = found.file_name().into_string().unwrap_or_default();
+            let name = entry.file_name().into_string().unwrap_or_default();
             if SandboxSpec::new(&name).validate().is_ok() {
                 entries.extend(self.entry(&name)?);
             }
         }
-        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
-    fn keeper_of(&self, folder: &Path) -> Result<Option<KeeperState>> {
+    fn supervisor_of(&self, folder: &Path) -> Result<Option<SupervisorState>> {
         let lock = match open_lock(folder) {
             Ok(lock) => lock,
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => {
-                return self.newborn(folder);
+                return self.state_without_lock(folder);
             }
             Err(cause) => return Err(self.unreadable(folder, cause)),
         };
         // Shared, so that concurrent readers do not take each other for a supervisor.
         match flock(lock.as_fd(), FlockOperation::NonBlockingLockShared) {
-            Ok(()) if age(folder).is_some_and(|age| age < NEWBORN) => {
-                Ok(Some(self.between(folder)))
+            Ok(()) if age(folder).is_some_and(|age| age < NEWBORN_AGE) => {
+                Ok(Some(self.state_of_young_folder(folder)))
             }
-            Ok(()) => Ok(Some(KeeperState::Gone)),
-            Err(Errno::WOULDBLOCK) => Ok(Some(KeeperState::Alive)),
+            Ok(()) => Ok(Some(SupervisorState::Gone)),
+            Err(Errno::WOULDBLOCK) => Ok(Some(SupervisorState::Alive)),
             Err(errno) => Err(self.unreadable(folder, errno.into())),
         }
     }
 
     /// A young folder with a free lock: the supervisor is about to lock it, unless the handover is
     /// long done.
-    fn between(&self, folder: &Path) -> KeeperState {
+    fn state_of_young_folder(&self, folder: &Path) -> SupervisorState {
         if folder.join(name_of(files::RECORD)).exists() {
-            KeeperState::Gone
+            SupervisorState::Gone
         } else {
-            KeeperState::Newborn
+            SupervisorState::Newborn
         }
     }
 
-    fn newborn(&self, folder: &Path) -> Result<Option<KeeperState>> {
+    fn state_without_lock(&self, folder: &Path) -> Result<Option<SupervisorState>> {
         match std::fs::symlink_metadata(folder) {
-            Ok(_) if age(folder).is_some_and(|age| age < NEWBORN) => Ok(Some(KeeperState::Newborn)),
-            Ok(_) => Ok(Some(KeeperState::Gone)),
+            Ok(_) if age(folder).is_some_and(|age| age < NEWBORN_AGE) => {
+                Ok(Some(SupervisorState::Newborn))
+            }
+            Ok(_) => Ok(Some(SupervisorState::Gone)),
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
             Err(cause) => Err(self.unreadable(folder, cause)),
         }
     }
 
-    fn record(&self, folder: &Path) -> Result<Option<Result<Record>>> {
+    fn record(&self, folder: &Path) -> Result<Option<Result<DetachedRecord>>> {
         let path = folder.join(name_of(files::RECORD));
         match read_private(&path, RECORD_LIMIT) {
-            Ok(text) => Ok(Some(Record::decode(&self.tier, &path, &text))),
+            Ok(text) => Ok(Some(DetachedRecord::decode(&self.tier, &path, &text))),
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
             Err(cause) => Err(self.unreadable(&path, cause)),
         }
@@ -171,9 +173,9 @@ impl Sandboxes {
 
     /// The error for a name in use.
     pub(crate) fn name_is_taken(&self, name: &str) -> Error {
-        let ended = self
-            .entry(name)
-            .is_ok_and(|entry| entry.is_some_and(|entry| entry.keeper == KeeperState::Gone));
+        let ended = self.entry(name).is_ok_and(|entry| {
+            entry.is_some_and(|entry| entry.supervisor == SupervisorState::Gone)
+        });
         name_is_taken(&self.tier, name, ended)
     }
 }
@@ -207,9 +209,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is_is_told_by_its_lock() {
+    fn state_follows_from_lock_and_age() {
         let state = tempfile::tempdir().expect("a folder");
-        let sandboxes = Sandboxes::new("local", state.path());
+        let sandboxes = SandboxesFolder::new("local", state.path());
         assert!(sandboxes.entries().expect("readable").is_empty());
         sandboxes.prepare().expect("made");
         sandboxes.prepare().expect("found");
@@ -221,17 +223,17 @@ mod tests {
                 .entry("one")
                 .expect("readable")
                 .expect("there")
-                .keeper
+                .supervisor
         };
-        assert_eq!(state_of(), KeeperState::Newborn);
+        assert_eq!(state_of(), SupervisorState::Newborn);
         let lock = File::create(folder.join("lock")).expect("made");
-        assert_eq!(state_of(), KeeperState::Newborn);
+        assert_eq!(state_of(), SupervisorState::Newborn);
         flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("locked");
-        assert_eq!(state_of(), KeeperState::Alive);
+        assert_eq!(state_of(), SupervisorState::Alive);
         drop(lock);
         std::fs::write(folder.join("sandbox.json"), "{").expect("written");
         let entry = sandboxes.entry("one").expect("readable").expect("there");
-        assert_eq!(entry.keeper, KeeperState::Gone);
+        assert_eq!(entry.supervisor, SupervisorState::Gone);
         let error = entry.record.expect("there").expect_err("not JSON");
         assert!(error.context().contains("sandbox.json"), "{error}");
         assert!(
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_from_the_future_is_not_newborn() {
+    fn age_of_a_missing_folder_is_unknown() {
         let folder = tempfile::tempdir().expect("a folder");
         let now = Timestamps {
             last_access: rustix::fs::Timespec {
@@ -258,7 +260,7 @@ mod tests {
             },
         };
         utimensat(CWD, folder.path(), &now, AtFlags::empty()).expect("touched");
-        assert!(age(folder.path()).is_some_and(|age| age < NEWBORN));
+        assert!(age(folder.path()).is_some_and(|age| age < NEWBORN_AGE));
         assert_eq!(age(&folder.path().join("none")), None);
     }
 }

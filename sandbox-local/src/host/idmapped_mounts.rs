@@ -3,17 +3,17 @@
 use sandbox_freestanding::Errno;
 use sandbox_freestanding::mount::{MountAttributes, set_attributes};
 
-use super::Support;
+use super::Availability;
 
 /// Whether the kernel has `mount_setattr`. Whether a file system supports id mapping shows only
 /// when it is mounted.
-pub(super) fn mapped() -> Support {
+pub(super) fn detect() -> Availability {
     // An empty path without AT_EMPTY_PATH fails with ENOENT wherever the call exists.
     match set_attributes(-1, c"", 0, &MountAttributes::default()) {
-        Err(Errno::ENOSYS) => Support::Missing {
+        Err(Errno::ENOSYS) => Availability::Missing {
             reason: "the kernel has no mount_setattr".into(),
             fix: "use Linux 5.12 or later".into(),
         },
-        _ => Support::Present,
+        _ => Availability::Present,
     }
 }

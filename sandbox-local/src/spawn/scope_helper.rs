@@ -31,23 +31,23 @@ use sandbox_freestanding::signal::{SIGKILL, SIGTERM, SignalSet, send, set_defaul
 use sandbox_freestanding::{Errno, Pid, RawFd, Result};
 
 use super::clone::{self, Child, ChildBody, Stack};
-use super::gate::{wait_on, wake};
+use super::latch::{wait_on, wake};
 
 /// The helper process. Dropping this kills it.
 #[derive(Debug)]
-pub(crate) struct Anchor {
+pub(crate) struct ScopeHelper {
     process: Child,
-    desk: Box<Desk>,
+    mailbox: Box<Mailbox>,
     /// Held while one thread uses the mailbox.
     turn: Mutex<()>,
 }
 
 /// Memory that this process and the helper share.
 #[derive(Debug)]
-struct Desk {
+struct Mailbox {
     state: AtomicU32,
     /// Owned by the helper while the state is [`REQUESTED`], and by us otherwise.
-    request: UnsafeCell<Request>,
+    request: UnsafeCell<CloneRequest>,
     /// This process.
     owner: Pid,
     /// The stack of the helper.
@@ -56,12 +56,12 @@ struct Desk {
 
 const STARTING: u32 = 3;
 const IDLE: u32 = 0;
-const ASKED: u32 = 1;
+const REQUESTED: u32 = 1;
 const DONE: u32 = 2;
 
 /// The parameters of a clone, and its result.
 #[derive(Debug)]
-struct Request {
+struct CloneRequest {
     namespaces: u64,
     cgroup: Option<RawFd>,
     stack: *const Stack,
@@ -73,25 +73,25 @@ struct Request {
 
 // SAFETY: the request's pointers are used only while `ScopeHelper::run` waits, and its caller keeps
 // them valid.
-unsafe impl Send for Desk {}
+unsafe impl Send for Mailbox {}
 // SAFETY: the request is written under `turn` and handed over by `state`; only the helper uses the
 // stack.
-unsafe impl Sync for Desk {}
+unsafe impl Sync for Mailbox {}
 
 /// How often a wait checks that the helper still runs.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Anchor {
+impl ScopeHelper {
     /// Starts the helper in the group of this process. It dies with the calling thread.
     pub(crate) fn start() -> Result<Self> {
         let owner = sandbox_freestanding::process::current();
-        let desk = Box::new(Desk {
+        let mailbox = Box::new(Mailbox {
             state: AtomicU32::new(STARTING),
-            request: UnsafeCell::new(Request {
+            request: UnsafeCell::new(CloneRequest {
                 namespaces: 0,
                 cgroup: None,
                 stack: std::ptr::null(),
-                body: stand,
+                body: helper_main,
                 argument: std::ptr::null_mut(),
                 pidfd: -1,
                 made: Err(Errno::ESRCH),
@@ -99,30 +99,37 @@ impl Anchor {
             owner,
             stack: Stack::new()?,
         });
-        let argument = std::ptr::from_ref(&*desk).cast_mut().cast();
+        let argument = std::ptr::from_ref(&*mailbox).cast_mut().cast();
         let mut pidfd = -1;
         // SAFETY: `helper_main` makes system calls and uses only the mailbox, which outlives the
         // process: see `drop`.
         let pid = unsafe {
-            clone::start_and_note(CLONE_FILES, None, &desk.stack, stand, argument, &mut pidfd)
+            clone::start_and_note(
+                CLONE_FILES,
+                None,
+                &mailbox.stack,
+                helper_main,
+                argument,
+                &mut pidfd,
+            )
         }?;
         // SAFETY: the kernel has created the descriptor for us.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         let process = Child { pid, pidfd };
-        let anchor = Self {
+        let helper = Self {
             process,
-            desk,
+            mailbox,
             turn: Mutex::new(()),
         };
-        let state = &anchor.desk.state;
+        let state = &helper.mailbox.state;
         while state.load(Ordering::Acquire) == STARTING {
             // The result is in the state.
-            let _ = wait_on(state, STARTING, LOOK);
-            if state.load(Ordering::Acquire) == STARTING && anchor.has_ended() {
+            let _ = wait_on(state, STARTING, CHECK_INTERVAL);
+            if state.load(Ordering::Acquire) == STARTING && helper.has_ended() {
                 return Err(Errno::ESRCH);
             }
         }
-        Ok(anchor)
+        Ok(helper)
     }
 
     /// Its process id.
@@ -132,7 +139,7 @@ impl Anchor {
 
     /// Whether it has ended, or belongs to the process that forked us.
     pub(crate) fn has_ended(&self) -> bool {
-        self.desk.owner != sandbox_freestanding::process::current()
+        self.mailbox.owner != sandbox_freestanding::process::current()
             || has_ended(&self.process.pidfd, Duration::ZERO)
     }
 
@@ -154,10 +161,10 @@ impl Anchor {
         if self.has_ended() {
             return Err(Errno::ESRCH);
         }
-        let Desk { state, request, .. } = &*self.desk;
+        let Mailbox { state, request, .. } = &*self.mailbox;
         // SAFETY: the state is not REQUESTED, so the request is ours, and `turn` admits one thread.
         unsafe {
-            *request.get() = Request {
+            *request.get() = CloneRequest {
                 namespaces,
                 cgroup: cgroup.map(|cgroup| cgroup.as_raw_fd()),
                 stack,
@@ -167,19 +174,19 @@ impl Anchor {
                 made: Err(Errno::ESRCH),
             };
         }
-        state.store(ASKED, Ordering::Release);
+        state.store(REQUESTED, Ordering::Release);
         wake(state);
-        while state.load(Ordering::Acquire) == ASKED {
+        while state.load(Ordering::Acquire) == REQUESTED {
             // The result is in the state, or checked below.
-            let _ = wait_on(state, ASKED, LOOK);
-            if state.load(Ordering::Acquire) == ASKED && self.has_ended() {
+            let _ = wait_on(state, REQUESTED, CHECK_INTERVAL);
+            if state.load(Ordering::Acquire) == REQUESTED && self.has_ended() {
                 self.end_unfinished();
                 break;
             }
         }
         state.store(IDLE, Ordering::Release);
         // SAFETY: the request is ours again.
-        let Request { made, pidfd, .. } = unsafe { request.get().read() };
+        let CloneRequest { made, pidfd, .. } = unsafe { request.get().read() };
         let pid = made?;
         // SAFETY: the kernel has created the descriptor in the descriptor table that we share.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -190,7 +197,7 @@ impl Anchor {
     fn end_unfinished(&self) {
         // SAFETY: the helper has ended. The kernel writes the descriptor before the new process
         // runs.
-        let pidfd = unsafe { (*self.desk.request.get()).pidfd };
+        let pidfd = unsafe { (*self.mailbox.request.get()).pidfd };
         if pidfd < 0 {
             return;
         }
@@ -198,21 +205,21 @@ impl Anchor {
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         // It may have ended already. It is our child to reap.
         let _ = send(pidfd.as_raw_fd(), SIGKILL);
-        while !has_ended(&pidfd, LOOK) {}
+        while !has_ended(&pidfd, CHECK_INTERVAL) {}
         let options = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(WALL.cast_unsigned());
         let _ = waitid(WaitId::PidFd(pidfd.as_fd()), options);
     }
 }
 
-impl Drop for Anchor {
+impl Drop for ScopeHelper {
     fn drop(&mut self) {
-        if self.desk.owner != sandbox_freestanding::process::current() {
+        if self.mailbox.owner != sandbox_freestanding::process::current() {
             // A copy in a forked child: the helper is not its process.
             return;
         }
         // It may have ended already.
         let _ = send(self.process.pidfd.as_raw_fd(), SIGKILL);
-        while !has_ended(&self.process.pidfd, LOOK) {}
+        while !has_ended(&self.process.pidfd, CHECK_INTERVAL) {}
         // Another thread may have reaped it; it is gone either way.
         let _ = wait_for(self.process.pid);
     }
@@ -224,17 +231,17 @@ impl Drop for Anchor {
 /// # Safety
 ///
 /// As [`clone::run`].
-pub(crate) unsafe fn run_from(
-    anchor: Option<&Anchor>,
+pub(crate) unsafe fn run_with(
+    helper: Option<&ScopeHelper>,
     namespaces: u64,
     cgroup: Option<BorrowedFd<'_>>,
     stack: &Stack,
     body: ChildBody,
     argument: *mut c_void,
 ) -> Result<Child> {
-    match anchor {
+    match helper {
         // SAFETY: the caller upholds the contract of `clone::run`.
-        Some(anchor) => unsafe { anchor.run(namespaces, cgroup, stack, body, argument) },
+        Some(helper) => unsafe { helper.run(namespaces, cgroup, stack, body, argument) },
         // SAFETY: as above.
         None => unsafe { clone::run(namespaces, cgroup, stack, body, argument) },
     }
@@ -251,23 +258,23 @@ fn has_ended(pidfd: &OwnedFd, longest: Duration) -> bool {
 }
 
 /// The helper's main loop: executes requests from the mailbox with system calls only.
-unsafe extern "C" fn stand(argument: *mut c_void) -> ! {
+unsafe extern "C" fn helper_main(argument: *mut c_void) -> ! {
     // SAFETY: the mailbox outlives this process.
-    let desk = unsafe { &*argument.cast::<Desk>() };
-    if prepare(desk).is_err() {
+    let mailbox = unsafe { &*argument.cast::<Mailbox>() };
+    if prepare(mailbox).is_err() {
         exit(1)
     }
-    desk.state.store(IDLE, Ordering::Release);
-    wake(&desk.state);
+    mailbox.state.store(IDLE, Ordering::Release);
+    wake(&mailbox.state);
     loop {
-        let state = desk.state.load(Ordering::Acquire);
-        if state != ASKED {
+        let state = mailbox.state.load(Ordering::Acquire);
+        if state != REQUESTED {
             // Whatever ended the wait, the state decides.
-            let _ = wait_on(&desk.state, state, Duration::from_secs(3600));
+            let _ = wait_on(&mailbox.state, state, Duration::from_secs(3600));
             continue;
         }
         // SAFETY: the state gives the request to this process.
-        let request = unsafe { &mut *desk.request.get() };
+        let request = unsafe { &mut *mailbox.request.get() };
         // SAFETY: the requesting thread waits and keeps the descriptor open.
         let cgroup = request
             .cgroup
@@ -283,15 +290,15 @@ unsafe extern "C" fn stand(argument: *mut c_void) -> ! {
                 &mut request.pidfd,
             )
         };
-        desk.state.store(DONE, Ordering::Release);
-        wake(&desk.state);
+        mailbox.state.store(DONE, Ordering::Release);
+        wake(&mailbox.state);
     }
 }
 
-fn prepare(desk: &Desk) -> Result<()> {
+fn prepare(mailbox: &Mailbox) -> Result<()> {
     set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0)?;
     // The parent may have died before the signal was set.
-    if parent() != desk.owner {
+    if parent() != mailbox.owner {
         return Err(Errno::ESRCH);
     }
     // Leave the terminal's session: its interrupt is for the host process only.
@@ -318,15 +325,15 @@ mod tests {
     }
 
     #[test]
-    fn what_it_makes_is_a_child_of_ours() {
-        let anchor = Anchor::start().expect("a process");
-        assert!(!anchor.has_ended());
+    fn cloned_processes_are_children_of_the_host_process() {
+        let helper = ScopeHelper::start().expect("a process");
+        assert!(!helper.has_ended());
         let stack = Stack::new().expect("memory");
         for _ in 0..3 {
             let mut numbers = [0; 2];
             let argument = (&raw mut numbers).cast();
             // SAFETY: the body writes its argument and ends.
-            let child = unsafe { anchor.run(0, None, &stack, write_and_end, argument) };
+            let child = unsafe { helper.run(0, None, &stack, write_and_end, argument) };
             let child = child.expect("a process");
             assert_eq!(numbers, [current().0, child.pid.0]);
             assert!(has_ended(&child.pidfd, Duration::from_secs(10)));
@@ -335,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn it_makes_namespaces_as_we_do() {
-        let anchor = Anchor::start().expect("a process");
+    fn namespaces_are_created_as_by_a_direct_clone() {
+        let helper = ScopeHelper::start().expect("a process");
         let stack = Stack::new().expect("memory");
         let namespaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS;
         let mut numbers = [0; 2];
@@ -345,7 +352,7 @@ mod tests {
         let ours = unsafe { clone::run(namespaces, None, &stack, write_and_end, argument) };
         let argument = (&raw mut numbers).cast();
         // SAFETY: as above.
-        let its = unsafe { anchor.run(namespaces, None, &stack, write_and_end, argument) };
+        let its = unsafe { helper.run(namespaces, None, &stack, write_and_end, argument) };
         assert_eq!(ours.as_ref().err(), its.as_ref().err());
         for child in ours.into_iter().chain(its) {
             assert_eq!(wait_for(child.pid), Ok(Wait::Exited(3)));
@@ -354,36 +361,36 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_killed_is_noticed() {
-        let anchor = Anchor::start().expect("a process");
-        send(anchor.process.pidfd.as_raw_fd(), SIGKILL).expect("it is ours");
+    fn killed_helper_is_detected() {
+        let helper = ScopeHelper::start().expect("a process");
+        send(helper.process.pidfd.as_raw_fd(), SIGKILL).expect("it is ours");
         let stack = Stack::new().expect("memory");
         let mut numbers = [0; 2];
         let argument = (&raw mut numbers).cast();
         // SAFETY: as above.
-        let child = unsafe { anchor.run(0, None, &stack, write_and_end, argument) };
+        let child = unsafe { helper.run(0, None, &stack, write_and_end, argument) };
         // The child may be cloned before the signal arrives.
         match child {
             Err(errno) => assert_eq!(errno, Errno::ESRCH),
             Ok(child) => assert_eq!(wait_for(child.pid), Ok(Wait::Exited(3))),
         }
-        assert!(has_ended(&anchor.process.pidfd, Duration::from_secs(10)));
-        assert!(anchor.has_ended());
+        assert!(has_ended(&helper.process.pidfd, Duration::from_secs(10)));
+        assert!(helper.has_ended());
     }
 
     #[test]
-    fn who_waits_for_any_child_does_not_wait_for_it() {
-        let anchor = Anchor::start().expect("a process");
+    fn wait_for_any_child_ignores_the_helper() {
+        let helper = ScopeHelper::start().expect("a process");
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let id = rustix::process::Pid::from_raw(anchor.pid().0).expect("a number");
+        let id = rustix::process::Pid::from_raw(helper.pid().0).expect("a number");
         let seen = waitid(WaitId::Pid(id), options);
         assert_eq!(seen.err(), Some(rustix::io::Errno::CHILD));
     }
 
     #[test]
-    fn it_ends_with_its_thread() {
-        let anchor = std::thread::spawn(Anchor::start).join();
-        let anchor = anchor.expect("no panic").expect("a process");
-        assert!(has_ended(&anchor.process.pidfd, Duration::from_secs(10)));
+    fn helper_ends_with_its_thread() {
+        let helper = std::thread::spawn(ScopeHelper::start).join();
+        let helper = helper.expect("no panic").expect("a process");
+        assert!(has_ended(&helper.process.pidfd, Duration::from_secs(10)));
     }
 }

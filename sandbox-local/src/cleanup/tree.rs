@@ -10,12 +10,12 @@ use crate::cgroup::Group;
 
 /// A process of a tree, held by a pidfd so that its process id cannot be reused unnoticed.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct TreeProcess {
     pub(crate) pid: i32,
     pidfd: OwnedFd,
 }
 
-impl Process {
+impl TreeProcess {
     /// Opens the process with this id. The caller must check again that it is the intended one.
     fn hold(pid: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
@@ -27,7 +27,7 @@ impl Process {
         if let Err(errno) = pidfd_send_signal(&self.pidfd, signal)
             && errno != rustix::io::Errno::SRCH
         {
-            tracing::warn!(pid = self.pid, ?signal, %errno, "a process of a sandbox took no signal");
+            tracing::warn!(pid = self.pid, ?signal, %errno, "a signal could not be sent to a process of a sandbox");
         }
     }
 
@@ -46,15 +46,15 @@ impl Process {
 const ROUNDS: usize = 100;
 
 /// Every process below `root` that the kernel shows now.
-pub(crate) fn descendants(root: i32) -> Vec<Process> {
-    let mut found: Vec<Process> = Vec::new();
+pub(crate) fn descendants(root: i32) -> Vec<TreeProcess> {
+    let mut found: Vec<TreeProcess> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         for pid in children(parent) {
             if found.iter().any(|process| process.pid == pid) {
                 continue;
             }
-            let Some(process) = Process::hold(pid) else {
+            let Some(process) = TreeProcess::hold(pid) else {
                 continue;
             };
             // The id could have been reused before it was opened, so check it again. A zombie keeps
@@ -111,7 +111,7 @@ pub(crate) fn kill_group(group: &Group) {
         }
         let held = processes
             .into_iter()
-            .filter_map(Process::hold)
+            .filter_map(TreeProcess::hold)
             .collect::<Vec<_>>();
         let members = group.processes();
         for process in held.iter().filter(|process| members.contains(&process.pid)) {
@@ -122,7 +122,7 @@ pub(crate) fn kill_group(group: &Group) {
 }
 
 /// Waits up to 20 ms for all processes to end.
-fn wait_for_ends(processes: &[Process]) {
+fn wait_for_ends(processes: &[TreeProcess]) {
     let deadline = Instant::now() + Duration::from_millis(20);
     for process in processes {
         process.wait(deadline.saturating_duration_since(Instant::now()));
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_tree_is_seen_and_killed_but_for_its_root() {
+    fn whole_tree_except_its_root_is_killed() {
         let script = "sh -c 'sleep 60 & sleep 60' & echo ready; wait; echo waited; read line";
         let mut root = Command::new("sh")
             .args(["-c", script])

@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 
-use super::record::Record;
-use super::sandboxes::{Entry, name_of, open_lock};
+use super::folder::{SandboxEntry, name_of, open_lock};
+use super::record::DetachedRecord;
 use crate::cgroup::Group;
+use crate::cleanup::{kill_group, kill_tree};
 use crate::owned_folder;
-use crate::remains::{kill_group, kill_tree};
 
 /// Time limit for killed processes to end.
-const END: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Ends and removes everything of a sandbox without a supervisor. Does nothing if another process
 /// is removing it.
@@ -26,30 +26,30 @@ const END: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// What could not be removed.
-pub(super) fn end(entry: &Entry) -> Result<(), String> {
+pub(super) fn remove_all(entry: &SandboxEntry) -> Result<(), String> {
     let lock = match open_lock(&entry.folder) {
         Ok(lock) => Some(lock),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
-        Err(cause) => return Err(shown(&entry.folder, &cause)),
+        Err(cause) => return Err(with_path(&entry.folder, &cause)),
     };
     if let Some(lock) = &lock {
         match flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             // A supervisor, or another process that is removing it.
             Err(Errno::WOULDBLOCK) => return Ok(()),
-            Err(errno) => return Err(shown(&entry.folder, &errno.into())),
+            Err(errno) => return Err(with_path(&entry.folder, &errno.into())),
         }
     }
     if let Some(Ok(record)) = &entry.record
-        && record.parts.is_of_here()
+        && record.parts.is_valid_here()
     {
         end_processes(record)?;
     }
     remove_folder(&entry.folder)
 }
 
-fn end_processes(record: &Record) -> Result<(), String> {
-    let group = Group::of_others(&record.parts.groups, None);
+fn end_processes(record: &DetachedRecord) -> Result<(), String> {
+    let group = Group::existing(&record.parts.groups, None);
     // The process id may have been reused: it is the agent only if the start time matches.
     if let Some(agent) = record.parts.open_agent() {
         if !record.parts.own_processes {
@@ -57,19 +57,21 @@ fn end_processes(record: &Record) -> Result<(), String> {
         }
         // The agent may have ended already.
         let _ = pidfd_send_signal(&agent, Signal::KILL);
-        if !wait(&agent, END) {
-            return Err(format!("processes did not end within {END:?} of SIGKILL"));
+        if !wait_for_exit(&agent, KILL_TIMEOUT) {
+            return Err(format!(
+                "processes did not end within {KILL_TIMEOUT:?} of SIGKILL"
+            ));
         }
     }
     if !record.parts.own_processes {
         kill_group(&group);
     }
-    group.take_over();
+    group.take_ownership();
     group.remove().map_err(|cause| cause.to_string())
 }
 
 /// Waits for a process to end, whoever its parent is. False on timeout.
-pub(super) fn wait(process: &OwnedFd, longest: Duration) -> bool {
+pub(super) fn wait_for_exit(process: &OwnedFd, longest: Duration) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let timeout = Timespec {
         tv_sec: longest.as_secs().cast_signed(),
@@ -84,7 +86,7 @@ fn remove_folder(folder: &Path) -> Result<(), String> {
     for removed in [std::fs::remove_file(&record), owned_folder::remove(folder)] {
         match removed {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
-                return Err(shown(folder, &cause));
+                return Err(with_path(folder, &cause));
             }
             _ => {}
         }
@@ -92,6 +94,6 @@ fn remove_folder(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn shown(path: &Path, cause: &std::io::Error) -> String {
+fn with_path(path: &Path, cause: &std::io::Error) -> String {
     format!("{}: {cause}", path.display())
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use crate::host::Cgroups;
 use crate::host::cgroup::V2;
-use crate::owned_name::{Owner, left_behind};
+use crate::owned_name::{Owner, leftovers_in};
 use crate::systemd::SUFFIX;
 
 /// Removes empty groups whose owner is gone. Returns what could not be removed, and why. Groups
 /// with processes are in use: they belong to a detached sandbox, or their processes are about to
 /// end.
-pub(crate) fn remove_stale(cgroups: &Cgroups) -> Vec<String> {
+pub(crate) fn remove_leftovers(cgroups: &Cgroups) -> Vec<String> {
     match cgroups {
         Cgroups::V1(groups) => [&groups.memory, &groups.cpu, &groups.pids]
             .into_iter()
@@ -42,7 +42,7 @@ fn siblings(scope: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn sweep(parent: &Path) -> Vec<String> {
-    let removed = left_behind(parent).map(|group| (std::fs::remove_dir(&group), group));
+    let removed = leftovers_in(parent).map(|group| (std::fs::remove_dir(&group), group));
     let stays = removed.filter_map(|(removed, group)| match removed {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound && !has_processes(&group) => {
             Some(format!("{}: {cause}", group.display()))
@@ -64,13 +64,13 @@ fn has_processes(group: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owned_name::fresh;
+    use crate::owned_name::unique_name;
 
     #[test]
-    fn only_what_a_dead_process_left_goes() {
+    fn only_groups_of_ended_owners_are_removed() {
         let parent = tempfile::tempdir().expect("a folder");
         let dead = Owner::dead();
-        let keep = [fresh(), "sandbox-other".to_owned()];
+        let keep = [unique_name(), "sandbox-other".to_owned()];
         let go = format!("{}0", dead.prefix());
         for name in keep.iter().chain([&go]) {
             std::fs::create_dir(parent.path().join(name)).expect("made");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_processes_is_in_use() {
+    fn group_with_processes_is_kept_silently() {
         let parent = tempfile::tempdir().expect("a folder");
         let group = |number: u32| {
             parent
@@ -99,10 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn scopes_of_others_are_not_entered() {
+    fn only_own_scopes_are_swept() {
         let slice = tempfile::tempdir().expect("a folder");
-        let own = slice.path().join(fresh() + SUFFIX);
-        let other = slice.path().join(fresh() + SUFFIX);
+        let own = slice.path().join(unique_name() + SUFFIX);
+        let other = slice.path().join(unique_name() + SUFFIX);
         for folder in [&own, &other, &slice.path().join("session-1.scope")] {
             std::fs::create_dir(folder).expect("made");
         }

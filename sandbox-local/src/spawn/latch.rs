@@ -14,15 +14,15 @@ const FAILED: u32 = 2;
 
 /// A latch in memory that a process and its child share. Initially closed.
 #[derive(Debug, Default)]
-pub(crate) struct Gate(AtomicU32);
+pub(crate) struct Latch(AtomicU32);
 
 /// Opens a latch. If dropped before, waiters fail with `ECANCELED`.
 #[derive(Debug)]
-pub(crate) struct Opener<'a>(&'a Gate, bool);
+pub(crate) struct LatchOpener<'a>(&'a Latch, bool);
 
-impl Gate {
-    pub(crate) fn opener(&self) -> Opener<'_> {
-        Opener(self, false)
+impl Latch {
+    pub(crate) fn opener(&self) -> LatchOpener<'_> {
+        LatchOpener(self, false)
     }
 
     /// Waits until it is open. Makes system calls only. Fails with `ECANCELED` if it will not open
@@ -49,14 +49,14 @@ impl Gate {
     }
 }
 
-impl Opener<'_> {
+impl LatchOpener<'_> {
     pub(crate) fn open(mut self) {
         self.1 = true;
         self.0.set(OPEN);
     }
 }
 
-impl Drop for Opener<'_> {
+impl Drop for LatchOpener<'_> {
     fn drop(&mut self) {
         if !self.1 {
             self.0.set(FAILED);
@@ -112,22 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_for_who_waits_and_who_comes_later() {
-        let gate = Gate::default();
+    fn open_latch_releases_current_and_later_waiters() {
+        let latch = Latch::default();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| gate.wait());
+            let waiting = scope.spawn(|| latch.wait());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiting.is_finished());
-            gate.opener().open();
+            latch.opener().open();
             assert_eq!(waiting.join().expect("no panic"), Ok(()));
         });
-        assert_eq!(gate.wait(), Ok(()));
+        assert_eq!(latch.wait(), Ok(()));
     }
 
     #[test]
-    fn who_gives_up_does_not_leave_anybody_waiting() {
-        let gate = Gate::default();
-        drop(gate.opener());
-        assert_eq!(gate.wait(), Err(Errno::ECANCELED));
+    fn dropped_opener_cancels_waiters() {
+        let latch = Latch::default();
+        drop(latch.opener());
+        assert_eq!(latch.wait(), Err(Errno::ECANCELED));
     }
 }

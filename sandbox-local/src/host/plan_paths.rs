@@ -9,12 +9,14 @@ use sandbox_core::{Plan, Result};
 
 use sandbox_host::safe_path::{Identity, LinkRule, PathError};
 
-use super::{Kind, Object, PathRole, Root, mount_table, mounts_of, platform_roots, resolve};
+use super::{
+    FileKind, OpenObject, PathRole, Root, mount_table, mounts_of, platform_roots, resolve,
+};
 use crate::error;
 
 /// The host paths of one plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Material {
+pub(crate) struct PlanPaths {
     /// The platform's programs and libraries.
     pub(crate) platform: Arc<[Root]>,
     /// The plan's read roots.
@@ -28,18 +30,18 @@ pub(crate) struct Material {
     /// writable.
     pub(crate) cache: Option<PathBuf>,
     /// The same folder, held open.
-    pub(crate) cache_object: Option<Object>,
+    pub(crate) cache_object: Option<OpenObject>,
     /// The state folder, held open, if it exists.
-    pub(crate) state: Option<Object>,
+    pub(crate) state: Option<OpenObject>,
     /// The folders that the plan provides, in the plan's order, held open.
-    pub(crate) provided: Vec<Object>,
+    pub(crate) provided: Vec<OpenObject>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Folders that sandboxes must not change, and the rule for links.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Own<'a> {
+pub(crate) struct ReservedPaths<'a> {
     /// Follow even links that code can replace. For mutants only.
     pub(crate) any_link: bool,
     /// The state folder.
@@ -48,9 +50,9 @@ pub(crate) struct Own<'a> {
     pub(crate) packages: Option<&'a Path>,
 }
 
-impl Material {
+impl PlanPaths {
     /// Opens all paths.
-    pub(crate) fn of(tier: &str, plan: &Plan, own: &Own<'_>) -> Result<Self> {
+    pub(crate) fn open(tier: &str, plan: &Plan, reserved: &ReservedPaths<'_>) -> Result<Self> {
         let resolve_all = |role, paths: &[PathBuf], rule: &LinkRule| {
             let mut roots = Vec::new();
             for path in paths {
@@ -58,16 +60,16 @@ impl Material {
             }
             Ok(roots)
         };
-        let open = LinkRule::new(plan.follow_links || own.any_link);
-        let write = resolve_all(PathRole::Write, &plan.write_roots, &open)?;
+        let rule = LinkRule::new(plan.follow_links || reserved.any_link);
+        let write = resolve_all(PathRole::Write, &plan.write_roots, &rule)?;
         let workspace = match &plan.workspace {
             None => None,
-            Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path, &open)?.pop(),
+            Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path, &rule)?.pop(),
         };
         let is_writable = plan.workspace.as_ref().is_some_and(|it| !it.read_only);
         let writable = write.iter().chain(workspace.iter().filter(|_| is_writable));
         let writable = writable
-            .filter(|_| !own.any_link)
+            .filter(|_| !reserved.any_link)
             .filter_map(|root| Some(root.object.as_ref()?.identity()))
             .collect::<Vec<_>>();
         // A writable root may have been reached through a link in another writable root.
@@ -76,17 +78,17 @@ impl Material {
             if let Some(object) = &root.object {
                 object
                     .refuse_links_in(&writable)
-                    .map_err(|cause| error::link(tier, role.name(), &root.asked, cause))?;
+                    .map_err(|cause| error::link(tier, role.name(), &root.requested, cause))?;
             }
         }
-        let guarded = open.writable(writable.iter().copied());
+        let guarded = rule.writable(writable.iter().copied());
         let read = resolve_all(PathRole::Read, &plan.read_roots, &guarded)?;
         // A host without these files has no names to add.
         let file = |path| std::fs::read(path).unwrap_or_default();
         let names = matches!(plan.network, NetworkPolicy::Full)
             .then(|| (file("/etc/hosts"), file("/etc/resolv.conf")));
         if let Some(root) = &workspace
-            && root.kind != Kind::Folder
+            && root.kind != FileKind::Folder
         {
             return Err(error::invalid_spec(
                 tier,
@@ -94,20 +96,20 @@ impl Material {
                 "name a folder",
             ));
         }
-        let own_folder = |what: &str, path: &Path| own_folder(tier, what, path, &writable);
+        let open_folder = |what: &str, path: &Path| open_folder(tier, what, path, &writable);
         // Without roots and workspace, nothing visible could contain it.
         let state = match read.is_empty() && write.is_empty() && workspace.is_none() {
             true => None,
-            false => own_folder("state folder", own.state)?,
+            false => open_folder("state folder", reserved.state)?,
         };
-        let cache_object = match own.packages {
-            Some(path) => own_folder("folder of packages", path)?,
+        let cache_object = match reserved.packages {
+            Some(path) => open_folder("folder of packages", path)?,
             None => None,
         };
-        let provided = plan.provided.iter().map(|one| {
-            let found = own_folder("folder of packages", &one.source)?;
+        let provided = plan.provided.iter().map(|folder| {
+            let found = open_folder("folder of packages", &folder.source)?;
             let gone = || io::Error::from(io::ErrorKind::NotFound);
-            found.ok_or_else(|| error::path(tier, "folder of packages", &one.source, gone()))
+            found.ok_or_else(|| error::path(tier, "folder of packages", &folder.source, gone()))
         });
         let provided = provided.collect::<Result<_>>()?;
         let named = read.iter().chain(&write).chain(&workspace);
@@ -128,14 +130,14 @@ impl Material {
     }
 }
 
-/// Opens a folder of the library's own. `None` if the caller cannot reach it. Its path may contain
+/// Opens a folder of the library's reserved. `None` if the caller cannot reach it. Its path may contain
 /// links, but none that code can replace.
-fn own_folder(
+fn open_folder(
     tier: &str,
     what: &str,
     path: &Path,
     writable: &[Identity],
-) -> Result<Option<Object>> {
+) -> Result<Option<OpenObject>> {
     let rule = LinkRule::new(true).writable(writable.iter().copied());
     match rule.open(path) {
         Ok(opened) => Ok(Some(opened.into())),

@@ -9,20 +9,20 @@ use sandbox_freestanding::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, 
 use sandbox_freestanding::process::{exit, wait_for};
 use sandbox_freestanding::{Errno, Pid, Result};
 
-use super::{Support, User};
+use super::{Availability, User};
 use crate::spawn::clone::{self, ChildFailure};
 use crate::spawn::identity::IdentityMaps;
 
 /// The result of the test.
-pub(super) struct Trial {
-    pub(super) namespaces: Support,
-    pub(super) proc_mount: Support,
+pub(super) struct NamespaceTrial {
+    pub(super) namespaces: Availability,
+    pub(super) proc_mount: Availability,
     /// The child. It exits by itself and must still be reaped: ending its namespaces takes a while.
     pub(super) child: Option<Pid>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Step {
+enum TrialStep {
     #[default]
     None,
     Identity,
@@ -33,19 +33,19 @@ enum Step {
 
 struct Attempt {
     maps: Option<IdentityMaps>,
-    failure: ChildFailure<Step>,
+    failure: ChildFailure<TrialStep>,
     proc_errno: i32,
 }
 
 /// Creates namespaces as a sandbox would, with a tmpfs and a procfs in them.
-pub(super) fn run(user: &User) -> Trial {
+pub(super) fn run(user: &User) -> NamespaceTrial {
     let mut attempt = Attempt {
-        maps: (!user.can_split).then(|| IdentityMaps::of_caller(user.id, user.group)),
+        maps: (!user.can_map_ids).then(|| IdentityMaps::of_caller(user.id, user.group)),
         failure: ChildFailure::default(),
         proc_errno: 0,
     };
     let mut namespaces = CLONE_NEWNS | CLONE_NEWPID;
-    if !user.can_split {
+    if !user.can_map_ids {
         namespaces |= CLONE_NEWUSER;
     }
     let argument = (&raw mut attempt).cast();
@@ -57,40 +57,40 @@ pub(super) fn run(user: &User) -> Trial {
     let child = match child {
         // The child shared our memory until it exited, so it has finished.
         Ok(child) => child.pid,
-        Err(errno) => return Trial::missing(format!("clone: {errno}"), fix(errno), None),
+        Err(errno) => return NamespaceTrial::missing(format!("clone: {errno}"), fix(errno), None),
     };
     let child = Some(child);
     let ChildFailure { step, errno } = attempt.failure;
     let errno = Errno(errno);
     let failed = match step {
-        Step::None => {
+        TrialStep::None => {
             let proc_mount = match attempt.proc_errno {
-                0 => Support::Present,
-                errno => Support::Missing {
+                0 => Availability::Present,
+                errno => Availability::Missing {
                     reason: format!("mount of procfs in a new namespace: {}", Errno(errno)),
                     fix: "in a container: run it with an unmasked /proc (--security-opt systempaths=unconfined)"
                         .into(),
                 },
             };
-            return Trial {
-                namespaces: Support::Present,
+            return NamespaceTrial {
+                namespaces: Availability::Present,
                 proc_mount,
                 child,
             };
         }
-        Step::Identity => "write its id maps",
-        Step::Propagation => "change mounts in it",
-        Step::Tmpfs => "mount a tmpfs in it",
-        Step::UserNamespace => "enter a user namespace",
+        TrialStep::Identity => "write its id maps",
+        TrialStep::Propagation => "change mounts in it",
+        TrialStep::Tmpfs => "mount a tmpfs in it",
+        TrialStep::UserNamespace => "enter a user namespace",
     };
-    Trial::missing(
+    NamespaceTrial::missing(
         format!("namespaces exist but are powerless: {failed}: {errno}"),
         fix(errno),
         child,
     )
 }
 
-impl Trial {
+impl NamespaceTrial {
     /// Reaps the child.
     pub(super) fn reap(child: Pid) {
         // Another thread may have reaped it; the child is gone either way.
@@ -98,11 +98,11 @@ impl Trial {
     }
 
     fn missing(reason: String, fix: String, child: Option<Pid>) -> Self {
-        let namespaces = Support::Missing {
+        let namespaces = Availability::Missing {
             reason: reason.clone(),
             fix,
         };
-        let proc_mount = Support::Missing {
+        let proc_mount = Availability::Missing {
             reason,
             fix: String::new(),
         };
@@ -144,10 +144,10 @@ unsafe extern "C" fn body(argument: *mut c_void) -> ! {
         }
     };
     if let Some(maps) = maps {
-        step(Step::Identity, maps.write_own());
+        step(TrialStep::Identity, maps.write_own());
     }
     step(
-        Step::Propagation,
+        TrialStep::Propagation,
         mount(None, c"/", None, MS_REC | MS_SLAVE, None),
     );
     const PROC: &CStr = c"/proc";
@@ -156,11 +156,11 @@ unsafe extern "C" fn body(argument: *mut c_void) -> ! {
         *proc_errno = errno.0;
     }
     step(
-        Step::Tmpfs,
+        TrialStep::Tmpfs,
         mount(Some(c"tmpfs"), PROC, Some(c"tmpfs"), flags, None),
     );
     if maps.is_none() {
-        step(Step::UserNamespace, unshare(CLONE_NEWUSER));
+        step(TrialStep::UserNamespace, unshare(CLONE_NEWUSER));
     }
     exit(0)
 }
