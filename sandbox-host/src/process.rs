@@ -66,6 +66,19 @@ impl Era {
         }
     }
 
+    /// The same boot in another PID namespace.
+    #[must_use]
+    pub(crate) fn in_namespace(mut self, namespace: u64) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// The inode number of the PID namespace; 0 without procfs.
+    #[must_use]
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace
+    }
+
     /// As one word without spaces, for a label.
     #[must_use]
     pub fn encode(&self) -> String {
