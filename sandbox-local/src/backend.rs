@@ -1,12 +1,13 @@
 //! The tier `local`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
+use sandbox_host::lock;
 use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
@@ -81,7 +82,7 @@ impl LocalBackend {
         // Detecting the host also reads the platform roots, so they come second.
         let host = Host::detect(&self.config);
         let platform = platform_roots();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if let Some(cached) = &*last
             && cacheable
             && cached.plan == plan

@@ -2,13 +2,13 @@
 #![expect(unsafe_code, reason = "registering a descriptor with the runtime")]
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_core::Result;
-use sandbox_host::{CounterFiles, Counters, Isolator};
+use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -118,10 +118,6 @@ pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
     let Ok(watched) = watched else { return };
     let _ = tokio::time::timeout(longest, watched.readable()).await;
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]

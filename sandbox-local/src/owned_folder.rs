@@ -56,7 +56,7 @@ pub(crate) fn remove_leftovers(state: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owned_name::Owner;
+    use sandbox_host::Owner;
 
     #[test]
     fn folders_without_permissions_are_removed() {
@@ -77,8 +77,8 @@ mod tests {
     fn only_folders_of_ended_owners_are_removed() {
         let state = tempfile::tempdir().expect("a folder");
         let kept = make(state.path()).expect("made");
-        let dead = Owner::dead();
-        let stale = state.path().join(format!("{}0", dead.prefix()));
+        let ended = Owner::ended_for_tests();
+        let stale = state.path().join(ended.file_name(0));
         let other = state.path().join("uids");
         for folder in [&stale, &other] {
             std::fs::create_dir_all(folder.join("content")).expect("made");

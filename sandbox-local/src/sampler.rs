@@ -2,8 +2,10 @@
 //! process' sandboxes ten times a second and kills the largest processes of a tree above its limit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+
+use sandbox_host::lock;
 
 use crate::cleanup::{TreeProcess, descendants};
 
@@ -26,7 +28,7 @@ impl MemoryWatch {
             limit,
             kills: AtomicU64::new(0),
         });
-        let mut watched = WATCH_LIST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&WATCH_LIST);
         let pid = std::process::id();
         // The thread does not exist in a fork of the process that started it.
         if watched.owner != Some(pid) {
@@ -91,7 +93,7 @@ static WATCH_LIST: Mutex<WatchList> = Mutex::new(WatchList {
 fn sample_all() {
     loop {
         std::thread::sleep(PERIOD);
-        let mut watched = WATCH_LIST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&WATCH_LIST);
         watched.watches.retain(|watch| watch.strong_count() > 0);
         if watched.watches.is_empty() {
             watched.owner = None;

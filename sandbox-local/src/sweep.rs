@@ -62,16 +62,16 @@ mod tests {
 
     use sandbox_core::spi::Backend;
 
-    use crate::owned_name::Owner;
     use crate::{LocalBackend, LocalConfig};
+    use sandbox_host::Owner;
 
     #[tokio::test]
     async fn prune_removes_leftovers_of_killed_processes() {
         let state = tempfile::tempdir().expect("a folder");
         let alone = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(state.path(), alone).expect("a mode");
-        let left = state.path().join(format!("{}0", Owner::dead().prefix()));
-        let own = state.path().join(format!("{}0", Owner::current().prefix()));
+        let left = state.path().join(Owner::ended_for_tests().file_name(0));
+        let own = state.path().join(Owner::current().file_name(0));
         for folder in [&left, &own] {
             std::fs::create_dir_all(folder.join("content")).expect("made");
         }
@@ -86,7 +86,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let alone = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(state.path(), alone).expect("a mode");
-        let stuck = format!("{}0", Owner::dead().prefix());
+        let stuck = Owner::ended_for_tests().file_name(0);
         // A file, so that it cannot be removed as a folder.
         std::fs::write(state.path().join(&stuck), "").expect("written");
         let config = LocalConfig::new().state_folder(state.path());

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use sandbox_host::Owner;
+
 use crate::host::Cgroups;
 use crate::host::cgroup::V2;
-use crate::owned_name::{Owner, leftovers_in};
+use crate::owned_name::leftovers_in;
 use crate::systemd::SUFFIX;
 
 /// Removes empty groups whose owner is gone. Returns what could not be removed, and why. Groups
@@ -36,7 +38,7 @@ fn siblings(scope: &Path) -> impl Iterator<Item = PathBuf> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-            name.and_then(Owner::of).is_some()
+            name.and_then(Owner::from_file_name).is_some()
         })
         .map(|entry| entry.path())
 }
@@ -69,9 +71,9 @@ mod tests {
     #[test]
     fn only_groups_of_ended_owners_are_removed() {
         let parent = tempfile::tempdir().expect("a folder");
-        let dead = Owner::dead();
+        let ended = Owner::ended_for_tests();
         let keep = [unique_name(), "sandbox-other".to_owned()];
-        let go = format!("{}0", dead.prefix());
+        let go = ended.file_name(0);
         for name in keep.iter().chain([&go]) {
             std::fs::create_dir(parent.path().join(name)).expect("made");
         }
@@ -83,10 +85,10 @@ mod tests {
     #[test]
     fn group_with_processes_is_kept_silently() {
         let parent = tempfile::tempdir().expect("a folder");
-        let group = |number: u32| {
+        let group = |number: u64| {
             parent
                 .path()
-                .join(format!("{}{number}", Owner::dead().prefix()))
+                .join(Owner::ended_for_tests().file_name(number))
         };
         for (number, processes) in [(0, ""), (1, "7\n")] {
             let group = group(number);

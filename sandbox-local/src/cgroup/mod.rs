@@ -10,8 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+
+use sandbox_host::lock;
 
 use crate::host::Cgroups;
 use crate::spawn::ScopeHelper;
@@ -259,7 +261,7 @@ impl Group {
     }
 
     fn owned(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.owned)
     }
 }
 

@@ -1,36 +1,22 @@
 //! The thread that removes dropped sandboxes.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
+
+use sandbox_host::WorkerThread;
 
 use super::Leftovers;
 
 /// Ends and removes in the background. Logs what could not be removed.
 pub(super) fn destroy_in_background(leftovers: Leftovers) {
-    static REAPER: Mutex<Option<(u32, Sender<Leftovers>)>> = Mutex::new(None);
-    let mut reaper = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
-    let pid = std::process::id();
-    // The thread does not exist in a fork of the process that started it.
-    if reaper.as_ref().is_none_or(|(owner, _)| *owner != pid) {
-        let (sender, queue) = channel::<Leftovers>();
-        let started = std::thread::Builder::new()
-            .name("sandbox-reaper".into())
-            .spawn(move || {
-                while let Ok(leftovers) = queue.recv() {
-                    destroy(leftovers);
-                }
-            });
-        if started.is_err() {
-            drop(reaper);
-            return destroy(leftovers);
-        }
-        *reaper = Some((pid, sender));
-    }
-    let unsent = match &*reaper {
-        Some((_, sender)) => sender.send(leftovers).err().map(|unsent| unsent.0),
-        None => Some(leftovers),
+    static REAPER: WorkerThread<Sender<Leftovers>> = WorkerThread::new("sandbox-reaper");
+    let reaper = REAPER.handle(|| {
+        let (sender, queue) = channel();
+        Ok((sender, move || queue.into_iter().for_each(destroy)))
+    });
+    let unsent = match reaper {
+        Ok(reaper) => reaper.send(leftovers).err().map(|unsent| unsent.0),
+        Err(_) => Some(leftovers),
     };
-    drop(reaper);
     if let Some(leftovers) = unsent {
         destroy(leftovers);
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
 use sandbox_host::state::read_private;
-use sandbox_host::{CounterFiles, Counters, Isolator};
+use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 
 use super::folder::{SandboxesFolder, SupervisorState, name_of};
 use super::leftovers;
@@ -95,10 +95,6 @@ impl KillCounter {
             },
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DetachedIsolator {

@@ -14,7 +14,9 @@ mod seccomp;
 mod tasks;
 mod user;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use sandbox_host::lock;
 
 use crate::LocalConfig;
 use crate::spawn;
@@ -88,7 +90,7 @@ impl Host {
     pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
         // One entry with control groups and one without.
         static CACHE: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
-        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&CACHE);
         let cache = &mut cache[usize::from(config.without_cgroups)];
         // Another process can stop a systemd scope.
         let known = cache.take().filter(|host| !host.cgroups.have_ended());

@@ -7,13 +7,14 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 use sandbox_agent::protocol;
 use sandbox_core::Result;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
+use sandbox_host::lock;
 use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::error;
@@ -201,7 +202,7 @@ pub(crate) fn resolve(
 pub(crate) fn platform_roots() -> Arc<[Root]> {
     const FRESH: Duration = Duration::from_secs(10);
     static SEEN: Mutex<Option<(Instant, Arc<[Root]>)>> = Mutex::new(None);
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(&SEEN);
     match &*seen {
         Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
         _ => {

@@ -9,11 +9,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use sandbox_freestanding::RawFd;
+use sandbox_host::WorkerThread;
 
 use super::latch::Latch;
 
@@ -31,26 +32,16 @@ struct NetworkSlot {
 impl Network {
     /// Starts to create one.
     pub(crate) fn begin() -> io::Result<Self> {
-        static MAKER: Mutex<Option<(u32, Sender<Network>)>> = Mutex::new(None);
+        static THREAD: WorkerThread<Sender<Network>> = WorkerThread::new("sandbox-network");
         let network = Self(Arc::default());
-        let mut maker = MAKER.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = std::process::id();
-        // The thread does not exist in a fork of the process that started it.
-        let sender = match &*maker {
-            Some((owner, sender)) if *owner == pid => sender.clone(),
-            _ => {
-                let (sender, requests) = channel();
-                let home = File::open(NAMESPACE)?;
-                std::thread::Builder::new()
-                    .name("sandbox-network".into())
-                    .spawn(move || work(&home, &requests))?;
-                *maker = Some((pid, sender.clone()));
-                sender
-            }
-        };
-        sender
+        let thread = THREAD.handle(|| {
+            let (sender, requests) = channel();
+            let home = File::open(NAMESPACE)?;
+            Ok((sender, move || work(&home, &requests)))
+        })?;
+        thread
             .send(network.clone())
-            .map_err(|_| io::Error::other("the thread that makes networks has ended"))?;
+            .map_err(|_| io::Error::other("the thread that creates networks has ended"))?;
         Ok(network)
     }
 

@@ -4,14 +4,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sandbox_host::lock;
 
 /// The descriptor of the program. It stays open until the process ends.
 pub(super) fn descriptor() -> io::Result<BorrowedFd<'static>> {
     static MADE: Mutex<Option<&'static OwnedFd>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = lock(&MADE);
     let file = match *made {
         Some(file) => file,
         None => {

@@ -17,8 +17,8 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +29,7 @@ use sandbox_freestanding::process::{
 };
 use sandbox_freestanding::signal::{SIGKILL, SIGTERM, SignalSet, send, set_default, set_mask};
 use sandbox_freestanding::{Errno, Pid, RawFd, Result};
+use sandbox_host::lock;
 
 use super::clone::{self, Child, ChildBody, Stack};
 use super::latch::{wait_on, wake};
@@ -157,7 +158,7 @@ impl ScopeHelper {
         body: ChildBody,
         argument: *mut c_void,
     ) -> Result<Child> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         if self.has_ended() {
             return Err(Errno::ESRCH);
         }

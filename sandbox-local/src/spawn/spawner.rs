@@ -3,8 +3,8 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
+use sandbox_host::WorkerThread;
 use tokio::sync::oneshot;
 
 use super::Launch;
@@ -75,22 +75,12 @@ impl PendingAgent {
 }
 
 fn send(job: Job) -> io::Result<()> {
-    static SPAWNER: Mutex<Option<(u32, Sender<Job>)>> = Mutex::new(None);
-    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    let pid = std::process::id();
-    // The thread does not exist in a fork of the process that started it.
-    let sender = match &*spawner {
-        Some((owner, sender)) if *owner == pid => sender.clone(),
-        _ => {
-            let (sender, jobs) = channel();
-            std::thread::Builder::new()
-                .name("sandbox-spawner".into())
-                .spawn(move || work(&jobs))?;
-            *spawner = Some((pid, sender.clone()));
-            sender
-        }
-    };
-    sender
+    static SPAWNER: WorkerThread<Sender<Job>> = WorkerThread::new("sandbox-spawner");
+    let spawner = SPAWNER.handle(|| {
+        let (sender, jobs) = channel();
+        Ok((sender, move || work(&jobs)))
+    })?;
+    spawner
         .send(job)
         .map_err(|_| io::Error::other("the thread that starts agents has ended"))
 }
