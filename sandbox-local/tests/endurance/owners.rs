@@ -8,18 +8,20 @@ use std::time::Duration;
 use sandbox_core::SandboxClient;
 
 use crate::census::{Census, Mounts, children_of};
+use crate::harness::{Test, test};
 use crate::scaled;
 use crate::support::{backend_in, eventually, policy, processes_with, sh, spec};
 use crate::users::alone;
+
+pub const TESTS: &[Test] = &[test!(sync owners_killed_at_any_time_leave_nothing)];
 
 /// The state folder of an owner that is to be killed.
 const OWNER: &str = "SANDBOX_TEST_OWNER";
 const MARKER: &str = "SANDBOX_TEST_MARKER";
 
-const NAME: &str = "owners::nothing_survives_owners_that_are_killed_at_any_moment";
+const NAME: &str = "owners::owners_killed_at_any_time_leave_nothing";
 
-#[test]
-fn nothing_survives_owners_that_are_killed_at_any_moment() {
+fn owners_killed_at_any_time_leave_nothing() {
     if let Some(state) = std::env::var_os(OWNER) {
         return own(Path::new(&state));
     }

@@ -1,8 +1,8 @@
 //! Sandboxes that outlive their creator.
 
-mod creation;
-mod ending;
-mod memory;
+pub mod creation;
+pub mod ending;
+pub mod memory;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,15 @@ use sandbox_core::{
 };
 use sandbox_local::{LocalBackend, LocalConfig, UnsafeLocalBackend};
 
+use crate::harness::{Test, test};
 use crate::support::{eventually, is_root, namespaces, policy, processes_with, sh};
+
+pub const TESTS: &[Test] = &[
+    test!(async detached_sandbox_serves_several_clients_and_ends_completely),
+    test!(async creation_policy_limits_later_clients),
+    test!(async unsafe_tier_has_separate_detached_sandboxes),
+    test!(async code_cannot_reach_the_sandbox_folder),
+];
 
 /// A client of its own backend, as another process would have it.
 fn client(state: &Path, policy: CapabilityPolicy) -> SandboxClient {
@@ -130,8 +138,7 @@ async fn lingering(sandbox: &SandboxHandle, marker: &str) {
     assert!(!result.is_ok_and(|result| result.ok()), "it was ended");
 }
 
-#[tokio::test]
-async fn a_detached_sandbox_is_used_by_others_and_ends_wholly() {
+async fn detached_sandbox_serves_several_clients_and_ends_completely() {
     let state = state();
     let name = unique("used");
     let creator = client(state.path(), policy());
@@ -186,8 +193,7 @@ async fn a_detached_sandbox_is_used_by_others_and_ends_wholly() {
     }
 }
 
-#[tokio::test]
-async fn the_policy_it_was_created_under_governs() {
+async fn creation_policy_limits_later_clients() {
     let state = state();
     let name = unique("governed");
     let mut creators = policy();
@@ -224,8 +230,7 @@ async fn the_policy_it_was_created_under_governs() {
     assert!(left(state.path()).is_empty());
 }
 
-#[tokio::test]
-async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
+async fn unsafe_tier_has_separate_detached_sandboxes() {
     let state = state();
     let name = unique("uninsulated");
     let config = LocalConfig::new().state_folder(state.path());
@@ -268,8 +273,7 @@ async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
     });
 }
 
-#[tokio::test]
-async fn its_own_code_cannot_reach_its_folder() {
+async fn code_cannot_reach_the_sandbox_folder() {
     use std::os::unix::fs::DirBuilderExt;
     let outer = state();
     let state = outer.path().join("state");
