@@ -1,12 +1,14 @@
-//! Installed packages on the host's disk.
+//! The cache of installed packages on the host.
 //!
-//! - `entries/KEY/base`: a user base, whole; the key is a hash of interpreter, registries and requirements.
-//! - `entries/KEY/contents.json`: what it is, for people.
-//! - `staging/KEY.UNIQUE`: an installation under way, or what a killed one left.
-//! - `locks/KEY`: held during an installation.
+//! - `entries/KEY/base`: a complete user base. The key is a hash of interpreter, indexes and
+//!   requirements.
+//! - `entries/KEY/contents.json`: a description for people.
+//! - `staging/KEY.UNIQUE`: an installation in progress, or the leftover of a killed one.
+//! - `locks/KEY`: locked during an installation.
 //!
-//! An entry appears by a rename of a folder that is whole and on the disk. So there is no state in between that somebody could
-//! find, whoever is killed when. It is used where its [record](Seals) says that it is what was installed.
+//! An entry appears by renaming a complete folder that is flushed to disk, so no process ever sees
+//! a partial entry, whichever process is killed. An entry is used only if its [record](Seals)
+//! matches its content.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -20,7 +22,7 @@ use super::entry_lock::EntryLock;
 use super::seal::Seals;
 use super::{Interpreter, PackageSource};
 
-/// Changes whenever entries are laid out or made in another way.
+/// Changes with the layout of entries.
 const FORMAT: &str = "2";
 
 /// The folders of the cache.
@@ -31,8 +33,9 @@ const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
 pub(super) struct Key(String);
 
 impl Key {
-    /// The key of these packages for this interpreter out of these registries. Clients with different state folders have different
-    /// entries: neither could tell that the other's are genuine, and would replace them.
+    /// The key of these packages for this interpreter and these indexes. Clients with different
+    /// state folders have different keys: neither could verify the other's entries, so they would
+    /// replace them.
     pub(super) fn of(
         interpreter: &Interpreter,
         source: &PackageSource,
@@ -56,25 +59,25 @@ impl Key {
     }
 }
 
-/// A cache that is there and the caller's own.
+/// An existing cache that belongs to the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
     seals: Seals,
 }
 
-/// What the cache has for a key.
+/// The cache's content for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing.
+    /// No entry.
     Nothing,
-    /// The user base that was installed.
+    /// The installed user base.
     Genuine(PathBuf),
-    /// Something that is not known to be what was installed.
+    /// An entry that does not match its record.
     Unproven,
 }
 
-/// What an entry says about itself.
+/// The description in an entry.
 #[derive(Serialize)]
 struct Contents<'a> {
     interpreter: &'a str,
@@ -82,8 +85,9 @@ struct Contents<'a> {
 }
 
 impl Cache {
-    /// Opens it, makes it where it is missing, and refuses one that is not the caller's alone: whoever could write to it would
-    /// choose the code of sandboxes. Records of its entries are in `state`, a folder that no code sees.
+    /// Opens the cache, creating it if missing. Refuses a cache that others may write to: they
+    /// could choose what sandboxes run. Records of its entries are in `state`, a folder that no
+    /// code sees.
     pub(super) fn open(folder: &Path, state: &Path) -> Result<Self> {
         let user = rustix::process::geteuid().as_raw();
         prepare(folder, user).map_err(|(path, why, fix)| {
@@ -103,7 +107,7 @@ impl Cache {
         Ok(Self { folder, seals })
     }
 
-    /// Looks for an entry.
+    /// Looks up an entry.
     pub(super) fn find(&self, key: &Key) -> Found {
         let base = self.entry(key).join("base");
         if std::fs::symlink_metadata(self.entry(key)).is_err() {
@@ -113,7 +117,7 @@ impl Cache {
             // A link could lead elsewhere a moment later.
             Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => Found::Genuine(base),
             Ok(_) => Found::Unproven,
-            // Installing it anew needs nothing of it.
+            // A new installation does not use it.
             Err(cause) => {
                 tracing::warn!(%cause, path = %base.display(), "an entry of the cache cannot be looked at");
                 Found::Unproven
@@ -125,23 +129,23 @@ impl Cache {
         self.folder.join("entries").join(&key.0)
     }
 
-    /// Waits until nobody else installs these packages.
+    /// Waits until no other process installs these packages.
     pub(super) async fn lock(&self, key: &Key) -> Result<EntryLock> {
         let path = self.folder.join("locks").join(&key.0);
         let lock = EntryLock::take(&path).await;
         lock.map_err(|cause| trouble(&path, &cause))
     }
 
-    /// A new folder to install into. What killed installations left is removed first.
+    /// Creates a folder to install into. First removes leftovers of killed installations.
     pub(super) fn stage(&self, key: &Key, _lock: &EntryLock) -> Result<Staging> {
         let parent = self.folder.join("staging");
         self.sweep(&parent, key);
         let folder = parent.join(format!("{}.{}", key.0, unique_name("stage")));
-        // A killed process of the same number can have left it.
+        // A killed process with the same id may have left it.
         let made = remove(&folder).and_then(|()| {
             make(&folder)?;
             let staging = Staging { folder };
-            // Whoever the installer is for the host: nobody else gets to these folders, since the one above is the caller's alone.
+            // The installer's user on the host varies; the parent folder is private to the caller.
             for folder in [staging.work(), staging.base(), staging.temporary()] {
                 std::fs::create_dir(&folder)?;
                 set_mode(&folder, 0o777)?;
@@ -151,8 +155,8 @@ impl Cache {
         made.map_err(|cause| trouble(&parent, &cause))
     }
 
-    /// Removes what no living installation owns: other folders of this key, whose lock the caller has, and those whose locks are
-    /// free.
+    /// Removes staging folders without a running installation: those of this key, whose lock the
+    /// caller holds, and those whose locks are free.
     fn sweep(&self, parent: &Path, own: &Key) {
         let Ok(entries) = std::fs::read_dir(parent) else {
             return;
@@ -176,7 +180,7 @@ impl Cache {
         }
     }
 
-    /// Makes what was installed an entry.
+    /// Turns an installation into an entry.
     pub(super) fn publish(
         &self,
         key: &Key,
@@ -198,7 +202,7 @@ impl Cache {
     ) -> io::Result<()> {
         let entry = staging.folder.join("entry");
         make(&entry)?;
-        // Nobody writes there any more. A link would show what it leads to in every sandbox.
+        // No process writes there any more. A link would expose its target in every sandbox.
         if !is_folder(&staging.base()) {
             return Err(io::Error::other("what was installed is no folder"));
         }
@@ -212,24 +216,24 @@ impl Cache {
             entry.join("contents.json"),
             serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?,
         )?;
-        // The name must not reach the disk before the files do.
+        // The files must reach the disk before the name does.
         rustix::fs::syncfs(std::fs::File::open(&entry)?)?;
-        // Nothing, unless the entry is not proven.
+        // Only an unverified entry can exist here.
         remove(&self.entry(key))?;
         std::fs::rename(&entry, self.entry(key))?;
-        // Whoever finds the entry before its record waits for the lock.
+        // A process that finds the entry before its record waits for the lock.
         self.seals.write(&key.0, &self.entry(key).join("base"))
     }
 }
 
-/// An installation under way. Dropping it removes it.
+/// An installation in progress. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Staging {
     folder: PathBuf,
 }
 
 impl Staging {
-    /// What the installer may write to.
+    /// The folder that the installer may write to.
     pub(super) fn work(&self) -> PathBuf {
         self.folder.join("work")
     }
@@ -239,12 +243,12 @@ impl Staging {
         self.work().join("base")
     }
 
-    /// Temporary files of the installer: on the same disk, since wheels may be larger than the memory.
+    /// Temporary files of the installer, on the same disk: wheels may exceed the memory.
     pub(super) fn temporary(&self) -> PathBuf {
         self.work().join("tmp")
     }
 
-    /// What the installer wrote down about its search.
+    /// The log of the installer's search.
     pub(super) fn log(&self) -> PathBuf {
         self.work().join("log")
     }
@@ -259,7 +263,7 @@ impl Drop for Staging {
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
-    // Code may have put a file or a link there.
+    // Code may have created a file or a link there.
     let removed = match std::fs::symlink_metadata(folder) {
         Ok(found) if !found.is_dir() => std::fs::remove_file(folder),
         _ => std::fs::remove_dir_all(folder),
@@ -277,7 +281,7 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there is a folder, and no link to one.
+/// Whether the path is a folder and not a link to one.
 fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
@@ -288,7 +292,7 @@ fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
 
 type Refused = (PathBuf, String, String);
 
-/// Makes the folder and those above it, and checks the last two (`sandbox/packages`).
+/// Creates the folder and its parents, and checks the last two (`sandbox/packages`).
 fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
     let refused = |path: &Path, why: String, fix: &str| Err((path.to_owned(), why, fix.to_owned()));
     const ELSEWHERE: &str = "set XDG_CACHE_HOME to a folder of yours";

@@ -1,4 +1,4 @@
-//! What an installation that failed was about, out of what pip said.
+//! Classifies a failed installation by pip's output.
 
 use sandbox_core::{Error, ErrorKind, Outcome};
 
@@ -7,10 +7,11 @@ use super::source::without_password;
 
 const OPERATION: &str = "install packages";
 
-/// How much of pip's own words an error repeats, in bytes.
+/// The maximum length in bytes of pip's output in an error.
 const WORDS: usize = 600;
 
-/// The error of an installation that did not end well. `said` is pip's standard error, `log` is what pip wrote down about its search.
+/// The error of a failed installation. `said` is pip's standard error, `log` is pip's log about its
+/// search.
 pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home: Home) -> Error {
     let (kind, what, fix) = match outcome {
         Outcome::TimedOut => (
@@ -38,7 +39,7 @@ pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home:
     }
 }
 
-/// The packages took more of the disk than they may.
+/// The packages exceed the disk limit.
 pub(super) fn too_large(packages: &str, limit: sandbox_core::ByteSize) -> Error {
     Error::new(
         ErrorKind::StorageFull,
@@ -48,7 +49,7 @@ pub(super) fn too_large(packages: &str, limit: sandbox_core::ByteSize) -> Error 
     .with_fix("name fewer packages, or allow more storage")
 }
 
-/// It took too long, and not by pip's own end.
+/// The installation exceeded its time limit.
 pub(super) fn too_slow(packages: &str, limit: std::time::Duration) -> Error {
     Error::new(
         ErrorKind::InstallTimedOut,
@@ -90,7 +91,7 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
         };
         return (ErrorKind::InstallFailed, what.into(), None);
     };
-    // Versions were found, so the registry answered; and none of them will do.
+    // Versions were found, so the index answered, but none matches.
     if !said.contains("(from versions: none)") {
         return (
             ErrorKind::PackageNotFound,
@@ -107,7 +108,7 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
             Some("name a version that has wheels, or build a wheel elsewhere"),
         );
     }
-    // pip calls what it could not look up missing, too.
+    // pip also reports an unreachable index as a missing package.
     if let Some(why) = unreachable(said).or_else(|| refused(log)) {
         return unreached(why, home);
     }
@@ -126,20 +127,20 @@ fn unreached(why: String, home: Home) -> (ErrorKind, String, Option<&'static str
     )
 }
 
-/// The requirement that pip found nothing for.
+/// The requirement for which pip found nothing.
 fn missing(said: &str) -> Option<String> {
     let (_, rest) = said.rsplit_once("No matching distribution found for ")?;
     let word = rest.split_whitespace().next()?;
     Some(word.trim_end_matches(';').chars().take(80).collect())
 }
 
-/// A requirement's name alone, as pip writes it.
+/// The name in a requirement, as pip writes it.
 fn bare(requirement: &str) -> &str {
     let end = requirement.find(['=', '<', '>', '!', '~', '[', ';', '(', ' ']);
     &requirement[..end.unwrap_or(requirement.len())]
 }
 
-/// Why the registry could not be reached, out of what pip says to people.
+/// Why the index is unreachable, from pip's messages.
 fn unreachable(said: &str) -> Option<String> {
     const REASONS: [(&str, &str); 9] = [
         ("name resolution", "its name is not known"),
@@ -165,7 +166,7 @@ fn unreachable(said: &str) -> Option<String> {
         .or_else(|| refused(said))
 }
 
-/// An answer of the registry that is neither a page nor "no such page".
+/// A response of the index that is neither a page nor "not found".
 fn refused(text: &str) -> Option<String> {
     const CODES: [&str; 9] = [
         "401 Client Error",
@@ -182,7 +183,8 @@ fn refused(text: &str) -> Option<String> {
     Some(format!("it answered {code}"))
 }
 
-/// The end of what pip said: its errors, or else its last lines; one line, bounded, without passwords and control characters.
+/// The end of pip's output: its errors, or else its last lines. One line of limited length, without
+/// passwords and control characters.
 fn last_words(said: &str) -> String {
     let errors = said.lines().filter_map(|line| line.strip_prefix("ERROR: "));
     let mut lines = errors.collect::<Vec<_>>();

@@ -1,14 +1,18 @@
-//! Whether an entry of the cache still is what was installed.
+//! Verifies that a cache entry is what was installed.
 //!
-//! The cache lies in the user's home folder, where code of a sandbox may once have written. So what an entry must be is recorded
-//! where no code writes: in the state folder of the backend. A record holds two hashes of an entry's tree:
+//! The cache is in the user's home folder, where code of a sandbox may once have written. So the
+//! expected content of an entry is recorded where no code writes: in the state folder of the
+//! backend. A record holds two hashes of an entry's tree:
 //!
-//! - The *content*: paths, kinds, permission bits, owners, targets of links, and the bytes of every file.
-//! - The *fingerprint*: the same with device, inode, length and times of each file instead of its bytes.
+//! - The *content*: paths, file types, permission bits, owners, link targets, and the bytes of
+//!   every file.
+//! - The *fingerprint*: the same, but with device, inode, length and times of each file instead of
+//!   its bytes.
 //!
-//! A fingerprint costs a `stat` for each file. It is as good as the content against code in a sandbox: every change of a file sets
-//! its time of change (`ctime`), which only the system's clock decides, and to set the clock takes root. Where the
-//! fingerprint differs, the content decides: a backup that was restored has other inodes.
+//! A fingerprint costs one `stat` per file. Against code in a sandbox it is as reliable as the
+//! content: every change of a file sets its change time (`ctime`) from the system clock, which only
+//! root can set. If the fingerprint differs, the content decides: a restored backup has other
+//! inodes.
 
 use std::fs::{DirEntry, Metadata};
 use std::io;
@@ -19,19 +23,19 @@ use std::path::{Path, PathBuf};
 use blake3::{Hash, Hasher};
 use sandbox_core::unique_name;
 
-/// The longest record.
+/// The maximum size of a record.
 const LONGEST: u64 = 1024;
 
 /// The records of one cache.
 #[derive(Debug, Clone)]
 pub(super) struct Seals {
     folder: PathBuf,
-    /// Tells caches apart that share a state folder.
+    /// Distinguishes caches that share a state folder.
     cache: Hash,
 }
 
 impl Seals {
-    /// The records in this state folder, which nobody else may enter, of the cache in this folder.
+    /// The records in this private state folder for the cache in this folder.
     pub(super) fn open(state: &Path, cache: &Path) -> io::Result<Self> {
         let folder = state.join("packages");
         let made = std::fs::DirBuilder::new()
@@ -50,12 +54,12 @@ impl Seals {
         self.folder.join(format!("{key}.{}", &cache[..16]))
     }
 
-    /// Records that the entry of a key is this tree.
+    /// Records the tree of an entry.
     pub(super) fn write(&self, key: &str, tree: &Path) -> io::Result<()> {
         self.record(key, &Digest::of(tree, true)?)
     }
 
-    /// Whether this tree is the one that was recorded for the key.
+    /// Whether this tree matches the record of the key.
     pub(super) fn holds(&self, key: &str, tree: &Path) -> io::Result<bool> {
         let known = match read(&self.path(key)) {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -101,7 +105,7 @@ struct Digest {
 }
 
 impl Digest {
-    /// Of a tree; its content only where that is asked for.
+    /// Hashes a tree; its content only on request.
     fn of(tree: &Path, with_content: bool) -> io::Result<Self> {
         let mut walk = Walk {
             content: with_content.then(Hasher::new),
@@ -122,7 +126,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Takes what is at `path`, called `name` in the tree, and everything below.
+    /// Adds what is at `path`, named `name` in the tree, and everything below.
     fn entry(&mut self, path: &Path, name: &Path, found: &Metadata) -> io::Result<()> {
         self.both(name.as_os_str().as_bytes());
         let facts = [found.mode(), found.uid(), found.gid()];
@@ -154,7 +158,7 @@ impl Walk {
         Ok(())
     }
 
-    /// What changes in the kernel's books with every change of a file.
+    /// Metadata that the kernel changes with every change of a file.
     fn changes(&mut self, found: &Metadata) {
         for fact in [found.dev(), found.ino(), found.nlink(), found.size()] {
             self.fingerprint.update(&fact.to_le_bytes());
@@ -169,7 +173,7 @@ impl Walk {
         }
     }
 
-    /// Bytes of any length, so that no two lists of them look alike.
+    /// Bytes with their length, so that different lists never hash alike.
     fn both(&mut self, bytes: &[u8]) {
         for hasher in self.content.iter_mut().chain([&mut self.fingerprint]) {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -204,7 +208,7 @@ mod tests {
                 let file = tree.join("lib/module.py");
                 let before = file.metadata()?.modified()?;
                 std::fs::write(&file, "replace")?;
-                // What code can set.
+                // Settable by code.
                 std::fs::File::options()
                     .write(true)
                     .open(&file)?

@@ -1,4 +1,4 @@
-//! Installed packages in a sandbox, and out of the reach of others.
+//! Makes installed packages visible in a sandbox, and protects them from others.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
@@ -7,11 +7,12 @@ use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
 
 use super::{PackageSettings, TARGET, USER_BASE};
 
-/// As many links as the kernel follows.
+/// The kernel's limit.
 const MOST_LINKS: usize = 40;
 
-/// The plan with a folder of [`super::provide`], which code sees as `seen`, and the variables that make Python and the packages'
-/// programs be found there: behind what `path` (as in `PATH`) leads to. What the specification sets of these is left.
+/// Adds a folder of [`super::provide`] to a plan. Code sees it at `seen`. Sets the variables that
+/// make Python find the packages, and their programs after those in `path` (as in `PATH`).
+/// Variables of the specification take precedence.
 #[must_use]
 pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
     let mut plan = plan.clone();
@@ -25,22 +26,23 @@ pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
     plan
 }
 
-/// The folder that keeps installed packages, where code of a plan might write to it because it may write to some folder of the
-/// host: what it left there would run in other sandboxes. `None` where it may write to none, and where there is no such folder.
+/// The folder of installed packages, if the plan's code might write to it because it may write to a
+/// folder of the host. Packages changed there would run in other sandboxes. `None` if code may
+/// write to no folder of the host, or if there is no package folder.
 ///
-/// Where the folder is missing and code could make it, it is made: only what is there can be covered. Whoever covers it also has to see to
-/// it that code cannot rename the folders above.
+/// Creates the folder if it is missing and code could create it: only an existing folder can be
+/// masked. The caller must also prevent code from renaming its parents.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::SetupFailed`] where the folder cannot be made, and where a link on the way to it stands in a folder that code can
-/// write to: the next sandbox would find its packages wherever code lets the link point.
+/// [`ErrorKind::SetupFailed`] if the folder cannot be created, or if a link on its path is in a
+/// folder that code can write to: code could then redirect the package folder of the next sandbox.
 pub fn in_reach(plan: &Plan, settings: &PackageSettings) -> Result<Option<PathBuf>> {
     let writable = writable(plan);
     if writable.is_empty() {
         return Ok(None);
     }
-    // Where the environment names none, there is none.
+    // Without a cache folder in the environment there is none.
     let Ok(folder) = settings.folder() else {
         return Ok(None);
     };
@@ -68,18 +70,19 @@ fn refused(cache: &Path, why: &str) -> Error {
     .with_fix("give the code a folder that is not around the cache, or set another XDG_CACHE_HOME")
 }
 
-/// The folders of the host that a plan lets code write to, without links.
+/// The folders of the host that a plan makes writable, with links resolved.
 fn writable(plan: &Plan) -> Vec<PathBuf> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let roots = plan.write_roots.iter();
-    // What is not there cannot be written to.
+    // A missing folder cannot be written to.
     roots
         .chain(workspace.map(|it| &it.path))
         .filter_map(|root| root.canonicalize().ok())
         .collect()
 }
 
-/// A path with its links replaced by what they say, and whether something is there. What is missing stays as it is.
+/// Resolves the links of a path, and tells whether the target exists. Missing components stay
+/// unchanged.
 fn real(path: &Path, writable: &[PathBuf]) -> Result<std::io::Result<(PathBuf, bool)>> {
     let mut real = PathBuf::from("/");
     let mut rest = path.to_owned();
