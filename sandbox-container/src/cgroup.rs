@@ -1,5 +1,5 @@
-//! The kernel's own counts of what it refused a container, read from its cgroup and its network namespace where the engine runs on
-//! this host.
+//! The kernel's counters and limits of a container, read from its cgroups and its network
+//! namespace. Available only if the engine runs on this host.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use sandbox_host::{CounterFiles, Counters, memory_kills};
 
 use crate::Family;
 
-/// The control groups of a container and its first process.
+/// The cgroups of a container and its first process.
 #[derive(Debug)]
 pub(crate) struct Counts {
     memory: Place,
     pids: Option<Place>,
     cpu: Option<Place>,
     first_process: Option<i32>,
-    /// Open, as the others are: they are read around every execution.
+    /// Kept open, like the counters: both are read around every execution.
     memory_events: Option<File>,
     refusals: CounterFiles,
 }
 
 impl Counts {
-    /// The groups of a container at the places where engines usually put them; the container's id makes a mistake impossible.
-    /// `None` where they are elsewhere.
+    /// Finds the cgroups at the engine's usual paths. The paths contain the container's id, so no
+    /// other container can match. `None` if they are elsewhere.
     pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let tables = family.cgroups.iter().flat_map(|place| {
@@ -37,19 +37,19 @@ impl Counts {
             .find(|counts| counts.first_process.is_some())
     }
 
-    /// The groups of the container whose first process is `pid`. An engine without the rights for groups leaves the container in one
-    /// that is not its own, of which nothing is said.
-    ///
-    /// `None` where that process is not there: the engine then counts processes in another namespace than this one.
+    /// Finds the cgroups of the container whose first process is `pid`. `None` if no such process
+    /// exists, because the engine may count processes in another namespace. Also `None` if the
+    /// process is in a cgroup without the container's id, as under an engine without cgroup rights.
     pub(crate) fn of_process(container: &str, pid: i64, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        // The number may be another process's here: only a group with the container's id proves that it is not.
+        // The pid may belong to another process here: only a cgroup with the container's id proves
+        // it.
         let pid = i32::try_from(pid).ok();
         Self::find(&mounts, &cgroups, container, pid, no_network)
     }
 
-    /// `None` without a group of the container's that limits memory.
+    /// `None` if the container has no cgroup that limits memory.
     fn find(
         mounts: &str,
         cgroups: &str,
@@ -65,7 +65,7 @@ impl Counts {
         let pids = group("pids");
         let first_process = process.or_else(|| first_process(&memory.folder));
         let process_limit = pids.as_ref().map(|place| place.folder.as_path());
-        // Whose network namespace is the one that a policy asks for.
+        // Network refusals are counted only in the namespace that a policy asks for.
         let in_network = first_process.filter(|_| no_network);
         Some(Self {
             memory_events: File::open(memory.memory_events()).ok(),
@@ -77,39 +77,39 @@ impl Counts {
         })
     }
 
-    /// The group that limits memory.
+    /// The cgroup that limits memory.
     pub(crate) fn memory_folder(&self) -> &Place {
         &self.memory
     }
 
-    /// The group that limits processes.
+    /// The cgroup that limits processes.
     pub(crate) fn pids_folder(&self) -> Option<&Place> {
         self.pids.as_ref()
     }
 
-    /// The group that limits processors.
+    /// The cgroup that limits processor time.
     pub(crate) fn cpu_folder(&self) -> Option<&Place> {
         self.cpu.as_ref()
     }
 
-    /// The container's first process, as this host counts.
+    /// Pid of the container's first process on this host.
     pub(crate) fn first_process(&self) -> Option<i32> {
         self.first_process
     }
 
-    /// How many processes were killed for memory.
+    /// Number of processes killed for memory.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         memory_kills(self.memory_events.as_ref()?)
     }
 
-    /// What else the kernel refused.
+    /// The kernel's other refusals.
     pub(crate) fn counters(&self) -> Counters {
         self.refusals.read()
     }
 }
 
-/// The process with the lowest number: of a container that was just started, its first, which stays as long as the container.
-/// `None` where their numbers are of another namespace.
+/// The lowest pid in the cgroup: in a container that was just started, its first process. `None` if
+/// the pids belong to another namespace.
 fn first_process(folder: &Path) -> Option<i32> {
     let processes = std::fs::read_to_string(folder.join("cgroup.procs")).ok()?;
     let numbers = processes.lines().filter_map(|line| line.parse().ok());
@@ -120,13 +120,13 @@ fn first_process(folder: &Path) -> Option<i32> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     folder: PathBuf,
-    /// Whether it is of version 2.
+    /// Whether this is cgroup v2.
     pub(crate) version_2: bool,
     container: String,
 }
 
 impl Place {
-    /// A group of a container with this id.
+    /// A cgroup of the container with this id.
     pub(crate) fn new(folder: PathBuf, version_2: bool, container: &str) -> Self {
         Self {
             folder,
@@ -135,7 +135,7 @@ impl Place {
         }
     }
 
-    /// The folder, and those above it that are the container's too: some runtimes put processes into a group within its own.
+    /// This folder and its parents that belong to the container: some runtimes use a nested group.
     pub(crate) fn own_folders(&self) -> impl Iterator<Item = &Path> {
         let own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
         self.folder.ancestors().take_while(own)
@@ -169,7 +169,7 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
         let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
         Some(Place::new(folder, version_2, container))
     };
-    // Where both are mounted, the controller sits in v1.
+    // If both versions are mounted, the controller is in v1.
     match (v1, v2) {
         (Some(path), _) => place(find_mount(mounts, "cgroup", Some(controller))?, path, false),
         (None, Some(path)) => place(find_mount(mounts, "cgroup2", None)?, path, true),
@@ -182,7 +182,7 @@ struct Mount<'a> {
     point: &'a str,
 }
 
-/// The first mount of this type, with this option of its file system.
+/// The first mount of this file system type, with this option.
 fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<Mount<'a>> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;

@@ -1,4 +1,4 @@
-//! Making containers, so that none is lost whatever happens to whoever asks.
+//! Creates containers such that none is leaked if the caller is cancelled or the engine fails.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptions;
@@ -12,8 +12,9 @@ use crate::owner::{Claim, Owner};
 use crate::removal::Guard;
 use crate::remover;
 
-/// Creates a container in a task of its own: when this future is dropped in the middle, the task still learns the id, and its guard
-/// removes what was made. Where the engine vanished before its answer, whatever it has made is removed once it is back.
+/// Creates a container in a separate task. If the caller drops this future, the task still learns
+/// the id and its guard removes the container. If the engine fails before it answers, the container
+/// is looked up by its token and removed once the engine is back.
 pub(crate) async fn create(
     tier: Tier,
     engine: &Engine,
@@ -44,7 +45,8 @@ pub(crate) async fn create(
                 Err(error)
             }
         };
-        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
+        // If the caller is gone, these drop in order: the guard starts its removal before the
+        // pending count drops.
         (created, under_way)
     });
     match creation.await {

@@ -1,4 +1,4 @@
-//! What stands in `sandbox doctor`, and the key of the matrix profile.
+//! Engine findings for `sandbox doctor`, and the key of the matrix profile.
 
 use sandbox_core::spi::Finding;
 use sandbox_core::{Error, ErrorKind};
@@ -8,7 +8,7 @@ use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
 use crate::image::{self, Wanted};
 
-/// The engine is not there.
+/// The finding for an engine that was not found.
 pub(crate) fn missing(error: &Error) -> Finding {
     Finding {
         name: "engine".into(),
@@ -18,7 +18,7 @@ pub(crate) fn missing(error: &Error) -> Finding {
     }
 }
 
-/// What of the engine matters for sandboxes.
+/// The findings about an engine and the default image.
 pub(crate) async fn findings(
     tier: Tier,
     engine: &Engine,
@@ -131,7 +131,7 @@ fn security_module(facts: &EngineFacts) -> &'static str {
     }
 }
 
-/// What of the engine changes enforcement.
+/// The engine properties that change enforcement.
 pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let mut limits = Vec::new();
@@ -159,7 +159,7 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
         ("seccomp", yes_no(facts.seccomp)),
         ("security_module", security_module(facts).to_owned()),
     ];
-    // Code then is the agent's own user. Elsewhere this says nothing.
+    // All code then runs as the agent's user. Other values make no difference.
     if facts.ids == 1 {
         pairs.push(("users", "one".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! The engine's errors as ours.
+//! Converts errors of the engine's client to [`Error`].
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sandbox_core::{Error, ErrorKind};
 
 use crate::Tier;
 
-/// What the engine was asked for: decides what a refusal means.
+/// The request that failed; decides what a refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Inspect,
@@ -49,7 +49,7 @@ impl Operation {
     }
 }
 
-/// The engine's answer to a failed operation, typed.
+/// Converts an engine error by the operation that failed.
 pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError) -> Error {
     let phrase = operation.phrase();
     let (status, message) = match error {
@@ -71,7 +71,7 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
         }
         error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
     };
-    // Podman alone, and only where it was asked for users of a container's own.
+    // Only Podman, and only if the option asks for separate users.
     if operation == Operation::Create && message.contains("not find enough available IDs") {
         let context = format!("engine option private_users: {message}");
         return Error::new(ErrorKind::Unsupported, phrase, context)
@@ -85,13 +85,14 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::ImageNotFound
         }
         (Operation::Create, 409) => ErrorKind::AlreadyExists,
-        // Podman, when two ask for a name at once.
+        // Podman, if two requests race for one name.
         (Operation::Create, 500) if message.contains("name is already in use") => {
             ErrorKind::AlreadyExists
         }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
         (Operation::Exec, 404) => ErrorKind::SandboxEnded,
-        // It may end between the look at it and the process in it. Another state, being paused say, is none of these.
+        // The container may end between inspection and exec. Other states, such as paused, do not
+        // count.
         (Operation::Exec, _)
             if ["is not running", "container state improper"]
                 .iter()
@@ -104,7 +105,7 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
     Error::new(kind, phrase, message).on(tier)
 }
 
-/// Whether the engine was not reached, or vanished before its answer.
+/// Whether the engine was not reached, or disconnected before it answered.
 fn is_gone(error: &EngineError) -> bool {
     matches!(
         error,
@@ -116,7 +117,7 @@ fn is_gone(error: &EngineError) -> bool {
     )
 }
 
-/// Whether the engine answered well, with something that is not understood.
+/// Whether the engine's response cannot be parsed.
 pub(crate) fn is_unreadable(error: &EngineError) -> bool {
     matches!(
         error,
@@ -129,12 +130,12 @@ pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
     matches!(error, EngineError::DockerResponseServerError { status_code, .. } if *status_code == status)
 }
 
-/// Whether the engine has no such container. Podman may say it in these words with another status, of one that goes at this moment.
+/// Whether the engine has no such container. Podman may use another status for one being removed.
 pub(crate) fn is_no_container(error: &EngineError) -> bool {
     has_status(error, 404) || says(error, "no such container")
 }
 
-/// Whether Podman says that a container is between two states, as when it ends by itself while it is being removed.
+/// Whether Podman reports a transient state, such as a container that ends during its removal.
 pub(crate) fn is_passing(error: &EngineError) -> bool {
     says(error, "container state improper")
 }
@@ -143,7 +144,7 @@ fn says(error: &EngineError, words: &str) -> bool {
     matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
 }
 
-/// An error with its causes in one line: the outer ones alone say only "client error".
+/// An error and its causes in one line: the outer error alone only reads "client error".
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl fmt::Display for Causes<'_> {

@@ -1,4 +1,4 @@
-//! As whom code runs in a container, and who that is on the host.
+//! The user that code runs as, in the container and on the host.
 
 use std::path::{Path, PathBuf};
 
@@ -9,31 +9,33 @@ use crate::Tier;
 use crate::engine::EngineFacts;
 use crate::folders::Folders;
 
-/// As whom code runs, unless the specification says otherwise or a folder of the host belongs to somebody.
+/// The default user of code, unless the specification or a host folder decides otherwise.
 const USER: (u32, u32) = (1000, 1000);
 
-/// The root of a container.
+/// The container's root.
 const ROOT: (u32, u32) = (0, 0);
 
-/// As whom code runs.
+/// The user that code runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// User and group in the container.
+    /// User and group ids in the container.
     pub code: (u32, u32),
-    /// Whether the engine's user keeps its number in the container, where it would otherwise be the container's root.
+    /// Whether the engine's user keeps its uid in the container (`keep-id`), instead of becoming
+    /// root.
     pub keep_id: bool,
 }
 
 impl Identity {
-    /// Decides it.
+    /// Chooses the user that code runs as.
     ///
-    /// Code runs as the owner of the host's folders that it sees, so that it may do there what its owner may. Where that is the user
-    /// who runs the engine, and whom a container otherwise knows as its root, the engine is asked to keep the number.
+    /// Code runs as the owner of the host folders that it sees, with the owner's rights there. If
+    /// the owner runs the engine and would be the container's root, the engine is asked to keep the
+    /// uid.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a user whom the engine's containers do not have, `InvalidSpec` where code could not write to a folder that
-    /// the plan lets it write to: engines mount folders as they are.
+    /// `Unsupported` for a user that the engine's containers do not have. `InvalidSpec` if code
+    /// could not write to a folder that the plan makes writable: engines do not change permissions.
     pub(crate) fn of(
         tier: Tier,
         plan: &Plan,
@@ -53,7 +55,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// This user, by the numbers that the engine gives anyway.
+    /// This user, without `keep-id`.
     pub(crate) const fn plain(code: (u32, u32)) -> Self {
         Self {
             code,
@@ -82,7 +84,7 @@ impl Identity {
         ))
     }
 
-    /// The user on an engine without root.
+    /// The user on a rootless engine.
     fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts, opened: &Folders) -> Self {
         let of_engine = |folder: &Path| {
             let owned = opened.owned(folder);
@@ -104,7 +106,8 @@ impl Identity {
         }
     }
 
-    /// How the agent and the code divide their rights: a root of the container is the agent's own user.
+    /// Whether agent and code have different users: if code runs as the container's root, they
+    /// share it.
     pub(crate) fn mode(&self) -> Mode {
         match self.code {
             (0, _) => Mode::Shared,
@@ -112,7 +115,7 @@ impl Identity {
         }
     }
 
-    /// Who the code is for the host; `None` for a user that nobody else is.
+    /// The code's user and group on the host; `None` if no other process has them, or unknown.
     fn on_host(&self, facts: &EngineFacts) -> Option<(u32, u32)> {
         match facts.rootless {
             false if !facts.user_namespace => Some(self.code),
@@ -136,7 +139,7 @@ impl Identity {
     ) -> Result<()> {
         let who = self.on_host(facts);
         for path in writable_folders(plan) {
-            // What was not opened has its own error.
+            // A path that was not opened is reported elsewhere.
             let Ok(folder) = opened.owned(path) else {
                 continue;
             };
@@ -170,7 +173,7 @@ impl Identity {
     }
 }
 
-/// Who a user of the host is in containers; `None` for one whom they do not have.
+/// The container's ids for a host user; `None` if it has none.
 fn in_containers(host: (u32, u32), facts: &EngineFacts) -> Option<(u32, u32)> {
     if !facts.user_namespace {
         return Some(host);
@@ -184,12 +187,12 @@ fn is_engines(user: u32, facts: &EngineFacts) -> bool {
     facts.rootless && facts.engine_user.is_some_and(|(uid, _)| uid == user)
 }
 
-/// Only with other users beside it can the engine's user have a number other than 0.
+/// `keep-id` needs at least one more user id besides the engine's user.
 fn can_keep(tier: Tier, facts: &EngineFacts) -> bool {
     tier.family.keeps_ids && facts.ids > 1
 }
 
-/// The host's folders that code may write to.
+/// The host folders that code may write to.
 fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan
         .workspace
@@ -199,7 +202,7 @@ fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
 }
 
-/// The host's folders that code sees.
+/// The host folders that code sees.
 fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter();
     let workspace = workspace.map(|workspace| workspace.path.as_path());
@@ -207,8 +210,9 @@ fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     workspace.chain(roots.map(PathBuf::as_path))
 }
 
-/// Who owns the first of the writable folders that is not root's; root, where all are root's and one of them only root can write
-/// to. Code then has root's number and none of its capabilities, and the report says what it can disturb.
+/// The owner of the first writable folder that does not belong to root. Root, if all belong to root
+/// and only root can write to one of them. Code then runs with root's uid but without capabilities;
+/// the report says what it can disturb.
 fn folders_owner(plan: &Plan, opened: &Folders) -> Option<(u32, u32)> {
     let folders = writable_folders(plan).filter_map(|folder| opened.owned(folder).ok());
     let folders = folders.collect::<Vec<_>>();
@@ -229,7 +233,7 @@ mod tests {
 
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
-    /// As it is decided before a sandbox is made.
+    /// The user that would be chosen before a sandbox is created.
     fn decided(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Identity> {
         let opened = Folders::open(tier, plan, facts)?;
         Identity::of(tier, plan, facts, &opened)
@@ -237,7 +241,7 @@ mod tests {
 
     const PODMAN: Tier = OTHER.confined();
 
-    /// An engine that whoever runs this test runs without root.
+    /// A rootless engine of the user that runs this test.
     fn rootless(owner: &std::fs::Metadata, ids: u32) -> EngineFacts {
         EngineFacts {
             rootless: true,
@@ -274,7 +278,7 @@ mod tests {
         let plan = with_workspace(folder.path());
         let kept = decided(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
         assert!(kept.keep_id && kept.code == (owner.uid(), owner.gid()));
-        // An engine that cannot keep the number, or has no other users, knows its user as root.
+        // If the engine cannot keep the uid or has no other ids, its user is the container's root.
         for (tier, ids) in [(TIER, 65537), (PODMAN, 1)] {
             let root = decided(tier, &plan, &rootless(&owner, ids)).expect("identity");
             assert_eq!(root, Identity::plain(ROOT));

@@ -24,25 +24,25 @@ use crate::remover::{Along, remove_soon};
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerIsolator(Arc<Inner>);
 
-/// A container that runs, and how it is held.
+/// A running container, and what goes with it.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub tier: Tier,
     pub engine: Engine,
     /// Its id.
     pub id: String,
-    /// Removes it with the isolator. A sandbox that somebody else has made has none.
+    /// Removes the container when dropped. `None` for a sandbox that another process created.
     pub guard: Option<Guard>,
     pub last_words: LastWords,
-    /// Whether code has no network but its loopback.
+    /// Whether code has no network except loopback.
     pub no_network: bool,
-    /// How long it may still live.
+    /// Remaining time to live.
     pub lifetime: Option<Duration>,
-    /// Where its key is, of a detached one.
+    /// Holds the key of a detached sandbox.
     pub store: Option<Store>,
-    /// The image that it was made of, where that is known.
+    /// The image that the container was created from, if known.
     pub source: Option<Source>,
-    /// The image that goes with it where its guard, if there is one, removes none.
+    /// The image to remove after the container, if no guard removes it.
     pub image: Option<String>,
 }
 
@@ -51,23 +51,23 @@ struct Inner {
     tier: Tier,
     engine: Engine,
     container: String,
-    /// Whether the container is known to be gone.
+    /// Whether the container is known to be removed.
     gone: AtomicBool,
     guard: Mutex<Option<Guard>>,
     last_words: Mutex<LastWords>,
     no_network: bool,
     store: Option<Store>,
-    /// The image that goes with the container once no guard holds it.
+    /// The image to remove after the container, if no guard removes it.
     image: Mutex<Option<String>>,
-    /// Where the kernel counts what it refused, looked up once.
+    /// The container's cgroups, looked up once.
     counts: OnceCell<Option<Counts>>,
-    /// The image that the container was made of, once that is asked for.
+    /// The image that the container was created from, looked up on demand.
     source: OnceCell<Source>,
-    /// Ends the sandbox at its time to live, should its agent not.
+    /// Ends the sandbox after its lifetime if its agent does not.
     reaper: Option<JoinHandle<()>>,
 }
 
-/// How long the agent may take to end a sandbox whose time is over.
+/// Extra time for the agent to end a sandbox after its lifetime.
 const OVERTIME: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ContainerIsolator {
-    /// Takes over a container that runs.
+    /// Wraps a running container.
     pub(crate) fn new(container: Container) -> Self {
         let Container {
             tier,
@@ -117,28 +117,29 @@ impl ContainerIsolator {
         &self.0.container
     }
 
-    /// From now on the agent's last words come this way.
+    /// Reads the agent's standard error from this stream from now on.
     pub(crate) fn listen_to(&self, words: LastWords) {
         *lock(&self.0.last_words) = words;
     }
 
-    /// What was written of the sandbox goes after its container.
+    /// Removes the record after the container.
     pub(crate) fn hold(&self, record: Entry) {
-        // Without a guard the container has gone, and so does this.
+        // Without a guard the container is already removed; dropping the record removes it too.
         if let Some(guard) = lock(&self.0.guard).as_mut() {
             guard.hold(record);
         }
     }
 
-    /// The container is not this process' any more: it outlives the isolator.
+    /// Detaches the container: it outlives this isolator.
     pub(crate) fn keep(&self) {
         if let Some(guard) = lock(&self.0.guard).take() {
-            // What it was made of goes with it, whoever ends it.
+            // Whichever process removes the container also removes its image.
             *lock(&self.0.image) = guard.hand_over();
         }
     }
 
-    /// Removes the container of a sandbox whose creation failed; gives the error, with what could not be removed.
+    /// Removes the container after a failed creation. Returns the error, with the removal's error
+    /// if that fails too.
     pub(crate) async fn after(&self, failed: Error) -> Error {
         match self.destroy().await {
             Ok(()) => failed,
@@ -146,7 +147,7 @@ impl ContainerIsolator {
         }
     }
 
-    /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
+    /// The container's cgroups. Looked up once: call it while the sandbox is being created.
     pub(crate) async fn counts(&self) -> Option<&Counts> {
         let inner = &*self.0;
         let look = inner.counts.get_or_try_init(|| async {
@@ -163,7 +164,7 @@ impl ContainerIsolator {
             let of = |pid| Counts::of_process(&inner.container, pid, inner.no_network);
             Ok::<_, EngineError>(pid.and_then(of))
         });
-        // An engine that gives no answer is asked again by whoever needs the counts next; until then they are not known.
+        // If the engine does not answer, the next call tries again.
         look.await.ok()?.as_ref()
     }
 }
@@ -179,7 +180,8 @@ impl Isolator for ContainerIsolator {
         if inner.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The agent's end, which this brings about, would otherwise take it. Where this is cut short, its drop goes on.
+        // Otherwise the end of the agent would drop the guard. If this future is dropped, the guard
+        // finishes the removal.
         let guard = lock(&inner.guard).take();
         if let Err(error) =
             removal::remove(inner.tier, &inner.engine.client, &inner.container).await

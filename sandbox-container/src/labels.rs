@@ -1,4 +1,4 @@
-//! The labels by which our containers and volumes are known.
+//! The labels that mark our containers, volumes and images.
 
 use std::collections::HashMap;
 
@@ -6,41 +6,41 @@ use sandbox_core::{Error, ErrorKind, Plan, Result};
 
 use crate::Tier;
 
-/// What every label of ours begins with; a specification may not use it.
+/// Prefix of all our labels; specifications may not use it.
 const PREFIX: &str = "sandbox.";
 
-/// The tier: everything that has this label is ours.
+/// The tier. Marks everything that we create.
 pub(crate) const TIER: &str = "sandbox.tier";
 
 /// The name of the sandbox.
 pub(crate) const NAME: &str = "sandbox.name";
 
-/// The version of this crate that made it.
+/// Version of this crate.
 pub(crate) const VERSION: &str = "sandbox.version";
 
-/// The process that made it: [`crate::owner::Owner`].
+/// The process that created the object: [`crate::owner::Owner`].
 pub(crate) const OWNER: &str = "sandbox.owner";
 
-/// What that process knows it by: [`crate::owner::Claim`].
+/// The creator's unique token for the object: [`crate::owner::ContainerClaim`].
 pub(crate) const TOKEN: &str = "sandbox.token";
 
-/// Whether it outlives that process: there or not.
+/// Present if the sandbox outlives its creator.
 pub(crate) const DETACHED: &str = "sandbox.detached";
 
-/// Its time to live, in seconds from its creation on.
+/// Time to live in seconds since creation.
 pub(crate) const LIFETIME: &str = "sandbox.lifetime";
 
-/// The folders of the host that its code can write to, where there are any.
+/// The host folders that its code can write to, if any.
 pub(crate) const WRITTEN: &str = "sandbox.written";
 
-/// What an image has that was built by us. Containers inherit the labels of their image, so this one says nothing of a container,
-/// and no image gets the ones that do.
+/// Marks images that we built. Containers inherit their image's labels, so this one says nothing
+/// about a container. Images get none of the labels that do.
 pub(crate) const BUILT: &str = "sandbox.built";
 
-/// What an image has that is only there for a moment.
+/// Marks temporary images.
 pub(crate) const PASSING: &str = "sandbox.passing";
 
-/// The first label of an image that containers of it would inherit and that says something of ours.
+/// The first image label in our reserved prefix that containers would inherit with a wrong meaning.
 pub(crate) fn foreign<'a>(labels: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     let of_images = [BUILT, PASSING];
     let mut names = labels.into_iter();
@@ -51,7 +51,7 @@ pub(crate) fn foreign<'a>(labels: impl IntoIterator<Item = &'a String>) -> Optio
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a label of the specification that looks like ours.
+/// `InvalidSpec` if a label of the specification uses our prefix.
 pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
@@ -64,14 +64,14 @@ pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
         labels.insert(DETACHED.to_owned(), "true".to_owned());
     }
     if let Some(lifetime) = plan.lifetime {
-        // Not before its end.
+        // Rounded up, so the sandbox never ends early.
         let seconds = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
         labels.insert(LIFETIME.to_owned(), seconds.to_string());
     }
     Ok(labels)
 }
 
-/// The labels of anything that is ours.
+/// The labels of everything that we create.
 pub(crate) fn ours(tier: Tier) -> HashMap<String, String> {
     HashMap::from([
         (TIER.to_owned(), tier.into()),

@@ -1,4 +1,4 @@
-//! From a lowered plan to a running container with an attached agent.
+//! Launches a container and attaches to its agent.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::AttachContainerOptions;
@@ -12,7 +12,7 @@ use crate::removal::Guard;
 use crate::stream::AttachStream;
 use crate::volume::{self, AgentVolume, Content};
 
-/// What is to be launched.
+/// A container to launch.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub tier: Tier,
@@ -23,12 +23,13 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Makes and starts the container, and gives the stream to its agent. The agent's volume is compared with our agent before the
-    /// container is started: what lies in a volume that somebody else has filled never runs.
+    /// Creates and starts the container; returns its guard and the stream to its agent. The agent's
+    /// volume is compared with our agent before the start, so a volume filled by another process
+    /// never runs.
     ///
     /// # Errors
     ///
-    /// What the engine refuses. Nothing is left then, nor when this future is dropped.
+    /// The engine's refusals. Nothing is left behind, even if this future is dropped.
     pub(crate) async fn run(&self) -> Result<(Guard, AttachStream)> {
         let Self {
             tier,
@@ -43,9 +44,10 @@ impl Launch<'_> {
             }
         }
         volume.create(tier, engine).await?;
-        // Making a container runs nothing, and takes the engine about as long as reading the volume: both at once.
+        // Creating a container runs nothing and takes as long as reading the volume, so do both at
+        // once.
         let (made, content) = tokio::join!(self.make(), self.look());
-        // Where neither was done, what the caller asked for is what failed.
+        // If both failed, report the container's error.
         let content = match (&made, content) {
             (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return made,
             (_, content) => content?,
@@ -57,12 +59,12 @@ impl Launch<'_> {
                 Err(error) => Err(error),
             };
             return match started {
-                // Another process filled the volume between the engine's look for it and ours.
+                // Another process filled the volume after the engine created it empty.
                 Err(error) if AgentVolume::is_missed_in(&error) => self.start().await,
                 started => started,
             };
         }
-        // What the volume holds is not our agent: it was never started.
+        // The volume does not hold our agent, so the container was never started.
         if let Ok((guard, stream)) = made {
             drop(stream);
             guard.remove(&engine.client).await?;
@@ -76,7 +78,7 @@ impl Launch<'_> {
         self.body.image.as_deref().unwrap_or_default()
     }
 
-    /// What is in the volume, seen through a container of its own that is never started.
+    /// Reads the volume through a container that is never started.
     async fn look(&self) -> Result<Content> {
         let body = volume::reader(self.tier, self.volume, self.image());
         let guard = create(self.tier, self.engine, None, body).await?;
@@ -93,16 +95,16 @@ impl Launch<'_> {
         self.begin(self.make().await?).await
     }
 
-    /// Makes the container. Nothing runs in it yet.
+    /// Creates the container and attaches to it. Nothing runs in it yet.
     async fn make(&self) -> Result<(Guard, AttachStream)> {
         let (tier, engine) = (self.tier, self.engine);
         let guard = create(tier, engine, Some(self.name.clone()), self.body.clone()).await?;
-        // Attached before it starts: no byte is lost, and the agent never runs without an owner.
+        // Attach before the start: no byte is lost, and the agent never runs without an owner.
         let stream = attach(tier, engine, guard.container()).await?;
         Ok((guard, stream))
     }
 
-    /// Starts it, and with it the agent.
+    /// Starts the container, and with it the agent.
     async fn begin(&self, (guard, stream): (Guard, AttachStream)) -> Result<(Guard, AttachStream)> {
         let client = &self.engine.client;
         match client.start_container(guard.container(), None).await {

@@ -1,11 +1,12 @@
-//! Sandboxes as containers of an engine that speaks Docker's API: what the backends of Docker and Podman share, so that neither
-//! has to link (and so register) the other. Registers no tier itself.
+//! Sandboxes as containers of an engine with Docker's API. The Docker and Podman backends share
+//! this crate, so neither links the other. The crate registers no tier itself.
 //!
-//! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are pulled where somebody says so, and only then.
+//! A sandbox is a container without network, with a read-only root and writable folders of a fixed
+//! size. The agent runs from its own volume; its attached stream goes to
+//! [`sandbox_host::AgentInstance`]. Images are pulled only on request.
 //!
-//! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
-//! its family, and where its engine is found.
+//! A [`Family`] describes how one engine differs from others. A backend is a type of a few lines:
+//! its family, and where to find its engine.
 
 mod adopt;
 mod applied;

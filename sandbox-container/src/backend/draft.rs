@@ -1,4 +1,4 @@
-//! What is decided of a sandbox before the engine is asked to make it.
+//! Decides everything about a sandbox before the engine is asked to create it.
 
 use sandbox_agent::protocol::{Confinement, Limit};
 use sandbox_core::{EnforcementReport, Error, Plan, Result};
@@ -14,7 +14,7 @@ use crate::quota::{Quota, Trial};
 use crate::{OfFamily, Tier, report};
 
 impl<F: OfFamily> ContainerBackend<F> {
-    /// What is decided of a plan's sandbox on an engine.
+    /// Plans the container for a sandbox on an engine.
     pub(super) async fn draft(&self, plan: &Plan, engine: &Engine, trial: Trial) -> Result<Draft> {
         let facts = &engine.facts;
         if !self.applies_policy {
@@ -48,7 +48,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         let report = report::report(family, plan, facts, &kernel, mode, &storage, network);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
-        // The engine gets them too; Podman without root takes them and forgets all but a few.
+        // The engine gets them too, but rootless Podman applies only a few.
         for (resource, value) in &self.config.options.ulimits {
             tighten(&mut confinement.limits, resource.number(), *value);
         }
@@ -64,7 +64,7 @@ impl<F: OfFamily> ContainerBackend<F> {
     }
 }
 
-/// Sets a resource limit where it is lower than what there is.
+/// Lowers a resource limit, or adds it if missing. Never raises one.
 fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
     match limits.iter_mut().find(|limit| limit.resource == resource) {
         Some(limit) => limit.value = limit.value.min(value),
@@ -72,17 +72,17 @@ fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
     }
 }
 
-/// What is decided of a sandbox before the engine is asked to make it.
+/// Everything decided about a sandbox before the engine is asked to create it.
 pub(super) struct Draft {
     pub confinement: Confinement,
     pub report: EnforcementReport,
-    /// `None` where no policy applies.
+    /// `None` without a policy.
     pub confined: Option<(Storage, Identity)>,
-    /// The host's folders, held open. None where no policy applies.
+    /// The host folders, held open. Empty without a policy.
     pub folders: Folders,
 }
 
-/// What the engine's kernel can do for the confinement of executions.
+/// The kernel features that executions on this engine can be confined with.
 pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
     let arch = Arch::from_name(&facts.architecture).ok_or_else(|| {
         let reason = format!(
@@ -93,10 +93,10 @@ pub(crate) fn kernel(tier: Tier, facts: &EngineFacts) -> Result<Kernel> {
     })?;
     Ok(Kernel {
         arch,
-        // An engine's own filter may deny Landlock, so that nothing is built on it in a container.
+        // The engine's own filter may deny Landlock, so containers do not rely on it.
         landlock_abi: 0,
         seccomp: facts.seccomp,
-        // What the host's kernel can do says nothing of another one's.
+        // The host's kernel version says nothing about another kernel.
         seccomp_notify: facts.seccomp && facts.kernel >= (5, 5) && facts.shell.shares_kernel(),
     })
 }

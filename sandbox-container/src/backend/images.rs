@@ -1,4 +1,4 @@
-//! Images, as a backend is asked for them.
+//! The backend's operations on images.
 
 use sandbox_core::{
     BuildRequest, ImageInfo, ImagePattern, ImageProgress, ImageReference, Plan, PullPolicy, Result,
@@ -10,7 +10,11 @@ use crate::engine::Engine;
 use crate::image::{self, Build, Puller, Wanted};
 
 impl<F: OfFamily> ContainerBackend<F> {
-    /// The image of a plan, where it may be used.
+    /// The image that a plan requests.
+    ///
+    /// # Errors
+    ///
+    /// `PolicyExceeded` for an image that the policy does not allow.
     pub(super) fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
         let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
         let reference = written.parse()?;
@@ -31,7 +35,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         }
     }
 
-    /// The image of a plan: pulled, where somebody says so.
+    /// Pulls the image of a plan, if the pull policy asks for it.
     pub(super) async fn provide(
         &self,
         plan: &Plan,
@@ -49,7 +53,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         self.noticing(provided).await.map(drop)
     }
 
-    /// Pulls an image, or sees whether it is there.
+    /// Pulls an image, or checks that it exists.
     pub(super) async fn pull(
         &self,
         reference: &ImageReference,
@@ -66,7 +70,6 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(image::info(&image, brought))
     }
 
-    /// Builds an image.
     pub(super) async fn make(
         &self,
         request: &BuildRequest,
@@ -83,14 +86,14 @@ impl<F: OfFamily> ContainerBackend<F> {
         self.noticing(built).await
     }
 
-    /// What the engine has.
+    /// The images that the engine has.
     pub(super) async fn stock(&self) -> Result<Vec<ImageInfo>> {
         let engine = self.engine().await?;
         let images = image::images(self.tier, &engine).await;
         self.noticing(images).await
     }
 
-    /// Removes an image, or this name of it.
+    /// Removes an image, or only this name if the image has more.
     pub(super) async fn discard(&self, reference: &ImageReference) -> Result<()> {
         let engine = self.engine().await?;
         let removed = image::remove(self.tier, &engine, reference).await;

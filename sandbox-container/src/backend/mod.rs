@@ -1,4 +1,4 @@
-//! The backend: from a plan to a sandbox whose agent answers.
+//! The backend for one family of engines: from a plan to a sandbox whose agent answers.
 
 mod draft;
 mod images;
@@ -40,27 +40,28 @@ use crate::{OfFamily, Tier};
 
 pub(crate) use draft::kernel;
 
-/// What files of code without a policy get: the usual mask.
+/// The umask of code without a policy: the usual default.
 pub(crate) const UMASK: u32 = 0o022;
 
 /// Sandboxes as containers of an engine of the family `F`.
 ///
-/// A backend names its own: `pub type DockerBackend = ContainerBackend<Docker>`.
+/// Each backend defines an alias: `pub type DockerBackend = ContainerBackend<Docker>`.
 #[derive(Debug)]
 pub struct ContainerBackend<F> {
     tier: Tier,
     config: ContainerConfig,
     applies_policy: bool,
     volume: AgentVolume,
-    /// The engine once it was found. One that vanished is looked for again.
+    /// The engine, found on first use. Cleared when it becomes unavailable, so it is searched
+    /// again.
     engine: Mutex<Option<Engine>>,
-    /// The images that came by this backend.
+    /// The images that this backend pulled or built.
     brought: Brought,
     family: PhantomData<fn() -> F>,
 }
 
 impl<F: OfFamily> ContainerBackend<F> {
-    /// The tier that applies the policy. Connects to nothing yet.
+    /// The tier that applies the policy. Does not connect yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
         let form = F::FAMILY.profile_form;
@@ -79,7 +80,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         }
     }
 
-    /// The tier that applies none: containers as the engine makes them by default. Connects to nothing yet.
+    /// The tier without a policy: containers with the engine's defaults. Does not connect yet.
     #[must_use]
     pub fn without_policy(config: ContainerConfig) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(found.insert(engine).clone())
     }
 
-    /// Refuses an engine that no sandbox of ours can run on.
+    /// Refuses an engine that cannot run sandboxes.
     fn usable(&self, facts: &EngineFacts) -> Result<()> {
         let refused = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
         let native = Arch::native();
@@ -149,7 +150,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(())
     }
 
-    /// An engine that does not answer any more may be another one by the next time.
+    /// Forgets an unavailable engine: a different one may answer next time.
     async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SandboxUnavailable
@@ -159,7 +160,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         result
     }
 
-    /// A container that somebody else has made, and that runs.
+    /// Inspects a running container that this client did not create.
     async fn adoption<'a>(
         &self,
         engine: &'a Engine,
@@ -181,19 +182,19 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(adoption)
     }
 
-    /// Refuses packages where they could not be installed.
+    /// Refuses packages that cannot be installed.
     fn without_packages(&self, plan: &Plan, why: &str) -> Result<()> {
         if plan.packages.is_empty() {
             return Ok(());
         }
-        // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+        // A policy may accept missing enforcement, but the packages would be missing as well.
         let error = Error::new(ErrorKind::Unsupported, "install packages", why);
         Err(error
             .on(self.tier)
             .with_fix("use an image or a container that has them"))
     }
 
-    /// Makes the sandbox of a plan, with its packages.
+    /// Creates the sandbox of a plan, with its packages.
     async fn build(&self, plan: &Plan, engine: &Engine) -> Result<AgentInstance> {
         let tier = self.tier;
         let image = image::find(tier, engine, &self.wanted(plan)?).await?;
@@ -221,7 +222,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(instance)
     }
 
-    /// What would be enforced of a plan on this engine.
+    /// What this engine would enforce for a plan.
     pub(crate) async fn assess_on(
         &self,
         plan: &Plan,
@@ -231,7 +232,8 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(self.draft(plan, engine, trial).await?.report)
     }
 
-    /// Makes the sandbox of a plan out of this image. Where it has a network, that is `network`, else the engine's default.
+    /// Creates the sandbox of a plan from this image. `network` replaces the engine's default
+    /// network if the plan allows one.
     pub(crate) async fn place(
         &self,
         plan: &Plan,
@@ -277,7 +279,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             options: &self.config.options,
         };
         let sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
-        // An engine may be on another machine, or in a virtual one.
+        // The engine may run on another machine or in a virtual machine.
         let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
@@ -285,7 +287,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         let made = &mut sandbox.settings.make_dirs;
         let body = match &draft.confined {
             Some((storage, identity)) => {
-                // What is mounted exists, and the rest of the root is read-only.
+                // Mounted folders exist already, and the rest of the root is read-only.
                 made.retain(|folder| storage.covers(folder));
                 if plan.writable_root && plan.workspace.is_none() {
                     made.push(WORK_FOLDER.into());
@@ -370,7 +372,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         hand_over.finish(stream, sandbox).await
     }
 
-    /// Whether what is claimed is not to be compared with what was made.
+    /// Whether a mutant is active, so that the report must not be compared with the container.
     fn lies(&self) -> bool {
         #[cfg(feature = "mutants")]
         return self.config.mutation.is_some();
@@ -382,14 +384,14 @@ impl<F: OfFamily> ContainerBackend<F> {
         state::folder(self.config.state_folder.as_deref(), state::user())
     }
 
-    /// The paths in a sandbox at which this user's keys would be seen, or other sandboxes' packages changed.
+    /// The paths in a sandbox that would expose this user's keys or the shared package cache.
     fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
         if !kept::shows_the_host(plan) {
             return Ok(Vec::new());
         }
         let mut seen = kept::hidden(self.tier, plan, &self.state_folder())?;
         if !seen.is_empty() {
-            // What is not there cannot be covered, and may be there later.
+            // A missing folder cannot be covered, but may be created later.
             Store::prepare(self.tier, self.config.state_folder.as_deref())?;
         }
         let cache = in_reach(plan, &self.config.packages);
@@ -399,7 +401,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(seen)
     }
 
-    /// What of its engine a tier's sandboxes are found on.
+    /// Runs `act` with the detached sandboxes of this tier on its engine.
     async fn with_registry<T>(
         &self,
         act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,

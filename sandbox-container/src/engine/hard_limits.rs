@@ -1,9 +1,9 @@
-//! The hard resource limits of an engine's own process, above which it can give no container any.
+//! Hard resource limits of the engine's process. No container can exceed them.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The hard resource limits of an engine's own process; `None` where they are not known, or where there is none.
+/// Hard resource limits of the engine's process; `None` if unlimited or unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HardLimits {
@@ -16,8 +16,8 @@ pub struct HardLimits {
 }
 
 impl HardLimits {
-    /// Those of the process that listens at a socket of this host. A socket that something else holds for the engine (as systemd does)
-    /// gives that one's, which are no lower.
+    /// The limits of the process that listens on a local socket. Under socket activation that is
+    /// systemd, whose limits are no lower.
     pub(crate) fn behind(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).ok();
         let peer = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
@@ -30,7 +30,7 @@ impl HardLimits {
             .unwrap_or_default()
     }
 
-    /// Out of the kernel's table: a name of several words, the soft limit, the hard one, the unit.
+    /// Parses the kernel's table: name, soft limit, hard limit, unit.
     fn parse(table: &str) -> Self {
         let hard = |name: &str| {
             let row = table.lines().find_map(|line| line.strip_prefix(name))?;

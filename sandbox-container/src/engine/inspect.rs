@@ -1,4 +1,4 @@
-//! A container, as the engine describes it.
+//! Inspects containers.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use tokio::time::Instant;
 
 use crate::error::{is_no_container, is_unreadable};
 
-/// How long a container may be in a state that is not understood. Podman says "stopped", which Docker's API does not know, between the
-/// end of a container's process and its cleaning up, some 0.5 s.
+/// How long an unknown container state is tolerated. Podman reports "stopped", unknown to Docker's
+/// API, for about 0.5 s between the end of a container's process and its cleanup.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is asked again.
+/// Time between two attempts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Asks for a container by its id or name; once more while its state is a passing one that is not understood.
+/// Inspects a container by id or name. Retries while its state is unknown.
 ///
 /// # Errors
 ///
-/// The engine's, and that its answer is still not understood after `PATIENCE`.
+/// The engine's errors, including a response still unreadable after `UNKNOWN_STATE_TIMEOUT`.
 pub(crate) async fn inspect(
     client: &Docker,
     container: &str,
@@ -36,7 +36,7 @@ pub(crate) async fn inspect(
     }
 }
 
-/// What Podman says in its own words, with another status, of a container that goes at this moment.
+/// Maps Podman's error for a container being removed to status 404.
 fn gone(error: Error) -> Error {
     let known = is_no_container(&error);
     match error {

@@ -1,4 +1,4 @@
-//! An engine: found, asked for its version, and described.
+//! Finds an engine and queries its version and features.
 
 mod endpoint;
 mod facts;
@@ -32,35 +32,36 @@ use crate::lower::UsualPaths;
 use crate::quota::Quota;
 use crate::{Family, Tier};
 
-/// Most time for finding an engine that answers: one that is not there is told within 2 s.
+/// Time limit for finding an engine that answers: a missing engine is reported within 2 s.
 const FIND: Duration = Duration::from_millis(1700);
 
-/// Most time for an engine that has answered to say what it is. Podman asks several programs for their versions first, and takes more
-/// than a second for that on a busy machine.
+/// Time limit for an engine's self-description. Podman first runs several programs for their
+/// versions, which takes over a second on a busy machine.
 const DESCRIBE: Duration = Duration::from_secs(15);
 
-/// Most seconds for the head of any answer: an engine under load takes seconds to start a container, never minutes.
+/// Time limit in seconds for the start of any response: a loaded engine takes seconds, never
+/// minutes.
 const ANSWER_SECONDS: u64 = 60;
 
 /// An engine that answered.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
-    /// Its API.
+    /// The client of its API.
     pub client: Docker,
     /// Where it was found.
     pub endpoint: Endpoint,
-    /// Its address, where it is known: a client that the caller made may lead anywhere.
+    /// Its address, if known: a client that the caller created may lead anywhere.
     pub address: Option<Endpoint>,
-    /// What it says of itself.
+    /// Its self-description.
     pub facts: EngineFacts,
-    /// Whether its storage bounds a container's own layer, once that was tried.
+    /// Whether its storage limits a container's writable layer. Tested once.
     pub quota: Arc<OnceCell<Quota>>,
-    /// What its containers hide by default, once that was asked.
+    /// The paths that its containers hide by default. Queried once.
     pub usual_paths: Arc<OnceCell<UsualPaths>>,
 }
 
 impl Endpoint {
-    /// Itself, where it is an address.
+    /// The endpoint itself, if it is an address.
     pub(crate) fn address(&self) -> Option<&Self> {
         match self {
             Self::Given(_) => None,
@@ -70,7 +71,7 @@ impl Endpoint {
 }
 
 impl Engine {
-    /// The containers that have all of these labels; see [`list`].
+    /// Lists the containers that have all of these labels; see [`list`].
     pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<Listed>> {
         list(tier, &self.client, self.address.as_ref(), labels).await
     }
@@ -79,7 +80,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` with the reason for each place that was tried, in under 2 s.
+    /// `SandboxUnavailable` in under 2 s, with the reason for each endpoint that was tried.
     pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
         let Candidates {
             endpoints,
@@ -94,7 +95,7 @@ impl Engine {
         for endpoint in endpoints {
             let answered = match timeout_at(deadline, reach(&endpoint)).await {
                 Ok(Ok((client, ping))) => {
-                    // It is there; what it is may take it longer to say.
+                    // The engine exists; its description may take longer.
                     let described = Self::describe(tier.family, &endpoint, client, ping, config);
                     timeout(DESCRIBE, described).await
                 }
@@ -152,9 +153,9 @@ impl Engine {
     }
 }
 
-/// A client of the engine at `endpoint`, if one answers there.
+/// Connects to the engine at `endpoint`.
 async fn reach(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
-    // bollard wraps the reason of a failed connection so deep that it gets lost.
+    // bollard hides the cause of a failed connection deep in its errors.
     let said = ping(endpoint).await.map_err(Unreachable::Connect)?;
     let client = client(endpoint).map_err(Unreachable::Answer)?;
     if said.is_none() {
@@ -163,7 +164,7 @@ async fn reach(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachabl
     Ok((client, said))
 }
 
-/// The version of the API that is spoken with the engine, which is of this family.
+/// Checks the engine's family and negotiates the API version.
 async fn spoken(
     family: &Family,
     client: &Docker,
@@ -180,7 +181,8 @@ async fn spoken(
     version::negotiated(&version).ok_or(Unreachable::Version)
 }
 
-/// A client of the engine at `endpoint`; it connects anew for each request, so that it belongs to no runtime.
+/// Creates a client for `endpoint`. It opens a new connection per request, so it is bound to no
+/// runtime.
 pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
     match endpoint {
         Endpoint::Unix(path) => {
@@ -201,16 +203,16 @@ fn check_family(family: &Family, names: &[&str]) -> Result<(), Unreachable> {
     Err(Unreachable::Stranger(name.escape_debug().to_string()))
 }
 
-/// Why an endpoint is of no use.
+/// Why an endpoint cannot be used.
 #[derive(Debug)]
 enum Unreachable {
     Connect(io::Error),
     Answer(bollard::errors::Error),
-    /// It is an engine of another family, which calls itself so.
+    /// An engine of another family, with its name.
     Stranger(String),
-    /// It does not say which versions of the API it knows.
+    /// The engine does not report its API version.
     Version,
-    /// It does not answer over its own API.
+    /// The query over the engine's own API failed.
     Native(String),
     Silent,
 }

@@ -1,7 +1,7 @@
-//! What an engine says of itself in the head of its first answer.
+//! Reads the engine's version and family from the headers of its ping response.
 //!
-//! Podman runs several programs before it answers `GET /version`, for some 0.4 s; what is needed of that stands in the head of its
-//! answer to a ping, for half a millisecond. bollard does not show heads.
+//! Podman runs several programs before it answers `GET /version`, about 0.4 s. The ping response
+//! has the same facts in its headers after half a millisecond. bollard does not expose headers.
 
 use std::io;
 
@@ -14,17 +14,17 @@ use super::{Endpoint, version};
 const REQUEST: &[u8] =
     b"GET /_ping HTTP/1.1\r\nHost: engine\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
-/// The longest head that is read; those of engines have some 300 bytes.
+/// Byte limit for the headers; those of engines have about 300 bytes.
 const LONGEST: u64 = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What an engine says of itself when it is pinged.
+/// The headers of a ping response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ping {
-    /// The version of the API that both sides know: major, minor.
+    /// The highest API version that both sides support: major, minor.
     pub api: (usize, usize),
-    /// What it calls itself, in the words of `GET /version`.
+    /// The engine's name, as in `GET /version`.
     pub engine: String,
 }
 
@@ -38,26 +38,27 @@ impl Ping {
     }
 }
 
-/// Pings the engine at `endpoint`. `None` where its answer does not say all of that; then `GET /version` does, or says why not.
+/// Pings the engine at `endpoint`. `None` if the response lacks a header; `GET /version` then has
+/// the facts, or the error.
 ///
 /// # Errors
 ///
-/// Those of connecting.
+/// The error of the connection.
 pub(super) async fn ping(endpoint: &Endpoint) -> io::Result<Option<Ping>> {
     let head = match endpoint {
         Endpoint::Unix(path) => ask(UnixStream::connect(path).await?).await,
         Endpoint::Tcp(address) => match TcpStream::connect(address).await {
-            // No port is said: whoever makes the client knows the usual one.
+            // The address has no port: bollard adds the default one.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
             connected => ask(connected?).await,
         },
         Endpoint::Given(_) => return Ok(None),
     };
-    // Whatever is wrong with the answer, the next request meets it too and has the words for it.
+    // Other failures recur in the next request, which reports them better.
     Ok(head.ok().and_then(|head| read(&head)))
 }
 
-/// The answer, at least its head: whoever stands between may keep the connection open behind it.
+/// Reads at least the headers: a proxy may keep the connection open after them.
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<u8>> {
     stream.write_all(REQUEST).await?;
     let mut answer = Vec::new();

@@ -1,9 +1,9 @@
-//! The version of the API that both sides know.
+//! Negotiates the API version.
 
 use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
-/// The engine's version of the API, or ours where that is older. `None` where the engine says none.
+/// The lower of the engine's and the client's API version. `None` if the engine reports none.
 pub(super) fn negotiated(version: &SystemVersion) -> Option<ClientVersion> {
     let (major_version, minor_version) = common(version.api_version.as_deref()?)?;
     Some(ClientVersion {
@@ -12,7 +12,7 @@ pub(super) fn negotiated(version: &SystemVersion) -> Option<ClientVersion> {
     })
 }
 
-/// The same, major and minor, of an engine whose version is written so ("1.41").
+/// The same for a version as text ("1.41").
 pub(super) fn common(theirs: &str) -> Option<(usize, usize)> {
     let (major, minor) = theirs.split_once('.')?;
     let theirs = (major.parse().ok()?, minor.parse().ok()?);

@@ -1,4 +1,5 @@
-//! What the code of sandboxes that live on an engine can write to: their containers say it in a label.
+//! Finds which host folders the code of running sandboxes can write to, by their containers'
+//! labels.
 
 use sandbox_core::Result;
 use sandbox_host::safe_path::{Identity, Opened};
@@ -7,7 +8,7 @@ use crate::Tier;
 use crate::engine::Engine;
 use crate::labels;
 
-/// A sandbox that lives, and the folders of the host that its code can write to.
+/// A running sandbox, and the host folders that its code can write to.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub name: String,
@@ -15,18 +16,19 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Whether its code could exchange a part of the way to this folder. The same folder may be in several sandboxes.
+    /// Whether its code could replace a parent of this folder. Sharing the folder itself is
+    /// allowed.
     pub(super) fn reaches(&self, opened: &Opened) -> bool {
         let above = opened.way().split_last().map(|(_, above)| above);
         above.is_some_and(|above| above.iter().any(|folder| self.written.contains(folder)))
     }
 }
 
-/// The sandboxes of an engine whose code can write to folders of the host.
+/// The sandboxes of an engine whose code can write to host folders.
 ///
 /// # Errors
 ///
-/// When the engine does not list its containers.
+/// The engine cannot list its containers.
 pub(super) async fn writers(tier: Tier, engine: &Engine) -> Result<Vec<Writer>> {
     let found = engine.list(tier, &[labels::WRITTEN.to_owned()]).await?;
     let found = found.into_iter().filter(|container| container.runs);
@@ -40,14 +42,14 @@ pub(super) async fn writers(tier: Tier, engine: &Engine) -> Result<Vec<Writer>> 
     Ok(writers.collect())
 }
 
-/// Folders as a label holds them; `None` for none.
+/// Encodes folders as a label value; `None` if there are none.
 pub(crate) fn label(written: &[Identity]) -> Option<String> {
     let texts = written.iter();
     let texts = texts.map(|it| format!("{:x}:{:x}", it.device, it.inode));
     (!written.is_empty()).then(|| texts.collect::<Vec<_>>().join(" "))
 }
 
-/// The folders of a label. What is not understood is left out: the agent compares all the same.
+/// Decodes a label value. Invalid entries are skipped: the agent compares folders anyway.
 fn read(label: &str) -> Vec<Identity> {
     let number = |text| u64::from_str_radix(text, 16).ok();
     let folders = label.split(' ').filter_map(|text| {

@@ -1,12 +1,13 @@
-//! The host's folders of a sandbox, opened once before an engine is asked to mount them.
+//! Opens a sandbox's host folders before the engine mounts them.
 //!
-//! An engine takes a path, not a descriptor. So three things stand in for one:
+//! An engine takes a path, not a descriptor. Three measures replace the descriptor:
 //!
-//! - Each path is opened without following links that code could have made, and stays open until the agent has answered.
-//! - A path is refused where somebody else could exchange a part of it: another user ([`vouch`]), or the code of another sandbox on the
-//!   same engine ([`live`]).
-//! - The agent is told which object each place of the container must be, and refuses to serve where it is another one. Nothing has run by
-//!   then.
+//! - Each path is opened without following links that code could have made. It stays open until the
+//!   agent has answered.
+//! - A path is refused if someone else could replace a part of it: another user ([`trusted_path`]),
+//!   or the code of another sandbox on the same engine ([`active_writers`]).
+//! - The agent is told which object to expect at each mount point. It refuses to serve if it finds
+//!   another one. No code has run by then.
 
 mod live;
 mod nested;
@@ -26,7 +27,7 @@ use crate::engine::{Engine, EngineFacts};
 pub(crate) use live::label;
 pub(crate) use nested::check as check_nested;
 
-/// The host's folders of a plan, by the paths that the plan names.
+/// The host folders of a plan, by the paths in the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Folders(BTreeMap<PathBuf, Opened>);
 
@@ -40,17 +41,18 @@ pub(crate) struct Owned {
 }
 
 impl Folders {
-    /// Opens the folders of a plan. An engine on another host has none of them.
+    /// Opens the folders of a plan. Empty for an engine on another host.
     ///
     /// # Errors
     ///
-    /// `InvalidSpec` for a folder that is not there or cannot be reached, and for a link that is not followed.
+    /// `InvalidSpec` for a folder that does not exist or cannot be reached, and for a link that
+    /// must not be followed.
     pub(crate) fn open(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Self> {
         if !facts.local {
             return Ok(Self::default());
         }
         let rule = LinkRule::new(plan.follow_links);
-        // By name first, so that no link there is followed. What was opened counts in the end.
+        // First by path, so that no link in a writable folder is followed; then by what was opened.
         let rule = rule.writable(Identity::of_paths(writable(plan)));
         let mut opened = BTreeMap::new();
         for (field, path) in named(plan) {
@@ -69,12 +71,13 @@ impl Folders {
         Ok(folders)
     }
 
-    /// Refuses folders whose way can be changed by somebody else than this user, root and whoever runs the engine, and by the code of
-    /// a sandbox that lives on the engine.
+    /// Refuses folders that could be replaced before the engine mounts them: by users other than
+    /// this one, root and the engine's user, or by code of a running sandbox.
     ///
     /// # Errors
     ///
-    /// `Unsupported` with the part of the path and who can change it; where the engine does not list its containers.
+    /// `Unsupported` with the part of the path and who can replace it; also if the engine cannot
+    /// list its containers.
     pub(crate) async fn vouch(&self, tier: Tier, engine: &Engine) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
@@ -101,16 +104,16 @@ impl Folders {
         Ok(())
     }
 
-    /// The path that the engine is asked to mount for one that the plan names: the same without links.
+    /// The link-free path for the engine to mount in place of a path of the plan.
     pub(crate) fn source<'a>(&'a self, path: &'a Path) -> &'a Path {
         self.0.get(path).map_or(path, |opened| &opened.path)
     }
 
-    /// Owner and permission bits of a folder of the plan: of the object that was opened.
+    /// Owner and permission bits of a folder of the plan, as it was opened.
     ///
     /// # Errors
     ///
-    /// What the kernel says of a path that was not opened.
+    /// The kernel's error for a path that was not opened.
     pub(crate) fn owned(&self, path: &Path) -> io::Result<Owned> {
         let found = match self.0.get(path) {
             Some(opened) => opened.found,
@@ -123,7 +126,7 @@ impl Folders {
         })
     }
 
-    /// What the agent has to find, and where.
+    /// The objects that the agent must find, by mount point.
     pub(crate) fn placed(&self, plan: &Plan) -> Vec<Placed> {
         let same = plan.read_roots.iter().chain(&plan.write_roots);
         let same = same.map(|root| (root.as_path(), root.as_path()));
@@ -150,7 +153,7 @@ impl Folders {
     }
 }
 
-/// The paths of the host that a plan names, each with the field that names it.
+/// The host paths in a plan, each with the name of its field.
 fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     let read = plan.read_roots.iter();
     let read = read.map(|root| ("filesystem_read_roots", root.as_path()));
@@ -163,7 +166,7 @@ fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     read.chain(write).chain(workspace).chain(provided)
 }
 
-/// The paths of the host that code of a plan may write to.
+/// The host paths that code of a plan may write to.
 fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|it| it.path.as_path());

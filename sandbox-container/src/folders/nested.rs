@@ -1,7 +1,7 @@
-//! Mount points in a folder that code can write to.
+//! Refuses mount points nested in a writable folder.
 //!
-//! A mount point itself cannot be renamed, but the folders above it can, with the mount in them. What code then puts in their place is
-//! taken for what was mounted: by the host, and by the next sandbox.
+//! A mount point itself cannot be renamed, but its parent folders can, with the mount in them. The
+//! host and the next sandbox would mistake a replacement for the mounted folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use sandbox_host::WORK_FOLDER;
 
 use crate::Tier;
 
-/// What is mounted, or hidden, at a place in the sandbox.
+/// A mounted or hidden path in the sandbox.
 #[derive(Debug)]
 struct Point<'a> {
     what: &'a str,
@@ -18,11 +18,12 @@ struct Point<'a> {
     fix: &'a str,
 }
 
-/// Refuses a read root, and what is `hidden`, deeper than directly in a folder that code can write to.
+/// Refuses read roots and `hidden` paths that are nested more than one level deep in a writable
+/// folder.
 ///
 /// # Errors
 ///
-/// `Unsupported` with both places.
+/// `Unsupported` with both paths.
 pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
     let roots = plan.read_roots.iter();
     let roots = roots.filter(|root| !plan.write_roots.contains(root));
@@ -61,7 +62,7 @@ fn refused(tier: Tier, context: String) -> Error {
     Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)
 }
 
-/// The places in a sandbox that are folders of the host which code can write to.
+/// The paths in a sandbox that map to writable host folders.
 fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|_| Path::new(WORK_FOLDER));

@@ -1,4 +1,4 @@
-//! Whether anybody but this user could exchange a part of a path.
+//! Checks whether other users could replace a part of a path.
 
 use std::fmt;
 use std::io;
@@ -9,27 +9,27 @@ use sandbox_host::safe_path::{Identity, Opened};
 
 use crate::engine::EngineFacts;
 
-/// The permission bit with which only owners rename what is in a folder.
+/// The permission bit that restricts renaming to owners.
 const STICKY: u32 = 0o1000;
 
-/// Why a path cannot be vouched for.
+/// Why a path is not trusted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Doubt {
-    /// The folder in which an entry can be exchanged.
+    /// The folder in which an entry can be replaced.
     folder: PathBuf,
     who: Who,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Who {
-    /// This user owns the folder, or in a folder with the sticky bit the entry.
+    /// This user owns the folder, or the entry if the folder is sticky.
     User(u32),
     /// This group may write to the folder.
     Group(u32),
     Everyone,
-    /// Somebody already has.
+    /// An entry was already replaced.
     Done,
-    /// The kernel does not say.
+    /// The kernel reported an error.
     Unknown(io::ErrorKind),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Doubt {
-    /// What to do about it.
+    /// How to fix it.
     pub(super) fn fix(&self) -> String {
         let folder = self.folder.display();
         match self.who {
@@ -61,8 +61,8 @@ impl Doubt {
     }
 }
 
-/// The users who may change the way to a folder: this one, root, who runs an engine without root, and whose the root folder is. In a
-/// user namespace that is whoever stands for users outside.
+/// The users that may change the path to a folder: this one, root, the user of a rootless engine,
+/// and the owner of `/`. In a user namespace, the latter stands for the users outside.
 pub(super) fn trusted(facts: &EngineFacts) -> io::Result<Vec<u32>> {
     let mut users = vec![0, rustix::process::geteuid().as_raw(), stat("/")?.st_uid];
     if facts.rootless {
@@ -71,7 +71,8 @@ pub(super) fn trusted(facts: &EngineFacts) -> io::Result<Vec<u32>> {
     Ok(users)
 }
 
-/// Who else could exchange a part of the path between now and its mount; `None` for nobody.
+/// Finds an entry of the path that another user could replace before the mount; `None` if there is
+/// none.
 pub(super) fn doubt(opened: &Opened, trusted: &[u32]) -> Option<Doubt> {
     let mut here = PathBuf::from("/");
     let doubt = |here: &Path, who| {
@@ -102,7 +103,8 @@ pub(super) fn doubt(opened: &Opened, trusted: &[u32]) -> Option<Doubt> {
             return doubt(&here, Who::Done);
         }
         let who = renames(&folder.1, &entry.1, trusted);
-        // Whose the folder itself is may as well fill it with links: code runs as that user, and the agent compares.
+        // The folder's owner may replace it in a sticky folder: code runs as that user, and the
+        // agent compares.
         let is_own = *identity == opened.identity() && who == Some(Who::User(own));
         let is_own = is_own && folder.1.st_mode & STICKY != 0 && folder.1.st_uid != own;
         if let Some(who) = who.filter(|_| !is_own) {
@@ -119,7 +121,7 @@ fn renames(folder: &Stat, entry: &Stat, trusted: &[u32]) -> Option<Who> {
     if !trusted.contains(&folder.st_uid) {
         return Some(Who::User(folder.st_uid));
     }
-    // A group of the same number as a user is the user's own, by the convention of most distributions.
+    // By the convention of most distributions, a gid equal to a uid is that user's private group.
     let group = folder.st_mode & 0o020 != 0 && !trusted.contains(&folder.st_gid);
     let everyone = folder.st_mode & 0o002 != 0;
     match folder.st_mode & STICKY != 0 {

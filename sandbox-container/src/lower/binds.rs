@@ -1,4 +1,4 @@
-//! Folders and files of the host inside of a container: at the same path, and the workspace at its own.
+//! Bind mounts of host folders and files: at the same path, the workspace at its own.
 
 use std::path::Path;
 
@@ -12,17 +12,18 @@ use crate::engine::EngineFacts;
 use crate::folders::Folders;
 use crate::volume;
 
-/// Since this version of the API a read-only bind makes what is mounted below it read-only too, or fails.
+/// Since this API version, a read-only bind also makes nested mounts read-only, or fails.
 const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
 
-/// Trees that the container has of its own.
+/// Trees that the container provides itself.
 const OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// The binds that a plan asks for, of what was opened.
+/// The bind mounts of a plan, with the paths that were opened.
 ///
 /// # Errors
 ///
-/// `Unsupported` for an engine of another host and for places that a container cannot share with its host.
+/// `Unsupported` for an engine on another host, and for paths that a container cannot share with
+/// its host.
 pub(crate) fn binds(
     tier: Tier,
     plan: &Plan,
@@ -41,7 +42,7 @@ pub(crate) fn binds(
         )
     };
     for root in &plan.read_roots {
-        // What is writable as well is mounted once.
+        // A root that is also writable is mounted once.
         if !plan.write_roots.contains(root) {
             binds.push(bind("filesystem_read_roots", root, None, true)?);
         }
@@ -103,7 +104,7 @@ fn bind(
             "cannot be mounted: a container has a {own} of its own"
         )));
     }
-    // Mounts below a read-only bind would stay writable: older engines are told to leave them out.
+    // Nested mounts would stay writable, so older engines leave them out.
     let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
     Ok(Mount {
         target: Some(target.to_owned()),
@@ -130,7 +131,7 @@ fn refused(tier: Tier, context: String, fix: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// Of folders that nobody has opened.
+    /// Without opened folders.
     fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
         super::binds(tier, plan, facts, &Folders::default())
     }

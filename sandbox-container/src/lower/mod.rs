@@ -1,4 +1,4 @@
-//! A plan as the engine's options: pure, so that snapshots can show it.
+//! Converts a plan to the engine's options. Pure, so snapshot tests cover it.
 
 mod binds;
 mod storage;
@@ -32,20 +32,21 @@ use crate::quota;
 use crate::volume;
 use crate::{Family, Tier};
 
-/// The engine refuses less: a container's own start needs about this much.
+/// The engine refuses less: starting a container needs about this much.
 const MIN_MEMORY: ByteSize = ByteSize::mib(6);
 
-/// Processes of a sandbox that are not the code's: the agent, and the supervisor of an execution.
+/// Processes of a sandbox besides the code's: the agent, and the supervisor of an execution.
 const OWN_PROCESSES: i64 = 2;
 
-/// Threads that a kernel in user space may have on the host for each process of its own: with gVisor's `ptrace` some 13 were seen, and
-/// where it gets no more it ends, with the sandbox.
+/// Host threads of a user-space kernel per sandboxed process. gVisor's `ptrace` platform was seen
+/// to use 13; it ends the sandbox if it cannot create more.
 const KERNELS_THREADS: i64 = 32;
 
-/// Threads that it has before there is any process.
+/// Host threads of a user-space kernel before any sandboxed process.
 const KERNELS_OWN_THREADS: i64 = 256;
 
-/// What of the agent's capabilities it keeps: to become the code's user, to empty the bounding set, to kill.
+/// Capabilities that the agent keeps: to change to the code's user, empty the bounding set, and
+/// kill.
 const AGENT_CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETPCAP", "SETUID"];
 
 /// The name of a sandbox's container.
@@ -53,43 +54,45 @@ pub(crate) fn container_name(sandbox: &str) -> String {
     format!("sandbox-{sandbox}")
 }
 
-/// What a container is made of, beside the plan.
+/// Inputs of a container besides the plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub tier: Tier,
     pub facts: &'a EngineFacts,
     pub image: &'a ImageFacts,
-    /// The agent's volume.
+    /// Name of the agent's volume.
     pub volume: &'a str,
-    /// The OCI runtime, where the user chose one.
+    /// The OCI runtime, if configured.
     pub runtime: Option<&'a str>,
-    /// Folders to hide, which folders of the host would show.
+    /// Paths to hide that mounted host folders would expose.
     pub hidden: &'a [String],
-    /// The engine's network of a sandbox that has one, where somebody chose it.
+    /// The engine's network for a sandbox with network access, if configured.
     pub network: Option<&'a str>,
-    /// The seccomp profile, as the engine takes it: its text, or the name of a file. `None` where the engine applies none.
+    /// The seccomp profile as the engine takes it: text or a file name. `None` if the engine
+    /// applies none.
     pub profile: Option<&'a str>,
-    /// The user's own engine options.
+    /// The user's engine options.
     pub options: &'a EngineOptions,
-    /// What the engine hides by default, where an option names more.
+    /// Paths that the engine hides by default; set only if an option adds paths.
     pub usual: &'a UsualPaths,
-    /// The host's folders, as they were opened.
+    /// The opened host folders.
     pub folders: &'a Folders,
 }
 
-/// A plan in the engine's words.
+/// A plan as the engine's options.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub body: ContainerCreateBody,
-    /// Folders that the agent has to give to the code.
+    /// Folders that the agent must give to the code's user.
     pub give: Vec<String>,
 }
 
-/// The container of a sandbox with its policy.
+/// The container of a sandbox with a policy.
 ///
 /// # Errors
 ///
-/// What no container can be: see [`binds::binds`]; `NotEnforceable` values; `InvalidSpec` for labels of ours.
+/// What a container cannot do: see [`binds::binds`]. `NotEnforceable` for values, `InvalidSpec` for
+/// reserved labels.
 pub(crate) fn confined(
     plan: &Plan,
     parts: &Parts<'_>,
@@ -101,7 +104,7 @@ pub(crate) fn confined(
     let (code, mode) = (identity.code, identity.mode());
     let capabilities = match mode {
         Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
-        // To give up what follows, for good.
+        // Needed to drop the others for good.
         Mode::Shared if plan.writable_root => &["SETPCAP"],
         Mode::Shared => &[],
     };
@@ -118,13 +121,13 @@ pub(crate) fn confined(
     open_way(&mut tmpfs, &mounts, code);
     let give = match mode {
         Mode::Split { .. } => tmpfs.to_give(family),
-        // The code is root of the container, to whom they belong.
+        // Code runs as the container's root, which owns these folders.
         Mode::Shared => Vec::new(),
     };
-    // The agent gives it up before code runs.
+    // The agent drops it before code runs.
     let gives = !give.is_empty() || (plan.writable_root && mode != Mode::Shared);
     let give_capability = gives.then_some("CHOWN");
-    // Podman keeps the root of an image so that not even its owner may write there.
+    // Podman mounts an image's root so that not even its owner may write there.
     let make_capability = plan.writable_root.then_some("DAC_OVERRIDE");
     let host = HostConfig {
         // Files.
@@ -149,7 +152,7 @@ pub(crate) fn confined(
         // Privileges.
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
-        // In shared mode the code has whatever the agent has left: nothing.
+        // In shared mode code keeps the agent's capabilities: none.
         cap_add: Some(
             capabilities
                 .iter()
@@ -160,7 +163,7 @@ pub(crate) fn confined(
                 .collect(),
         ),
         security_opt: Some(security_options(parts.profile)),
-        // Limits. Swap counts into what is given as `memory_swap`.
+        // Limits. `memory_swap` is memory plus swap.
         memory: Some(memory),
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(plan, parts.facts)),
@@ -187,7 +190,7 @@ pub(crate) fn confined(
     Ok(Lowered { body, give })
 }
 
-/// The container of a sandbox without any policy: what the engine does by default, and our agent.
+/// The container of a sandbox without a policy: the engine's defaults, and our agent.
 ///
 /// # Errors
 ///
@@ -209,7 +212,7 @@ pub(crate) fn unconfined(plan: &Plan, parts: &Parts<'_>) -> Result<ContainerCrea
     })
 }
 
-/// What every container of ours is like: gone when it has ended, without a log or a first process of the engine's own.
+/// Options of every container: removed when it ends, without log and without an init process.
 fn common(parts: &Parts<'_>, mounts: Vec<Mount>) -> HostConfig {
     HostConfig {
         auto_remove: Some(true),
@@ -224,7 +227,7 @@ fn common(parts: &Parts<'_>, mounts: Vec<Mount>) -> HostConfig {
     }
 }
 
-/// Starts the agent and nothing of the image's own: not its entry point, user, working folder or health check.
+/// Starts the agent instead of the image's entry point, user, working folder and health check.
 fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCreateBody> {
     Ok(ContainerCreateBody {
         image: Some(parts.image.id.clone()),
@@ -241,7 +244,7 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
         stop_signal: Some("SIGKILL".into()),
         tty: Some(false),
         open_stdin: Some(true),
-        // The end of the one attached client is the end of the agent's input, and so of the agent.
+        // When the attached client disconnects, the agent's input ends, and with it the agent.
         stdin_once: Some(true),
         attach_stdin: Some(true),
         attach_stdout: Some(true),
@@ -250,7 +253,7 @@ fn agent(plan: &Plan, parts: &Parts<'_>, user: (u32, u32)) -> Result<ContainerCr
     })
 }
 
-/// How the agent is called: one of a detached sandbox listens for later clients as well.
+/// The agent's arguments: for a detached sandbox it also listens for later clients.
 fn serve(plan: &Plan) -> Vec<String> {
     let listen = ["--listen", volume::SOCKET];
     let listen = plan.detached.then_some(listen).into_iter().flatten();
@@ -261,7 +264,7 @@ fn serve(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// A folder for the socket of a detached sandbox's agent, which is the root of its container, and which no other user may enter.
+/// Adds a folder for the agent's socket, which only the agent's user may enter.
 fn hide_socket(plan: &Plan, tmpfs: &mut TmpfsMounts) {
     if plan.detached {
         let closed = Tmpfs {
@@ -275,7 +278,7 @@ fn hide_socket(plan: &Plan, tmpfs: &mut TmpfsMounts) {
     }
 }
 
-/// Covers what no sandbox may see of the host by empty folders that nobody may enter.
+/// Covers host paths that no sandbox may see with empty folders that no user may enter.
 fn hide_state(parts: &Parts<'_>, tmpfs: &mut TmpfsMounts) {
     for folder in parts.hidden {
         let closed = Tmpfs {
@@ -312,8 +315,9 @@ fn agent_mount(volume: &str) -> Mount {
     }
 }
 
-/// Covers each of an image's own volumes that nothing else covers by an empty read-only folder: the engine would otherwise make them
-/// writable and without a bound. A volume cannot be made read-only with its content unless it has a name, and then nobody removes it.
+/// Covers each image volume that no mount covers with an empty read-only folder. The engine would
+/// make it writable and unlimited. A read-only volume with content would need a name, and then is
+/// never removed.
 fn hide_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
     const HIDDEN: Tmpfs = Tmpfs {
         writable: false,
@@ -334,7 +338,7 @@ fn hide_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
     }
 }
 
-/// Covers what the engine would otherwise make writable by a read-only folder.
+/// Covers folders that the engine would make writable with read-only ones.
 fn close_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
     for folder in family.writable_folders {
         let closed = Tmpfs {
@@ -345,7 +349,7 @@ fn close_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
     }
 }
 
-/// Room for mount points alone.
+/// A tmpfs with room for mount points only.
 const WAY: Tmpfs = Tmpfs {
     writable: true,
     executable: false,
@@ -355,11 +359,11 @@ const WAY: Tmpfs = Tmpfs {
     owner: None,
 };
 
-/// The home of an image's root, which only root may enter in most images.
+/// The root user's home in an image, which only root may enter in most images.
 const ROOTS_HOME: &str = "/root";
 
-/// Makes a folder of the host that lies below `/root` reachable for code that is not root. It belongs to the code, since older
-/// runtimes give a tmpfs the permission bits of the folder that it covers.
+/// Makes host folders below `/root` reachable for code that is not root. The code owns the tmpfs,
+/// because older runtimes copy the permission bits of the folder that it covers.
 fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
     let inside = |target: &str| target != ROOTS_HOME && storage::is_below(target, ROOTS_HOME);
     if mounts
@@ -375,7 +379,8 @@ fn open_way(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
     }
 }
 
-/// Rules by host name are not built for containers yet: the report says so, and whoever accepts that gets no network.
+/// Containers do not support rules by host name: the report says so, and the sandbox gets no
+/// network.
 fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
     match has_network(plan) {
         true => chosen.unwrap_or("bridge"),
@@ -383,12 +388,12 @@ fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
     }
 }
 
-/// Whether code has more of a network than its loopback.
+/// Whether code has more network than loopback.
 pub(crate) fn has_network(plan: &Plan) -> bool {
     matches!(plan.network, NetworkPolicy::Full)
 }
 
-/// How many processes and threads the host may count.
+/// Limit of processes and threads on the host.
 pub(crate) fn processes(plan: &Plan, facts: &EngineFacts) -> i64 {
     let processes = i64::from(plan.pids) + OWN_PROCESSES;
     match facts.shell.shares_kernel() {

@@ -1,4 +1,4 @@
-//! Plans to test with.
+//! Plans for tests.
 
 use sandbox_core::{CapabilityPolicy, Plan, SandboxSpec};
 

@@ -1,4 +1,4 @@
-//! Where code may write: sized tmpfs mounts that share the plan's storage between them.
+//! Splits the plan's disk limit over tmpfs mounts for the writable folders.
 
 use sandbox_core::{ByteSize, Plan};
 use sandbox_host::WORK_FOLDER;
@@ -6,56 +6,56 @@ use sandbox_host::WORK_FOLDER;
 use super::tmpfs::{Tmpfs, TmpfsMounts};
 use crate::quota::Quota;
 
-/// The engine mounts this one by itself and takes only its size.
+/// The engine mounts it itself and takes only its size.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// POSIX shared memory is small in practice: it never gets more than this, nor more than an eighth of the storage.
+/// Byte limit for `/dev/shm`, besides an eighth of the disk limit: POSIX shared memory is small in
+/// practice.
 const SHARED_MEMORY_MAX: u64 = 64 << 20;
 
 /// The kernel sizes a tmpfs in pages.
 const PAGE: u64 = 4096;
 
-/// Bytes of storage for each file or folder: a tmpfs without a bound on its inodes could be filled with empty files.
+/// Bytes per inode: without an inode limit a tmpfs could be filled with empty files.
 const BYTES_PER_INODE: u64 = 4096;
 
-/// Every tmpfs has at least this many inodes, however small it is.
+/// Minimum number of inodes of any tmpfs.
 const MIN_INODES: u64 = 1024;
 
-/// Folders of an image that a tmpfs would hide, with everything below: never writable, even when something is exported from
-/// there.
+/// Folders that a tmpfs would hide with their content: never writable, even if exported.
 const SYSTEM: [&str; 11] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
 ];
 
-/// The writable places of a sandbox.
+/// The writable folders of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Storage {
     /// Folders with a tmpfs each, and its size in bytes.
     pub tmpfs: Vec<(String, u64)>,
     /// Size of `/dev/shm` in bytes.
     pub shared_memory: u64,
-    /// Whether folders of the host are writable: the storage has no bound then.
+    /// Whether host folders are writable: the disk limit does not cover them.
     pub host_folders: bool,
-    /// What becomes of the image's files.
+    /// How the image's files can be written.
     pub root: Root,
-    /// Bytes that the plan gives to all places together.
+    /// The plan's disk limit in bytes.
     pub asked: u64,
 }
 
-/// What becomes of an image's files in a sandbox.
+/// How the image's files can be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// Nobody may change them.
+    /// Not at all.
     ReadOnly,
-    /// Code may, in a layer of the sandbox's own with at most this many bytes: what is not temporary then lies there.
+    /// In a layer of the sandbox with at most this many bytes. All but temporary files go there.
     Bounded(u64),
-    /// The same without a bound, for this reason.
+    /// In a layer without a limit, for this reason.
     Unbounded(String),
 }
 
 impl Storage {
-    /// Splits the plan's storage evenly between the folders that code may write to. `export_folders` are the parents of what
-    /// may be exported. A layer over the image has its share where there is a `quota` for it.
+    /// Splits the disk limit evenly between the writable folders. `export_folders` are the parents
+    /// of the export paths. The layer over the image gets a share if `quota` works.
     pub(crate) fn new(plan: &Plan, export_folders: &[String], quota: &Quota) -> Self {
         let writable_workspace = plan
             .workspace
@@ -84,7 +84,7 @@ impl Storage {
         let shared_memory = (disk / 8).min(SHARED_MEMORY_MAX);
         let places = folders.len() + usize::from(*quota == Quota::Works);
         let share = (disk - shared_memory) / places.max(1) as u64;
-        // Whole pages, and at least one: a tmpfs of size 0 has no bound at all.
+        // Whole pages, and at least one: a tmpfs of size 0 is unlimited.
         let share = (share & !(PAGE - 1)).max(PAGE);
         Self {
             tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
@@ -99,7 +99,7 @@ impl Storage {
         }
     }
 
-    /// The mounts: every folder belongs to the code, `/tmp` to everyone.
+    /// The mounts: code owns every folder except `/tmp`.
     pub(crate) fn mounts(&self, code: (u32, u32)) -> TmpfsMounts {
         let mut mounts = TmpfsMounts::default();
         for (folder, size) in &self.tmpfs {
@@ -120,13 +120,13 @@ impl Storage {
         mounts
     }
 
-    /// Bytes of all places together, where that is more than the plan gives: each of them has at least a page.
+    /// Total bytes, if more than the disk limit: each folder has at least a page.
     pub(crate) fn excess(&self) -> Option<ByteSize> {
         let total = self.total();
         (total > self.asked).then(|| ByteSize::bytes(total))
     }
 
-    /// Bytes of all places together.
+    /// Total bytes of all folders.
     fn total(&self) -> u64 {
         let layer = match self.root {
             Root::Bounded(size) => size,
@@ -136,7 +136,7 @@ impl Storage {
         places + self.shared_memory + layer
     }
 
-    /// Whether a folder lies in one of the writable places.
+    /// Whether code can write to a folder.
     pub(crate) fn covers(&self, folder: &[u8]) -> bool {
         let Ok(folder) = std::str::from_utf8(folder) else {
             return false;
@@ -144,7 +144,7 @@ impl Storage {
         self.root != Root::ReadOnly || self.tmpfs.iter().any(|(place, _)| is_below(folder, place))
     }
 
-    /// How the storage is bounded, for the enforcement report.
+    /// Describes the split for the enforcement report.
     pub(crate) fn describe(&self) -> String {
         let mut places = self
             .tmpfs
@@ -173,16 +173,16 @@ fn rounded(bytes: u64) -> String {
     }
 }
 
-/// Whether `path` is `folder` or lies below it.
+/// Whether `path` is `folder` or inside it.
 pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     let folder = folder.trim_end_matches('/');
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a tmpfs may be mounted there: not over the image's programs, nor over the root itself.
+/// Whether a tmpfs may be mounted there: not over system folders or the root.
 pub(crate) fn is_mountable(folder: &str) -> bool {
-    // What an engine takes in its options ends at a comma; a colon separates path and options.
+    // In engine options a comma ends a value, and a colon separates path and options.
     let plain = !folder.contains([',', ':']) && !folder.split('/').any(|part| part == "..");
     plain && folder.len() > 1 && !SYSTEM.iter().any(|system| is_below(folder, system))
 }

@@ -19,10 +19,10 @@ fn image(volumes: &[&str]) -> ImageFacts {
     }
 }
 
-/// What stands for the text of a profile, which has snapshots of its own.
+/// Stands for the profile's text, which has its own snapshots.
 const PROFILE: &str = "{profile}";
 
-/// Where it lies, on an engine that reads it from a file.
+/// The profile's path for engines that read it from a file.
 const PROFILE_FILE: &str = "/var/lib/volumes/sandbox-agent-0123/_data/seccomp.json";
 
 fn lowered(
@@ -83,7 +83,7 @@ fn host(body: ContainerCreateBody) -> HostConfig {
 macro_rules! snapshot {
     ($body:expr) => {{
         let mut body = $body.expect("lowered");
-        // A new version of the crate is no change of the lowering.
+        // A new crate version must not change snapshots.
         let labels = body.labels.as_mut().expect("labels");
         labels.insert("sandbox.version".into(), "[version]".into());
         let mut settings = Settings::clone_current();

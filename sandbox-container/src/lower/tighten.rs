@@ -1,4 +1,4 @@
-//! An operator's own engine options on top of a lowered plan: checked, so that each only tightens.
+//! Applies the operator's engine options to a lowered plan, after checking that each only tightens.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use crate::engine::EngineFacts;
 use crate::family::PathOptions;
 use crate::options::{EngineOptions, Ulimit};
 
-/// What an engine's containers have by default. One that names paths of its own gets these no more by itself, so they are named with it.
+/// The paths that an engine hides by default. A request with its own list loses the defaults, so
+/// they are added to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UsualPaths {
-    /// Hidden.
     pub masked: Vec<String>,
     pub read_only: Vec<String>,
 }
 
-/// What engines with Docker's API have always hidden. A newer one hides more: see [`UsualPaths`].
+/// Hidden by every engine with Docker's API. Newer ones hide more: see [`DefaultPaths`].
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
@@ -34,7 +34,7 @@ const MASKED: &[&str] = &[
     "/sys/firmware",
 ];
 
-/// What they make read-only, likewise.
+/// Made read-only by every engine with Docker's API.
 const READ_ONLY: &[&str] = &[
     "/proc/bus",
     "/proc/fs",
@@ -43,26 +43,27 @@ const READ_ONLY: &[&str] = &[
     "/proc/sysrq-trigger",
 ];
 
-/// The share of processors that every control group has by default.
+/// Default processor weight of a cgroup.
 const USUAL_CPU_SHARES: u16 = 1024;
 
-/// The share of disks that every control group has by default.
+/// Default disk weight of a cgroup.
 const USUAL_IO_WEIGHT: u16 = 500;
 
-/// Bytes of message queues that a user has by default (`MQ_BYTES_MAX`).
+/// Default byte limit of a user's message queues (`MQ_BYTES_MAX`).
 const USUAL_MESSAGE_QUEUES: u64 = 819_200;
 
-/// Descriptors that the agent needs for itself and a few executions at once.
+/// Descriptors for the agent and a few concurrent executions.
 const AGENTS_OPEN_FILES: u64 = 256;
 
-/// Room for a program's arguments and its first functions.
+/// Stack for a program's arguments and first functions, in bytes.
 const LEAST_STACK: u64 = 64 << 10;
 
 /// Adds the options to a lowered container.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a value that would loosen the sandbox or means nothing, `Unsupported` for what the engine does not have.
+/// `InvalidSpec` for a value that is invalid or would loosen the sandbox, `Unsupported` for an
+/// option that the engine lacks.
 pub(super) fn tighten(
     tier: Tier,
     plan: &Plan,
@@ -87,7 +88,7 @@ pub(super) fn tighten(
     Ok(())
 }
 
-/// How a value is refused.
+/// Checks of one option's value.
 #[derive(Debug, Clone, Copy)]
 struct Refusal {
     tier: Tier,
@@ -358,7 +359,8 @@ fn is_host_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 63 && ends && text.bytes().all(plain)
 }
 
-/// One sensitivity and one or two single categories: no range, which would reach into other containers.
+/// One sensitivity and one or two single categories. A range would include other containers'
+/// categories.
 fn is_selinux_level(text: &str) -> bool {
     let number = |part: &str, letter: char| {
         let digits = part.strip_prefix(letter).unwrap_or_default();
@@ -371,7 +373,7 @@ fn is_selinux_level(text: &str) -> bool {
     number(sensitivity, 's') && categories.len() <= 2 && categories.iter().all(|c| number(c, 'c'))
 }
 
-/// Numbers and ranges of them, as the kernel lists processors.
+/// Numbers and ranges, in the kernel's list format.
 fn is_list(text: &str) -> bool {
     let number = |part: &str| part.len() <= 5 && part.parse::<u32>().is_ok();
     let piece = |piece: &str| match piece.split_once('-') {

@@ -18,7 +18,7 @@ fn tightened(
     tightened_beside(tier, facts, spec, options, &UsualPaths::default())
 }
 
-/// On an engine that hides these by default.
+/// On an engine that hides these paths by default.
 fn tightened_beside(
     tier: Tier,
     facts: &EngineFacts,
@@ -51,7 +51,7 @@ fn tightened_beside(
     Ok(lowered.body)
 }
 
-/// The words of the refusal; an empty text where there was none.
+/// The refusal's message; empty if the options were accepted.
 fn refusal(tier: Tier, options: EngineOptions) -> String {
     let facts = EngineFacts::sample();
     match tightened(tier, &facts, &SandboxSpec::new("sb"), options) {

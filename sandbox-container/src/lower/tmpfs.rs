@@ -1,26 +1,26 @@
-//! One tmpfs of a container, in the options that its engine takes.
+//! A container's tmpfs mount as an engine option.
 
 use std::collections::HashMap;
 
 use crate::Family;
 
-/// A tmpfs: `nosuid` and `nodev` always.
+/// A tmpfs, always `nosuid` and `nodev`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tmpfs {
     pub writable: bool,
     pub executable: bool,
     /// Bytes.
     pub size: u64,
-    /// How many files and folders it may have, itself included.
+    /// Limit of files and folders, including the root folder.
     pub inodes: u64,
     /// Permission bits.
     pub mode: u32,
-    /// User and group of the folder itself, where that is not root.
+    /// User and group of the root folder; `None` for root.
     pub owner: Option<(u32, u32)>,
 }
 
 impl Tmpfs {
-    /// The engine's text for it.
+    /// The engine's option string.
     fn options(&self, family: &Family) -> String {
         let yes_no = |yes: bool, text: &'static str, other| if yes { text } else { other };
         let mut options = vec![
@@ -44,17 +44,17 @@ impl Tmpfs {
     }
 }
 
-/// The tmpfs mounts of a container, by the folder that each covers.
+/// The tmpfs mounts of a container, by mount point.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TmpfsMounts(HashMap<String, Tmpfs>);
 
 impl TmpfsMounts {
-    /// Covers a folder, unless it is covered already.
+    /// Adds a mount unless the folder has one.
     pub(crate) fn cover(&mut self, folder: impl Into<String>, tmpfs: Tmpfs) {
         self.0.entry(folder.into()).or_insert(tmpfs);
     }
 
-    /// Whether nothing is covered.
+    /// Whether there is no mount.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -65,7 +65,7 @@ impl TmpfsMounts {
         self.0.iter().map(options).collect()
     }
 
-    /// The folders that the engine leaves to root and the agent has to give to the code, sorted.
+    /// The folders that the engine leaves to root and the agent must give to the code, sorted.
     pub(crate) fn to_give(&self, family: &Family) -> Vec<String> {
         let owned = self.0.iter().filter(|(_, tmpfs)| tmpfs.owner.is_some());
         let mut folders = owned

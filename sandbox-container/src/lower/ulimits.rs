@@ -1,4 +1,4 @@
-//! The resource limits of every process in a container, the agent's too.
+//! Resource limits of every process in a container, including the agent.
 
 use bollard::models::ResourcesUlimits;
 use sandbox_core::Plan;
@@ -6,16 +6,15 @@ use sandbox_host::confinement::NO_CORE_FILE;
 
 use crate::engine::HardLimits;
 
-/// Descriptors of any process in a container: executions have what the plan says, the agent some for each of as many executions as
-/// it takes.
+/// Minimum descriptors of a process: the agent needs some for each concurrent execution.
 const AGENTS_OPEN_FILES: u64 = 8192;
 
-/// Processes of a user, counted over the whole host where users are the host's. What bounds a sandbox is its control group; this is
-/// only there because a limit makes the others necessary.
+/// Processes per user. Without user namespaces, the kernel counts over the whole host, so the value
+/// is high. The cgroup is the effective limit; this one is set because setting one requires all.
 const USERS_PROCESSES: u64 = 32_768;
 
-/// The limits of every process. One that is given makes some engines forget all those that their configuration gives, which a host
-/// may need, so they come together; and no engine can give more than it has.
+/// The limits of every process, capped by the engine's hard limits. Some engines drop all
+/// configured defaults if a request sets any limit, so all are set together.
 pub(super) fn ulimits(plan: &Plan, hard: HardLimits) -> Vec<ResourcesUlimits> {
     let open_files = u64::from(plan.open_files).max(AGENTS_OPEN_FILES);
     vec![
