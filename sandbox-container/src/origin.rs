@@ -1,5 +1,5 @@
-//! Where a container's labels come from. One that somebody makes of an image has the image's; and an image that an engine's own command
-//! made of a sandbox has the sandbox's, owner and all.
+//! Tells a sandbox's labels from inherited ones. A container inherits its image's labels, and an
+//! image committed from a sandbox with the engine's own command has the sandbox's labels.
 
 use sandbox_core::{Error, ErrorKind, Result};
 
@@ -8,12 +8,12 @@ use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::image;
 
-/// Whether a container that has a sandbox's labels is none: its image brought them. Sandboxes are never made of such images. One that is
-/// gone already is none either.
+/// Whether a container with a sandbox's labels inherited them from its image, so it is no sandbox:
+/// sandboxes are never created from such images. True as well for a container that is gone.
 ///
 /// # Errors
 ///
-/// When the engine does not answer, or has removed the image, so that nobody can tell.
+/// The engine does not answer, or has removed the image, so the labels cannot be checked.
 pub(crate) async fn is_foreign(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
     let image = match inspect(&engine.client, container).await {

@@ -1,5 +1,5 @@
-//! Whose a container is: the process that made it, as a label says it, so that one whose owner was killed can be told from one in
-//! use.
+//! Owners: the process that created a container, as recorded in a label. Tells containers of killed
+//! owners from those in use.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::state;
 
-/// The process that made a container.
+/// The process that created a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     user: u32,
@@ -16,23 +16,23 @@ pub(crate) struct Owner {
     era: Era,
 }
 
-/// What is known of an owner.
+/// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is this process.
+    /// The current process.
     Ourselves,
-    /// It runs.
+    /// Another process that runs.
     Alive,
     /// It has ended.
     Gone,
-    /// It is of another machine, another start of it, another process namespace, or another user, whose processes may be hidden.
+    /// It belongs to another machine, boot, process namespace or user, so its state is unknown.
     Unknown,
 }
 
 impl Owner {
     /// This process.
     pub(crate) fn current() -> Self {
-        // Without procfs it is nobody's number, and so an owner of whom nothing is known.
+        // Without /proc use pid 0, which is treated as unknown.
         let process = ProcessId::current().unwrap_or(ProcessId { pid: 0, start: 0 });
         Self {
             user: state::user(),
@@ -41,13 +41,13 @@ impl Owner {
         }
     }
 
-    /// As a label has it.
+    /// Encodes it as a label value.
     pub(crate) fn encode(&self) -> String {
         let Self { user, process, era } = self;
         format!("{user}:{}:{}:{}", process.pid, process.start, era.encode())
     }
 
-    /// Reads a label.
+    /// Decodes a label value.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut fields = text.splitn(4, ':');
         Some(Self {
@@ -60,12 +60,12 @@ impl Owner {
         })
     }
 
-    /// Whether it belongs to the user that this process runs as.
+    /// Whether it belongs to the current user.
     pub(crate) fn is_of_our_user(&self) -> bool {
         self.user == state::user()
     }
 
-    /// What is known of it here and now.
+    /// The owner's current state.
     pub(crate) fn standing(&self) -> Standing {
         let visible = self.is_of_our_user() || state::user() == 0;
         if self.process.pid == 0 || self.era != Era::current() || !visible {
@@ -81,13 +81,13 @@ impl Owner {
     }
 }
 
-/// A container that this process uses, or is about to make: its token is the value of a label. While the claim lives, a sweep of
-/// this process leaves the container alone.
+/// A container that this process uses or is about to create, identified by a token in a label.
+/// While the claim exists, this process's sweep skips the container.
 #[derive(Debug)]
 pub(crate) struct Claim(String);
 
 impl Claim {
-    /// A claim with a token that nothing else has.
+    /// A claim with a unique token.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Packages of a plan: installed by a container of the same image, mounted into the sandbox that they are for.
+//! Installs a plan's packages in a container of the same image, and mounts them into the sandbox.
 
 use async_trait::async_trait;
 use bollard::models::ImageInspect;
@@ -12,7 +12,7 @@ use crate::lower;
 use crate::quota::Trial;
 use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
 
-/// Why the containers of an engine cannot see the folder that this user's packages are installed into; `None` where they can.
+/// Why containers cannot see this user's package cache, and the fix; `None` if they can.
 pub(crate) fn unseen(facts: &EngineFacts) -> Option<(String, &'static str)> {
     if !facts.local {
         return Some((
@@ -29,7 +29,7 @@ pub(crate) fn unseen(facts: &EngineFacts) -> Option<(String, &'static str)> {
     ))
 }
 
-/// An image and an engine that packages are installed with.
+/// The image and engine to install packages with.
 #[derive(Debug)]
 pub(crate) struct Provisioner<'a, F> {
     pub backend: &'a ContainerBackend<F>,
@@ -40,12 +40,13 @@ pub(crate) struct Provisioner<'a, F> {
 }
 
 impl<F: OfFamily> Provisioner<'_, F> {
-    /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there; and what
-    /// a user should know of these packages.
+    /// Adds the folder with the installed packages and Python's search path variables to the plan.
+    /// Also returns a note for the report.
     ///
     /// # Errors
     ///
-    /// Those of [`packages::provide`]; `Unsupported` where the engine's containers would not see the folder.
+    /// See [`packages::provide`]; `Unsupported` if the engine's containers would not see the
+    /// folder.
     pub(crate) async fn provide(&self, plan: &Plan) -> Result<(Plan, Option<String>)> {
         if let Some((why, fix)) = unseen(&self.engine.facts) {
             let error = Error::new(ErrorKind::Unsupported, "install packages", why);
@@ -79,14 +80,14 @@ impl<F: OfFamily> Provisioner<'_, F> {
     }
 }
 
-/// Whether an engine could not make a container because of its network, as far as it says so.
+/// Whether the engine reports that it could not create a container because of its network.
 fn is_about_network(error: &Error) -> bool {
     const WORDS: [&str; 4] = ["network", "netns", "pasta", "slirp"];
     let is_engines = matches!(error.kind(), ErrorKind::Io | ErrorKind::SetupFailed);
     is_engines && WORDS.iter().any(|word| error.context().contains(word))
 }
 
-/// The provision sandbox is one of the backend's own, of the image that its packages are for, on the network that the operator chose.
+/// The provision sandbox uses the same backend and image, on the network that the operator chose.
 #[async_trait]
 impl<F: OfFamily> Backend for Provisioner<'_, F> {
     fn name(&self) -> &str {
@@ -98,7 +99,7 @@ impl<F: OfFamily> Backend for Provisioner<'_, F> {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        // The name that every engine has for what it gives to containers that ask for nothing. Without root that is no bridge.
+        // Every engine's name for its default network, which without root is not a bridge.
         let network = self.config.package_network.as_deref().unwrap_or("default");
         let placed = self
             .backend

@@ -1,4 +1,4 @@
-//! The end of containers.
+//! Removes containers.
 
 use std::time::Duration;
 
@@ -15,20 +15,21 @@ use crate::kept::Entry;
 use crate::owner::Claim;
 use crate::remover::{Along, remove_soon};
 
-/// How long the engine may take to kill and remove a container. Alone it takes 50 to 100 ms.
+/// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// How long the engine may take to remove by itself what has ended, before it is asked again.
+/// Time for the engine to remove an ended container by itself before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often a removal that the engine does by itself is looked after.
+/// Time between two checks for a removed container.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Kills a container, removes it with its volumes, and returns when it is gone. One that is gone already is fine.
+/// Kills a container, removes it with its volumes, and waits until it is gone. Succeeds if it is
+/// already gone.
 ///
 /// # Errors
 ///
-/// When the engine does not answer or cannot remove it.
+/// The engine does not answer or cannot remove it.
 pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Result<()> {
     let options = RemoveContainerOptions {
         v: true,
@@ -45,8 +46,8 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
                     tokio::time::sleep(POLL).await;
                     continue;
                 }
-                // The container ended by itself and the engine is removing it at this moment. What it cannot remove stays, dead,
-                // until somebody asks again.
+                // The container ended and the engine is removing it. If that fails, the container
+                // stays dead until a client asks again.
                 Err(error) if has_status(&error, 409) => {
                     match tokio::time::timeout(AGAIN, wait_until_gone(client, container)).await {
                         Ok(gone) => gone,
@@ -87,14 +88,14 @@ pub(crate) async fn wait_until_gone(
     loop {
         match client.inspect_container(container, None).await {
             Err(error) if is_no_container(&error) => return Ok(()),
-            // Of one that is going, an engine may say what bollard does not know.
+            // During the removal an engine may report a state that bollard does not know.
             Err(error) if !is_unreadable(&error) => return Err(error),
             _ => tokio::time::sleep(POLL).await,
         }
     }
 }
 
-/// Removes an image that came for a container which is gone. One that others use stays.
+/// Removes an image after its container. An image that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
     if !try_remove_image(tier, client, image).await? {
         tracing::debug!(%tier, image, "an image that is used by others stays");
@@ -102,7 +103,7 @@ pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Re
     Ok(())
 }
 
-/// As [`remove_image`]; false where it stays.
+/// As [`remove_image`]; false if the image is in use.
 pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -> Result<bool> {
     let removed = client
         .remove_image(image, None::<RemoveImageOptions>, None)
@@ -115,18 +116,18 @@ pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -
     }
 }
 
-/// Owns a container: removes it when dropped.
+/// Owns a container and removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
     claim: Option<Claim>,
-    /// What is removed after the container.
+    /// Removed after the container.
     image: Option<String>,
-    /// What was written of its sandbox, to be found by until it has gone.
+    /// The sandbox's record, kept until the container is gone.
     record: Option<Entry>,
-    /// What the engine said when it made the container.
+    /// The engine's warnings about the created container.
     warnings: Vec<String>,
 }
 
@@ -143,24 +144,24 @@ impl Guard {
         }
     }
 
-    /// With what the engine said when it made the container.
+    /// Adds the engine's warnings about the created container.
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
         self
     }
 
-    /// What the engine said when it made the container.
+    /// The engine's warnings about the created container.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Has this image removed with the container.
+    /// Removes this image after the container.
     pub(crate) fn with_image(mut self, image: Option<String>) -> Self {
         self.image = image;
         self
     }
 
-    /// Has what was written of the sandbox go after the container.
+    /// Removes this record after the container.
     pub(crate) fn hold(&mut self, record: Entry) {
         self.record = Some(record);
     }
@@ -170,7 +171,7 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is not this process' any more; gives the image that was to go as well.
+    /// Detaches the container from this process; returns the image that goes with it.
     pub(crate) fn hand_over(mut self) -> Option<String> {
         if let Some(record) = self.record.take() {
             record.keep();
@@ -178,13 +179,13 @@ impl Guard {
         self.release()
     }
 
-    /// The container is gone; gives the image that was to go as well.
+    /// Notes that the container is gone; returns the image that goes with it.
     pub(crate) fn release(mut self) -> Option<String> {
         self.container = None;
         self.image.take()
     }
 
-    /// Removes the container and waits for it.
+    /// Removes the container and waits until it is gone.
     pub(crate) async fn remove(mut self, client: &Docker) -> Result<()> {
         let result = remove(self.tier, client, self.container()).await;
         if result.is_ok() {

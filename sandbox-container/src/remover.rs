@@ -1,4 +1,4 @@
-//! Removing containers in the background, where nobody can wait, and for as long as an engine is away.
+//! Removes containers in the background, and retries while an engine is unavailable.
 
 use std::time::Duration;
 
@@ -15,55 +15,58 @@ use crate::labels;
 use crate::owner::Claim;
 use crate::removal::{remove, try_remove_image};
 
-/// How long an engine that does not answer is waited for. What is left then goes with the next client.
+/// How long to retry while the engine is unavailable. The next client removes leftovers after that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a container is looked for that an engine was asked for when it vanished: it makes one within a second.
+/// How long to look for a container whose creation lost its response: engines create one within a
+/// second.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The pauses between two attempts, the first and the longest.
+/// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 static REMOVER: Background = Background::new("sandbox-remover");
 
-/// Waits until every removal of this process is over, done or given up.
+/// Waits until all of this process's removals are done or given up.
 pub(crate) async fn settled() {
     REMOVER.settled().await;
 }
 
-/// Has [`settled`] wait for what goes on elsewhere, and may yet start a removal.
+/// Makes [`settled`] wait for a task elsewhere that may start a removal.
 pub(crate) fn hold() -> UnderWay {
     REMOVER.hold()
 }
 
-/// Starts to undo something and returns. Needs no runtime. False where the system gives no thread.
+/// Runs a cleanup task on the background thread. Needs no runtime. False if no thread can be
+/// created.
 pub(crate) fn undo(task: impl Future<Output = ()> + Send + 'static) -> bool {
     REMOVER.start(task)
 }
 
-/// What to remove.
+/// A container to remove.
 #[derive(Debug)]
 struct Removal {
     tier: Tier,
     endpoint: Endpoint,
-    /// `None` where the engine never said which; its label has the claim's token.
+    /// `None` if the engine never returned the id; its label has the claim's token.
     container: Option<String>,
     along: Along,
 }
 
-/// What goes with a container.
+/// What is released or removed with a container.
 #[derive(Debug, Default)]
 pub(crate) struct Along {
-    /// The image that goes after it.
+    /// The image to remove after it.
     pub image: Option<String>,
-    /// Keeps the sweep of this process away from it.
+    /// Keeps this process's sweep away from it.
     pub claim: Option<Claim>,
-    /// What was written of its sandbox. Whoever ends this process before the container has gone leaves it to be found by that.
+    /// The sandbox's record. If this process ends before the container is gone, the record stays
+    /// for the next client.
     pub record: Option<Entry>,
 }
 
-/// Starts to remove a container and returns. Needs no runtime: a thread of its own does it, for whoever drops a sandbox after
-/// its runtime has ended.
+/// Removes a container on the background thread. Needs no runtime, so a sandbox may be dropped
+/// after its runtime has ended.
 pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, along: Along) {
     send(Removal {
         tier,
@@ -73,7 +76,7 @@ pub(crate) fn remove_soon(tier: Tier, endpoint: &Endpoint, container: &str, alon
     });
 }
 
-/// The same for a container that the engine was asked for when it vanished: there may be none.
+/// Removes a container whose creation lost its response, if it exists.
 pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim) {
     send(Removal {
         tier,
@@ -89,7 +92,7 @@ pub(crate) fn remove_claimed_soon(tier: Tier, endpoint: &Endpoint, claim: Claim)
 fn send(removal: Removal) {
     let tier = removal.tier;
     if !REMOVER.start(run(removal)) {
-        // The end of the attached stream ends the agent, and the engine removes what has ended.
+        // When the attached stream ends, the agent ends, and the engine removes the container.
         tracing::error!(%tier, "no thread to remove a container; its agent ends by itself");
     }
 }
@@ -136,8 +139,8 @@ impl Removal {
         }
     }
 
-    /// Removes the image unless others use it. An engine that removes an ended container by itself may say that it is gone while its image
-    /// is still in use.
+    /// Removes the image unless others use it. An engine may report a container as gone while its
+    /// image is still in use, so this retries.
     async fn remove_image(&self, client: &Docker, image: &str) -> Result<()> {
         let deadline = Instant::now() + LATE;
         while !try_remove_image(self.tier, client, image).await? && Instant::now() < deadline {

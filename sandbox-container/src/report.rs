@@ -1,4 +1,4 @@
-//! What this engine enforces of a plan.
+//! Reports what this engine enforces of a plan.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
@@ -13,7 +13,8 @@ use crate::packages::unseen;
 
 const NOT_BUILT: &str = "not built for containers yet";
 
-/// What this engine enforces of each demand of a plan. Packages are installed over `package_network`, where the operator named one.
+/// Reports the enforcement of each demand of a plan. `package_network` is the operator's network
+/// for installing packages, if configured.
 pub(crate) fn report(
     family: &Family,
     plan: &Plan,
@@ -59,7 +60,7 @@ fn entry(
                 Root::ReadOnly => "read-only root",
                 _ => "layer of the sandbox's own over the image",
             };
-            // A container has no Landlock, and a read-only mount does not protect named pipes.
+            // Containers do not use Landlock, and a read-only mount does not protect named pipes.
             let pipes = match plan.read_roots.is_empty() || !facts.shell.shares_kernel() {
                 true => "",
                 false => " (named pipes in read roots can be written)",
@@ -80,7 +81,7 @@ fn entry(
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => timeout(facts, kernel, mode),
         Capability::Lifetime => lifetime(plan),
-        // The host counts by itself what it takes from the stream.
+        // The host counts what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
         }
@@ -105,8 +106,7 @@ fn entry(
     }
 }
 
-/// An engine opens folders of the host by their path. The agent compares what was mounted, where its kernel is the one that they were
-/// opened on.
+/// An engine opens host folders by path. The agent can compare them only on the same kernel.
 fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
     if !shows_the_host(plan) || facts.compares_folders() {
         return Enforcement::enforced(mechanism);
@@ -117,12 +117,12 @@ fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
     )
 }
 
-/// What the agent gives each execution, and what stands behind that: the container's own profile, the host's other layers, a kernel
-/// between code and host.
+/// The agent's confinement of each execution, and the layers behind it: the container's seccomp
+/// profile, the host's security modules, a separate kernel.
 fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     let mut layers = Vec::new();
     if facts.shell.shares_kernel() {
-        // A kernel of its own does not ask the host's filters about the code's calls.
+        // A separate kernel does not apply the host's filters to the code's system calls.
         if facts.seccomp {
             layers.push("seccomp profile of the container".to_owned());
         }
@@ -149,7 +149,7 @@ fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// Whose limit it is, where code does not run on the host's kernel: the host's counts what carries the code.
+/// Under gVisor the cgroup limit also covers the runtime itself; the report says so.
 fn of_the_whole(facts: &EngineFacts) -> String {
     match facts.shell.shares_kernel() {
         true => String::new(),
@@ -197,7 +197,7 @@ fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// The engines' API for containers takes no time to live.
+/// The engines' API has no time limit for containers.
 fn lifetime(plan: &Plan) -> Enforcement {
     if plan.detached {
         return Enforcement::partial(
@@ -219,7 +219,7 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
 
 fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
     let whole = match facts.shell.shares_kernel() {
-        // The agent reads the container's own counts there: its word, not the host's.
+        // The agent reads the container's counters, so the host relies on its word.
         true if !facts.local => ", kills counted inside".to_owned(),
         true => String::new(),
         false => of_the_whole(facts),
@@ -254,7 +254,7 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> 
     let unbounded;
     let excess;
     let mut gaps = Vec::new();
-    // Where memory has a limit, the kernel counts them into that.
+    // If memory is limited, the kernel charges inodes to that limit.
     if !family.full_tmpfs && !facts.memory_limit {
         gaps.push("empty files have no bound");
     }

@@ -1,7 +1,7 @@
-//! The attached stream of a container as the agent's bytes.
+//! Turns a container's attached stream into the agent's byte stream.
 //!
-//! The engine marks every piece of output with the descriptor it came from. Standard output is the agent's protocol; what
-//! comes on standard error is the agent's last words, of which the end is kept.
+//! The engine tags each piece of output with its descriptor. Standard output carries the agent's
+//! protocol; the end of standard error is kept for error messages.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// A duplex byte stream to the process that a container was started with.
+/// A duplex byte stream to a container's first process.
 pub(crate) struct AttachStream {
     output: Output,
     input: Input,
@@ -35,7 +35,7 @@ impl AttachStream {
         }
     }
 
-    /// What the agent wrote to standard error, as far as this stream has been read.
+    /// The end of the agent's standard error, as far as this stream was read.
     pub(crate) fn last_words(&self) -> LastWords {
         self.last_words.clone()
     }

@@ -1,4 +1,4 @@
-//! What owners left behind that were killed, and sandboxes whose time is over.
+//! Removes leftovers of killed owners, and sandboxes past their lifetime.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,23 +12,24 @@ use crate::origin;
 use crate::owner::{Claim, Owner, Standing};
 use crate::removal;
 
-/// A container of an owner of whom nothing is known, that is this many seconds old and does not run, will not: its owner starts it
-/// within a second.
+/// Age in seconds after which a container of an unknown owner that does not run is a leftover:
+/// owners start theirs within a second.
 const AGE: i64 = 120;
 
-/// How many seconds beyond its time to live a sandbox may be found: its agent ends it, and an engine may take its time to start one.
+/// Seconds beyond its lifetime after which a sandbox is removed: its agent ends it first, and an
+/// engine may be slow to start one.
 const OVERTIME: i64 = 10;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
-    /// The names of the tier's sandboxes that were removed.
+    /// Names of this tier's removed sandboxes.
     pub(crate) names: Vec<String>,
-    /// The first thing that could not be done.
+    /// The first error.
     pub(crate) failed: Option<Error>,
 }
 
-/// Removes our containers whose owner was killed or whose time is over, of whichever tier.
+/// Removes our containers of any tier whose owner was killed or whose lifetime is over.
 pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
     let mut swept = Swept::default();
     let containers = match engine.list(tier, &[labels::TIER.to_owned()]).await {
@@ -63,7 +64,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
     swept
 }
 
-/// Removes a container, unless its labels are not its own; gives whether it did.
+/// Removes a container unless it inherited its labels; returns whether it did.
 async fn remove(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
     if origin::is_foreign(tier, engine, container).await? {
         return Ok(false);
@@ -72,10 +73,10 @@ async fn remove(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether nobody wants a container any more.
+/// Whether a container is a leftover.
 fn is_left(container: &Listed, standing: Standing, claimed: bool, now: i64) -> bool {
     let label = |name| container.labels.get(name);
-    // Without a time it is as old as nothing is.
+    // Without a creation time it counts as new.
     let age = container.created.map_or(0, |made| now.saturating_sub(made));
     let lifetime = label(labels::LIFETIME).and_then(|seconds| seconds.parse::<i64>().ok());
     if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(OVERTIME)) {
@@ -92,7 +93,7 @@ fn is_left(container: &Listed, standing: Standing, claimed: bool, now: i64) -> b
     }
 }
 
-/// Seconds since 1970, as the engine counts them. A clock before that makes nothing stale.
+/// Seconds since 1970. A clock before 1970 makes nothing a leftover.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since
@@ -130,7 +131,7 @@ mod tests {
             assert!(left(500, standing, false));
             assert!(!left(60, standing, false));
         }
-        // A clock behind the engine's.
+        // The local clock is behind the engine's.
         assert!(!left(-500, Standing::Unknown, false));
     }
 

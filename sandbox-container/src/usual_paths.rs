@@ -1,4 +1,5 @@
-//! What an engine's containers hide by default, asked of one that is made for that and never started.
+//! Queries the paths that an engine's containers hide by default, from a container that is never
+//! started.
 
 use bollard::models::{ContainerCreateBody, HostConfig};
 use sandbox_core::Result;
@@ -12,11 +13,12 @@ use crate::labels;
 use crate::lower::UsualPaths;
 use crate::options::EngineOptions;
 
-/// What the engine's containers hide by default; nothing where no option names paths. Asked once for an engine in this process.
+/// The paths that the engine's containers hide by default; empty if no option adds paths. Queried
+/// once per engine and process.
 ///
 /// # Errors
 ///
-/// What the engine says instead.
+/// The engine's errors.
 pub(crate) async fn usual_paths(
     tier: Tier,
     engine: &Engine,
@@ -36,7 +38,7 @@ pub(crate) async fn usual_paths(
 async fn ask(tier: Tier, engine: &Engine, image: &str) -> Result<UsualPaths> {
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),
-        // It is never started.
+        // Never started.
         cmd: Some(vec!["/none".to_owned()]),
         labels: Some(labels::ours(tier)),
         host_config: Some(HostConfig {

@@ -13,7 +13,7 @@ fn socket(path: &str) -> Endpoint {
     Endpoint::Unix(path.into())
 }
 
-/// A folder with a configuration of each kind.
+/// A folder with one configuration of each format.
 fn configured(toml: &str, json: &str) -> (tempfile::TempDir, Environment) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let (first, second) = (folder.path().join("c.conf"), folder.path().join("c.json"));

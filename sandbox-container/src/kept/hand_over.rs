@@ -1,4 +1,4 @@
-//! The moment when a sandbox stops to be its creator's.
+//! Hands a new detached sandbox over from its creator's stream to a later client.
 
 use std::time::Duration;
 
@@ -13,33 +13,34 @@ use crate::isolator::ContainerIsolator;
 use crate::reconnect::Reconnection;
 use crate::stream::AttachStream;
 
-/// A container that runs, of a sandbox that is to be detached.
+/// A running container whose sandbox is to be detached.
 #[derive(Debug)]
 pub(crate) struct HandOver<'a> {
     pub(crate) tier: Tier,
     pub(crate) engine: &'a Engine,
     pub(crate) store: &'a Store,
     pub(crate) plan: &'a Plan,
-    /// As whom its agent runs.
+    /// The user that the agent runs as.
     pub(crate) user: String,
     pub(crate) no_network: bool,
-    /// The image that goes with it.
+    /// The image to remove with the sandbox.
     pub(crate) image: Option<String>,
-    /// Its guard removes the container until everything is done.
+    /// Its guard removes the container until the hand-over is complete.
     pub(crate) isolator: ContainerIsolator,
 }
 
 impl HandOver<'_> {
-    /// How long a detached sandbox lives.
+    /// Time to live of a detached sandbox.
     pub(crate) fn lifetime(plan: &Plan) -> Duration {
         plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME)
     }
 
-    /// Greets the agent, writes down where it is and its key, and becomes its later client, with which the sandbox is nobody's.
+    /// Greets the agent, writes the sandbox's record and key, and reconnects as a later client.
+    /// From then on the sandbox outlives this process.
     ///
     /// # Errors
     ///
-    /// The sandbox has been removed then. So it is when this future is dropped.
+    /// The sandbox was removed. Dropping this future removes it as well.
     pub(crate) async fn finish(
         self,
         stream: AttachStream,
@@ -78,7 +79,8 @@ impl HandOver<'_> {
             Self::lifetime(plan),
             place,
         );
-        // From here on the agent may outlive this process: the record goes after the container, never before it.
+        // From here on the agent may outlive this process: remove the record after the container,
+        // never before.
         self.isolator.hold(self.store.write(&record, &key)?);
         let reconnection = Reconnection {
             tier,
@@ -88,7 +90,7 @@ impl HandOver<'_> {
             key: &key,
         };
         let instance = reconnection.attach(later, &self.isolator).await?;
-        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        // No await may follow: a cancelled creation leaves nothing, a completed one a sandbox.
         self.isolator.keep();
         drop(first);
         Ok(instance)

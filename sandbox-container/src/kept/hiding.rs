@@ -1,4 +1,4 @@
-//! Keeping the keys of detached sandboxes out of the sight of sandboxes that get folders of the host.
+//! Hides the keys of detached sandboxes from sandboxes that see host folders.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use sandbox_host::state::resolved;
 
 use crate::Tier;
 
-/// Whether a plan shows any folder of the host.
+/// Whether a plan mounts any host folder.
 pub(crate) fn shows_the_host(plan: &Plan) -> bool {
     !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
 }
 
-/// The paths in a sandbox at which the state folder would be seen.
+/// The paths in a sandbox that would expose the state folder.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a folder inside of it.
+/// `Unsupported` for a mounted folder inside the state folder.
 pub(crate) fn hidden(tier: Tier, plan: &Plan, state: &Path) -> Result<Vec<String>> {
     let state = resolved(state.to_owned());
     let inside = |shown: &(PathBuf, PathBuf)| resolved(shown.0.clone()).starts_with(&state);
@@ -36,11 +36,11 @@ pub(crate) fn hidden(tier: Tier, plan: &Plan, state: &Path) -> Result<Vec<String
     Ok(seen_at(plan, &state))
 }
 
-/// The paths in a sandbox at which a folder would be seen that is named without links.
+/// The paths in a sandbox that would expose `folder`, a path without links.
 pub(crate) fn seen_at(plan: &Plan, folder: &Path) -> Vec<String> {
     let seen = shown(plan).filter_map(|(source, target)| {
         let below = folder.strip_prefix(resolved(source)).ok()?;
-        // What is not UTF-8 is refused as a root.
+        // Roots that are not UTF-8 are refused elsewhere.
         target.join(below).to_str().map(ToOwned::to_owned)
     });
     let mut seen = seen.collect::<Vec<_>>();
@@ -49,7 +49,7 @@ pub(crate) fn seen_at(plan: &Plan, folder: &Path) -> Vec<String> {
     seen
 }
 
-/// The folders of the host that a plan shows, each with its place in the sandbox.
+/// The host folders that a plan mounts, each with its path in the sandbox.
 fn shown(plan: &Plan) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let roots = plan.read_roots.iter().chain(&plan.write_roots);
     let roots = roots.map(|root| (root.clone(), root.clone()));

@@ -1,9 +1,10 @@
-//! Sandboxes that outlive the process that made them: found again by their container's name, and entered with the key that this
-//! user keeps.
+//! Sandboxes that outlive their creator: found by their container's name and entered with a key in
+//! this user's state folder.
 //!
-//! The engine keeps the container, which goes when its agent ends. Until its creator has come back as a later client the agent ends
-//! with its first stream; so a creator that is killed at any moment leaves either nothing that runs or a whole sandbox. The agent
-//! ends the sandbox at its time to live, and where it does not, the next client of the engine does.
+//! The engine removes the container when its agent ends. Until the creator has reconnected as a
+//! later client, the agent ends with its first stream. So a killed creator leaves either nothing
+//! that runs or a complete sandbox. The agent ends the sandbox after its lifetime; if it fails to,
+//! the next client of the engine does.
 
 mod hand_over;
 mod hiding;
@@ -33,7 +34,8 @@ use crate::sweep;
 use crate::volume::{self, AgentVolume};
 use store::Record;
 
-/// How long an engine may take to remove a container that has ended, before the sandbox is said to have left it.
+/// How long an engine may take to remove an ended container before the sandbox is reported as
+/// ended.
 const REMOVAL: Duration = Duration::from_secs(3);
 
 /// The detached sandboxes of a tier on an engine.
@@ -41,12 +43,12 @@ const REMOVAL: Duration = Duration::from_secs(3);
 pub(crate) struct Registry<'a> {
     pub(crate) tier: Tier,
     pub(crate) engine: &'a Engine,
-    /// What this user keeps, where that is anything.
+    /// This user's records, if any.
     pub(crate) store: Option<Store>,
 }
 
 impl Registry<'_> {
-    /// One that runs.
+    /// Attaches to a running sandbox.
     pub(crate) async fn get(&self, name: &str) -> Result<Found> {
         let (tier, engine) = (self.tier, self.engine);
         let Some(container) = self.container(name).await? else {
@@ -88,7 +90,7 @@ impl Registry<'_> {
                 let instance = Box::new(instance);
                 Ok(Found { plan, instance })
             }
-            // Since it was found.
+            // It ended after it was found.
             Err(error) if error.kind() == ErrorKind::SandboxEnded => {
                 Err(self.if_left(&container.id, name).await?)
             }
@@ -96,7 +98,8 @@ impl Registry<'_> {
         }
     }
 
-    /// The error for a sandbox that has ended: whether its container is left, which most often the engine is removing right now.
+    /// The error for an ended sandbox. Waits briefly for its container, which the engine is usually
+    /// removing.
     async fn if_left(&self, container: &str, name: &str) -> Result<Error> {
         let gone = removal::wait_until_gone(&self.engine.client, container);
         let Ok(Ok(())) = tokio::time::timeout(REMOVAL, gone).await else {
@@ -106,12 +109,13 @@ impl Registry<'_> {
         Ok(not_found(self.tier.name, name))
     }
 
-    /// All of this user.
+    /// Lists this user's sandboxes.
     pub(crate) async fn list(&self) -> Result<Vec<SandboxInfo>> {
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
-        // Before the engine is asked: a sandbox that is made meanwhile is in neither list, one that ends in the first alone.
+        // Read the records before the list: a sandbox created meanwhile is in neither, one that
+        // ends is only in the records.
         let records = store.records(&self.engine.endpoint.to_string())?;
         let running = self.running().await?;
         let mut list = Vec::new();
@@ -119,7 +123,7 @@ impl Registry<'_> {
             match running.get(&record.parts.container) {
                 Some(true) => list.push(record.info(SandboxState::Running)),
                 Some(false) => list.push(record.info(SandboxState::Ended)),
-                // It has ended wholly; only this was left.
+                // The container is gone; only the record was left.
                 None => self.finish(store, &record).await?,
             }
         }
@@ -127,7 +131,7 @@ impl Registry<'_> {
         Ok(list)
     }
 
-    /// Ends one, whatever state it is in, and removes what is kept of it.
+    /// Ends a sandbox in any state and removes its record.
     pub(crate) async fn remove(&self, name: &str) -> Result<()> {
         let Some(container) = self.container(name).await? else {
             self.forget(name).await?;
@@ -137,7 +141,7 @@ impl Registry<'_> {
             Some(store) => store.record(&container.id)?.map(|record| (store, record)),
             None => None,
         };
-        // Without its key it is good for nothing but to be removed.
+        // Without its record it cannot be used, only removed.
         if kept.is_none() && !container.is_of_our_user {
             return Err(self.of_somebody_else(name));
         }
@@ -148,7 +152,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Removes what is kept of a sandbox whose container is gone, and the image that goes with it.
+    /// Removes the record of a removed container, and the image that goes with it.
     async fn finish(&self, store: &Store, record: &Record) -> Result<()> {
         store.remove(&record.parts.container)?;
         match &record.parts.image {
@@ -157,7 +161,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Removes what is left of sandboxes that have ended, and agents that no container uses. Gives the sandboxes' names.
+    /// Removes leftovers of ended sandboxes and unused agent volumes. Returns the sandboxes' names.
     pub(crate) async fn prune(&self, agent: &AgentVolume) -> Result<Vec<String>> {
         let swept = sweep::sweep(self.tier, self.engine).await;
         let mut names = swept.names.into_iter().collect::<BTreeSet<_>>();
@@ -179,7 +183,7 @@ impl Registry<'_> {
         failed.map_or(Ok(names.into_iter().collect()), Err)
     }
 
-    /// Whether this user has the key of the sandbox in this container.
+    /// Whether this user has the record of the sandbox in this container.
     fn is_kept(&self, container: &str) -> Result<bool> {
         match &self.store {
             Some(store) => Ok(store.record(container)?.is_some()),
@@ -216,7 +220,7 @@ impl Registry<'_> {
         }
     }
 
-    /// The ids of the containers of this tier's detached sandboxes, whoever's they are, and whether they run.
+    /// All users' detached containers of this tier, by id, and whether they run.
     async fn running(&self) -> Result<HashMap<String, bool>> {
         let filters = [
             format!("{}={}", labels::TIER, self.tier),
@@ -229,7 +233,7 @@ impl Registry<'_> {
         Ok(running.collect())
     }
 
-    /// Removes what is kept of sandboxes of this name. They have no container any more.
+    /// Removes the records of sandboxes with this name; they have no container.
     async fn forget(&self, name: &str) -> Result<()> {
         let Some(store) = &self.store else {
             return Ok(());
@@ -249,7 +253,7 @@ impl Registry<'_> {
     }
 }
 
-/// A container that the engine has.
+/// A container of a detached sandbox.
 struct Existing {
     id: String,
     runs: bool,

@@ -1,5 +1,5 @@
-//! What this user keeps of detached sandboxes: for each a folder, named by its container's id, with its record and its key. Nobody
-//! else may enter, and the key is nowhere else.
+//! This user's records of detached sandboxes. Each is a folder named by the container's id, with a
+//! record and the key. Only this user may enter, and the key is stored nowhere else.
 
 use std::io::ErrorKind as ErrorKindOfIo;
 use std::os::unix::fs::DirBuilderExt;
@@ -12,40 +12,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tier;
 
-/// The largest record that is read, in bytes: far more than any has.
+/// Byte limit of a record, far above any real one.
 const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// What a folder is called before it is whole.
+/// Name prefix of a folder that is not complete yet.
 const NEW: &str = ".new-";
 
-/// How old a folder must be that was never whole to be taken for remains: it is filled in one go.
+/// Age after which an incomplete folder is a leftover: folders are filled at once.
 const NEWBORN: Duration = Duration::from_secs(60);
 
-/// The files of a sandbox.
+/// The files in a folder.
 const RECORD: &str = "sandbox.json";
 const KEY: &str = "key";
 
 /// The content of `sandbox.json`.
 pub(crate) type Record = state::Record<Place>;
 
-/// Where a detached sandbox is.
+/// Where a detached sandbox runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
-    /// The engine, as its address.
+    /// The engine's address.
     pub(crate) endpoint: String,
     /// The container's id.
     pub(crate) container: String,
-    /// As whom the agent runs, as an engine names users.
+    /// The user that the agent runs as, in the engine's notation.
     pub(crate) user: String,
-    /// Whether code has no network but its loopback.
+    /// Whether code has no network except loopback.
     pub(crate) no_network: bool,
-    /// The image that goes with the sandbox: its creator had brought it, and was told to take it away.
+    /// The image to remove with the sandbox, if its creator pulled it and the specification says
+    /// so.
     #[serde(default)]
     pub(crate) image: Option<String>,
 }
 
-/// The folder with a folder for each.
+/// The folder that holds one folder per sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     tier: Tier,
@@ -53,11 +54,11 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// That of the user that runs this.
+    /// Opens this user's folder, creating it if needed.
     ///
     /// # Errors
     ///
-    /// Where the state folder is not ours alone, or cannot be made.
+    /// The state folder is not private to this user, or cannot be created.
     pub(crate) fn prepare(tier: Tier, configured: Option<&Path>) -> Result<Self> {
         let state = state::folder(configured, state::user());
         state::prepare(tier.name, &state, state::user())?;
@@ -71,7 +72,7 @@ impl Store {
         }
     }
 
-    /// The same, where there is one.
+    /// Opens this user's folder; `None` if it does not exist.
     pub(crate) fn found(tier: Tier, configured: Option<&Path>) -> Result<Option<Self>> {
         let state = state::found(tier.name, configured)?;
         let folder = state.map(|state| state.join("containers"));
@@ -79,7 +80,7 @@ impl Store {
         Ok(folder.map(|folder| Self { tier, folder }))
     }
 
-    /// Writes down a sandbox. What is written goes again unless it is [`Entry::keep`]t.
+    /// Writes a record. It is removed again unless [`RecordGuard::persist`] is called.
     pub(crate) fn write(&self, record: &Record, key: &Key) -> Result<Entry> {
         let id = &record.parts.container;
         let text = record.encode()?;
@@ -96,14 +97,14 @@ impl Store {
             Ok(()) => Ok(entry),
             Err(cause) => {
                 let error = self.failed(&new, cause);
-                // What is left of it goes with the next client that prunes.
+                // A later prune removes the rest.
                 let _ = std::fs::remove_dir_all(&new);
                 Err(error)
             }
         }
     }
 
-    /// The record of a container; `None` where this user keeps none.
+    /// The record of a container; `None` if this user has none.
     pub(crate) fn record(&self, container: &str) -> Result<Option<Record>> {
         if !is_id(container) {
             return Ok(None);
@@ -127,7 +128,7 @@ impl Store {
         Ok(Key::new(key))
     }
 
-    /// The records of all containers of this tier on an engine. What cannot be read is passed over, and said.
+    /// The records of all containers of this tier on an engine. Logs and skips unreadable ones.
     pub(crate) fn records(&self, endpoint: &str) -> Result<Vec<Record>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => return Ok(Vec::new()),
@@ -150,7 +151,7 @@ impl Store {
         Ok(records)
     }
 
-    /// Removes what is kept of a container, if anything is.
+    /// Removes the record of a container, if there is one.
     pub(crate) fn remove(&self, container: &str) -> Result<()> {
         if !is_id(container) {
             return Ok(());
@@ -164,7 +165,7 @@ impl Store {
         }
     }
 
-    /// Removes what creators left that were killed while they wrote.
+    /// Removes incomplete folders of killed creators.
     pub(crate) fn remove_unfinished(&self) {
         for entry in std::fs::read_dir(&self.folder)
             .into_iter()
@@ -193,7 +194,7 @@ impl Store {
     }
 }
 
-/// What was written of a sandbox that is being made. It goes when this is dropped.
+/// The record of a sandbox that is being created. Removes it when dropped.
 #[derive(Debug)]
 pub(crate) struct Entry {
     folder: PathBuf,
@@ -201,7 +202,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// It stays.
+    /// Keeps the record.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }
@@ -212,7 +213,7 @@ impl Drop for Entry {
         if !self.kept
             && let Err(cause) = std::fs::remove_dir_all(&self.folder)
         {
-            // It goes with the next client: its container is gone.
+            // The next client removes it: its container is gone.
             tracing::debug!(folder = %self.folder.display(), %cause, "a record stays");
         }
     }
@@ -222,7 +223,7 @@ fn make_private(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
-/// Whether a text is an id as engines make them, and so nothing else in a path.
+/// Whether a text is a container id, and so safe as a path component.
 fn is_id(text: &str) -> bool {
     text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! The trial of an engine's quotas.
+//! The test of an engine's quotas.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,23 +17,24 @@ use crate::engine::Engine;
 use crate::error::{Causes, Operation, engine_error};
 use crate::{labels, removal};
 
-/// Size of the layer that is tried.
+/// Size of the tested layer in bytes.
 const SIZE: usize = 4 << 20;
 
-/// Bytes of the image below: more than the layer may have, so that a quota which counts them is full at once.
+/// Size of the image in bytes: above the layer's limit, so a quota that counts the image is full at
+/// once.
 const IMAGE: usize = 6 << 20;
 
-/// What must fit.
+/// Size of a file that must fit, in bytes.
 const LITTLE: usize = 512 << 10;
 
-/// What must not fit beside it.
+/// Size of a file that must not fit in addition, in bytes.
 const MUCH: usize = 5 << 20;
 
-/// Tries it.
+/// Runs the test.
 ///
 /// # Errors
 ///
-/// What the engine says instead.
+/// The engine's errors.
 pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<Quota> {
     let image = import(tier, engine).await?;
     let quota = with_image(tier, engine, &image).await;
@@ -47,7 +48,7 @@ async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<Quota> {
     let storage = &engine.facts.storage;
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),
-        // It is never started.
+        // Never started.
         cmd: Some(vec!["/none".to_owned()]),
         labels: Some(labels::ours(tier)),
         host_config: Some(HostConfig {
@@ -79,22 +80,22 @@ async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<Quota> {
     })
 }
 
-/// The reason where quotas count what the container shares with its image.
+/// The reason if quotas count the files shared with the image.
 fn shared(storage: &str) -> String {
     format!(
         "the quotas of the engine's storage ({storage}) count the image's files too, and btrfs suspends them whenever a container goes; simple quotas do neither (`btrfs quota enable --simple`)"
     )
 }
 
-/// What became of a file.
+/// The result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
     Whole,
-    /// There was no room for it.
+    /// The storage was full.
     Full,
 }
 
-/// Writes a little into a container, and then more than it may have.
+/// Uploads a file that fits, and then one that does not.
 async fn written(tier: Tier, engine: &Engine, container: &str) -> Result<(Written, Written)> {
     let little = write(tier, engine, container, "little", LITTLE).await?;
     let much = write(tier, engine, container, "much", MUCH).await?;
@@ -125,7 +126,7 @@ async fn write(
     }
 }
 
-/// The kernel's words for a quota and for a file system that is full: projects of xfs have those of the latter.
+/// Whether the error is about a quota or a full file system, which xfs project quotas report.
 fn is_full(error: &EngineError) -> bool {
     says_full(&Causes(error).to_string())
 }
@@ -137,7 +138,7 @@ fn says_full(said: &str) -> bool {
         .any(|words| said.contains(words))
 }
 
-/// An archive of one file that nothing can make smaller.
+/// An archive of one incompressible file.
 fn archive(name: &str, size: usize) -> io::Result<Vec<u8>> {
     let mut content = vec![0; size];
     let mut hash = blake3::Hasher::new();
@@ -153,7 +154,8 @@ fn archive(name: &str, size: usize) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Makes the image; gives its id. Should this process end before it is removed, a later client finds it by its label.
+/// Imports the image and returns its id. If this process ends before it removes the image, a later
+/// client finds it by its label.
 async fn import(tier: Tier, engine: &Engine) -> Result<String> {
     let failed = |error| engine_error(tier, Operation::Quota, error);
     let archive = archive("image", IMAGE).map_err(|error| failed(error.into()))?;
@@ -192,7 +194,7 @@ mod tests {
         let packed = archive("little", LITTLE).expect("an archive");
         let mut bytes = packed[512..512 + LITTLE].to_vec();
         bytes.sort_unstable();
-        // Every byte as often as the others, or nearly.
+        // All byte values are about equally frequent.
         let most = bytes.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
         assert!(most.is_some_and(|most| most < LITTLE / 200), "{most:?}");
     }

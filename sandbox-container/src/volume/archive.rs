@@ -1,10 +1,10 @@
-//! The agent's volume as the tar archives that the engine takes and gives.
+//! The agent's volume as tar archives for the engine.
 
 use std::io::Read;
 
 use super::Content;
 
-/// A file of the volume. Everyone may read it, and nobody write it.
+/// A file of the volume. Everyone may read it, and no user may write it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Carried<'a> {
     pub name: &'a str,
@@ -13,7 +13,7 @@ pub(super) struct Carried<'a> {
     pub content: &'a [u8],
 }
 
-/// An archive with these files alone.
+/// Builds an archive of these files.
 pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for file in files {
@@ -29,8 +29,9 @@ pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Compares what the engine gave with what must be there: the folder, and in it these files alone, of root's. `root` is who that is on the
-/// engine's host, which some engines name instead.
+/// Compares the engine's archive with the expected content: the folder and exactly these files,
+/// owned by root. `root` is root's user and group on the engine's host, which some engines report
+/// instead.
 pub(super) fn compare(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> Content {
     match read(bytes, files, root) {
         Ok(content) => content,
@@ -106,7 +107,7 @@ mod tests {
         },
     ];
 
-    /// An archive as the engine gives it: the folder, then what is in it.
+    /// An archive as the engine returns it: the folder, then its files.
     fn given(files: &[(&str, u32, u64, &[u8])]) -> Vec<u8> {
         let mut archive = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();

@@ -1,4 +1,4 @@
-//! Filling the volume, one process at a time.
+//! Fills the volume, one process at a time.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
 use crate::removal::{self, Guard};
 
-/// How long another process may take to fill the volume, which takes it about 0.1 s.
+/// How long another process may take to fill the volume; it needs about 0.1 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often we look whether it is done.
+/// Time between two attempts.
 const POLL: Duration = Duration::from_millis(30);
 
-/// Fills the volume, through a container of `image` that is never started, and compares what is then in it.
+/// Fills the volume through a container of `image` that is never started, and verifies its content.
 ///
-/// The container's name is the lock: the engine has it only once, so only one process writes at a time, and it disappears with
-/// whoever looks next when its owner died.
+/// The container's name is the lock: it is unique, so only one process writes at a time. If that
+/// process dies, the next one removes the container after a timeout.
 ///
 /// # Errors
 ///
-/// When the volume cannot be made to hold the agent and nothing else.
+/// The volume cannot be made to hold exactly the agent.
 pub(crate) async fn fill(
     tier: Tier,
     engine: &Engine,
@@ -115,7 +115,7 @@ async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str)
     .with_fix(format!("{} rm --force {name}", tier.family.command)))
 }
 
-/// A container that is never started, to read the volume through.
+/// A container for reading the volume. Never started.
 pub(crate) fn reader(tier: Tier, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
     carrier(tier, volume, image, true)
 }
@@ -134,7 +134,7 @@ fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> Co
     };
     ContainerCreateBody {
         image: Some(image.to_owned()),
-        // Podman gives what is uploaded to the container's user, which an image may set.
+        // Podman gives uploaded files to the container's user, which an image may set.
         user: Some("0:0".to_owned()),
         entrypoint: Some(vec![AGENT.to_owned()]),
         labels: Some(labels::ours(tier)),

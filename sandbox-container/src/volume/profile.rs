@@ -1,16 +1,16 @@
-//! The seccomp profile of a container, which engines take as a text or as the name of a file.
+//! The seccomp profile of a container, which engines take as text or as a file name.
 
 use std::sync::OnceLock;
 
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
-/// The profile's file, where it is one: beside the agent, so that an engine finds it wherever it runs.
+/// The profile's file, next to the agent, so every engine finds it.
 pub(super) const FILE: &str = "seccomp.json";
 
-/// The profile for the machine that a program was built for; `None` where no filters are written for it.
+/// The profile for a program's architecture; `None` if that has no filters.
 pub(super) fn of_program(program: &[u8]) -> Option<&'static str> {
-    // An ELF file says so in two bytes behind its identification and type.
+    // An ELF header has the architecture after identification and type.
     let machine = program.get(18..20)?;
     let arch = match u16::from_le_bytes([machine[0], machine[1]]) {
         62 => Arch::X86_64,

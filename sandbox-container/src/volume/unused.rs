@@ -1,4 +1,4 @@
-//! Volumes of agents that are not used any more: each build of the agent has one.
+//! Removes volumes of other agent builds.
 
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use sandbox_core::Result;
@@ -8,11 +8,11 @@ use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 
-/// Removes the volumes of other agents than this one that no container has.
+/// Removes the volumes of other agents that no container uses.
 ///
 /// # Errors
 ///
-/// When the engine does not answer, or with the first that it could not remove.
+/// The engine does not answer, or the first volume that it could not remove.
 pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolume) -> Result<()> {
     let failed = |error| engine_error(tier, Operation::Volume, error);
     let listed = engine.client.list_volumes(None::<ListVolumesOptions>).await;
@@ -25,7 +25,7 @@ pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolum
         let options = None::<RemoveVolumeOptions>;
         match engine.client.remove_volume(&volume.name, options).await {
             Ok(()) => {}
-            // A container has it, or somebody else has removed it.
+            // A container uses it, or another process removed it.
             Err(error) if has_status(&error, 409) || has_status(&error, 404) => {}
             Err(error) => result = result.and(Err(failed(error))),
         }
@@ -33,7 +33,8 @@ pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolum
     result
 }
 
-/// Whether a volume is an agent's. Its label says so too, but not where the engine has made it for a container that named it.
+/// Whether a volume holds an agent, by its name. Volumes that an engine creates implicitly have no
+/// label.
 fn is_agents(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
