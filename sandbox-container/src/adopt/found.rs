@@ -1,4 +1,4 @@
-//! A foreign container, as the engine describes it.
+//! Inspects a foreign container.
 
 use bollard::models::{ContainerInspectResponse, HostConfig, MountPoint};
 use sandbox_core::{Error, ErrorKind, ImageReference, Plan, Result};
@@ -10,32 +10,32 @@ use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
 
-/// The longest name or id that is asked for, in bytes.
+/// Byte limit of a container's name or id.
 const LONGEST: usize = 255;
 
-/// A container that runs.
+/// A running foreign container.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
     pub id: String,
-    /// As the container names its user; empty for its image's, or root.
+    /// The container's user; empty for its image's user, or root.
     pub user: String,
-    /// Where its own program starts.
+    /// The container's working folder.
     pub workdir: String,
     pub host: HostConfig,
     pub mounts: Vec<MountPoint>,
-    /// What this host's kernel shows of its first process, where it does.
+    /// Its first process, if this host's kernel shows it.
     pub process: Option<Process>,
-    /// What of the kernel's own files is open in it, in words.
+    /// The kernel files that are open in it, as text for the report.
     pub unmasked: Option<String>,
 }
 
 impl Found {
-    /// Asks the engine for a container by its id or name.
+    /// Inspects a container by id or name.
     ///
     /// # Errors
     ///
-    /// `SandboxNotFound`; `SandboxEnded` for one that does not run; `InvalidRequest` for a sandbox of ours; `PolicyExceeded` for an
-    /// image that the plan does not allow.
+    /// `SandboxNotFound`; `SandboxEnded` if it does not run; `InvalidRequest` if it is a sandbox;
+    /// `PolicyExceeded` for an image that the plan does not allow.
     pub(crate) async fn look(
         tier: Tier,
         engine: &Engine,
@@ -87,7 +87,7 @@ impl Found {
         })
     }
 
-    /// `None` where the answer lacks what the report is made from: what is not there must not look like a default.
+    /// `None` if the response lacks a field that the report needs: it must not look like a default.
     fn new(found: ContainerInspectResponse) -> Option<Self> {
         let config = found.config?;
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
@@ -107,14 +107,14 @@ impl Found {
 }
 
 impl Found {
-    /// Whether code that runs as this user (`USER[:GROUP]` as engines take it) is the root of the container.
+    /// Whether `USER[:GROUP]`, in the engines' notation, is the container's root.
     pub(super) fn is_root(user: &str) -> bool {
         let user = user.split(':').next().unwrap_or_default();
         user.is_empty() || user == "root" || user.parse::<u32>() == Ok(0)
     }
 }
 
-/// The name that the container was made by counts, and its image's id where it was made by that.
+/// Checks the image name that the container was created with, else its image's id.
 fn check_image(found: &ContainerInspectResponse, plan: &Plan) -> Result<()> {
     if plan.images.is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the maker of a foreign container has opened: options that take away what every container otherwise has.
+//! Finds options of a foreign container that disable isolation which containers have by default.
 
 use std::os::unix::fs::FileTypeExt;
 
@@ -7,23 +7,23 @@ use sandbox_core::{Capability, escape};
 
 use super::Found;
 
-/// An option of a foreign container that takes some of its isolation away.
+/// An option of a foreign container that disables some of its isolation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hole {
-    /// What it is, as the report names it.
+    /// The option as named in the report.
     pub name: String,
-    /// What does not hold because of it.
+    /// The capabilities that it makes unenforced.
     pub of: &'static [Capability],
 }
 
-/// The host's files, through a device, the kernel's own files or the engine.
+/// Access to the host's files, through a device, kernel files or the engine.
 const FILES: &[Capability] = &[
     Capability::FilesystemReadRoots,
     Capability::FilesystemWriteRoots,
     Capability::Privileges,
 ];
 
-/// Everything that the container's namespaces and its missing capabilities are for.
+/// Everything that namespaces and dropped capabilities enforce.
 const ISOLATION: &[Capability] = &[
     Capability::FilesystemReadRoots,
     Capability::FilesystemWriteRoots,
@@ -41,7 +41,7 @@ const PRIVILEGES: &[Capability] = &[Capability::Privileges];
 
 const PROCESSES: &[Capability] = &[Capability::Processes];
 
-/// Every hole of a container.
+/// Finds all holes of a container.
 pub(super) fn holes(found: &Found) -> Vec<Hole> {
     let host = &found.host;
     let mut holes = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
         (&host.userns_mode, "user", PRIVILEGES),
         (&None, "mnt", FILES),
     ] {
-        // Podman's answer over Docker's API names no IPC namespace of the host's; the kernel does.
+        // Podman does not report the host's IPC namespace over Docker's API; the kernel shows it.
         let process = found.process.as_ref();
         let seen = process.is_some_and(|process| process.shared_namespaces.contains(&kernels));
         let whose = mode.as_deref().and_then(shared);
@@ -90,7 +90,7 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
     holes
 }
 
-/// Whose namespace it is, where it is not the container's own.
+/// The owner of a shared namespace; `None` if the container has its own.
 fn shared(mode: &str) -> Option<String> {
     match mode.split_once(':') {
         Some(("container", other)) => Some(format!("container {}'s", escape(other))),
@@ -114,7 +114,7 @@ fn devices(host: &HostConfig) -> impl Iterator<Item = String> {
     named.chain(requested).chain(rules)
 }
 
-/// Whether a security option turns a layer off, in the spellings of both engines.
+/// Whether a security option disables a layer, in either engine's notation.
 fn is_unconfined(option: &str) -> bool {
     let (name, value) = option.split_once(['=', ':']).unwrap_or((option, ""));
     match name {
@@ -125,12 +125,12 @@ fn is_unconfined(option: &str) -> bool {
     }
 }
 
-/// Sockets of the host that are mounted: a read-only mount does not keep anybody from connecting. Engines have theirs mounted most.
+/// The host's sockets that are mounted. A read-only mount does not prevent connections.
 fn sockets(found: &Found) -> impl Iterator<Item = String> {
     const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
     let is_socket = |source: &&str| {
         let named = ENGINES.iter().any(|name| source.ends_with(name));
-        // What cannot be looked at from here goes by its name.
+        // Known engine sockets count even if they cannot be inspected from here.
         named || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
     };
     let sources = found.mounts.iter().filter_map(|it| it.source.as_deref());

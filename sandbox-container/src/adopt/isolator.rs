@@ -1,4 +1,4 @@
-//! The agent in a foreign container, as its engine knows it.
+//! The agent in a foreign container, as its engine reports it.
 
 use async_trait::async_trait;
 use sandbox_core::Result;
@@ -15,7 +15,7 @@ pub(super) struct Served {
     pub tier: Tier,
     pub engine: Engine,
     pub container: String,
-    /// The engine's execution of the agent.
+    /// Id of the exec that runs the agent.
     pub execution: String,
     pub last_words: LastWords,
 }
@@ -33,7 +33,7 @@ impl ForeignAgent for Served {
     async fn runs(&self) -> Result<bool> {
         match self.engine.client.inspect_exec(&self.execution).await {
             Ok(execution) => Ok(execution.running != Some(false)),
-            // The container is gone, and everything in it.
+            // The container is gone.
             Err(error) if has_status(&error, 404) => Ok(false),
             Err(error) => Err(engine_error(self.tier, Operation::Adopt, error)),
         }

@@ -1,4 +1,4 @@
-//! Whether a foreign container keeps the kernel's own files from its root user.
+//! Checks whether a foreign container protects kernel files from its root user.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use bollard::models::HostConfig;
 use crate::applied::Process;
 use crate::lower::is_below;
 
-/// What has to be hidden: memory of the kernel, keys of its users, the machine's firmware.
+/// Files that must be hidden: kernel memory, users' keys, firmware.
 const HIDDEN: [&str; 3] = ["/proc/kcore", "/proc/keys", "/sys/firmware"];
 
-/// What has to be read-only: through these, user 0 changes the host's kernel without any capability.
+/// Paths that must be read-only: through them, user 0 changes the host's kernel without
+/// capabilities.
 const READ_ONLY: [&str; 5] = [
     "/proc/bus",
     "/proc/fs",
@@ -19,10 +20,10 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// What of the kernel's files is open, in words; `None` where nothing is.
+/// Describes the kernel files that are open; `None` if there are none.
 ///
-/// The engine's own lists count. Where it tells none, as Podman does not, what the kernel shows of the container's first process does;
-/// without either, the files count as open.
+/// Uses the engine's lists of paths. If the engine reports none, as Podman does, uses the mounts of
+/// the container's first process. Without either, the files count as open.
 pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<String> {
     if let Some((masked, read_only)) = host.masked_paths.as_ref().zip(host.readonly_paths.as_ref())
     {
@@ -35,12 +36,12 @@ pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<S
     let Some(mounts) = process.and_then(|process| process.mounts.as_ref()) else {
         return Some("whether the kernel's own files are masked cannot be told".into());
     };
-    // A later mount lies over an earlier one.
+    // A later mount covers an earlier one.
     let over = |path: &str| {
         let mut mounts = mounts.iter().rev();
         mounts.find(|mount| is_below(path, &mount.target))
     };
-    // What this kernel does not have needs no mask.
+    // Files that this kernel lacks need no mask.
     let missing = |path: &str| !Path::new(path).exists();
     open(
         |path| missing(path) || over(path).is_some_and(|it| it.target.matches('/').count() > 1),
@@ -50,7 +51,7 @@ pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<S
 
 fn open(is_hidden: impl Fn(&str) -> bool, is_read_only: impl Fn(&str) -> bool) -> Option<String> {
     let shown = HIDDEN.into_iter().filter(|path| !is_hidden(path));
-    // What is hidden cannot be written either.
+    // A hidden file cannot be written either.
     let writable = READ_ONLY
         .into_iter()
         .filter(|path| !is_read_only(path) && !is_hidden(path));

@@ -1,8 +1,8 @@
-//! Containers that somebody else has made: entered, and left as they were.
+//! Adopts running containers that this client did not create, without changing them.
 //!
-//! The agent's program is put into a folder of its own at the container's root, over the engine's endpoint for archives (nothing is
-//! read through that), and executed there by the engine. Once it answers it is taken away again: it runs on without its file, and
-//! nothing is left whatever becomes of us.
+//! The agent's program is uploaded into a new folder at the container's root, and the engine
+//! executes it there. Nothing is read through the upload endpoint. Once the agent answers, the
+//! folder is removed again: the agent runs on without its file, so nothing is left behind.
 
 mod found;
 mod holes;
@@ -28,24 +28,26 @@ use holes::{Hole, holes};
 use isolator::Served;
 use planted::Planted;
 
-/// A container to enter.
+/// A container to adopt.
 #[derive(Debug)]
 pub(crate) struct Adoption<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub plan: &'a Plan,
     pub found: Found,
-    /// `None` where no policy applies.
+    /// `None` without a policy.
     pub kernel: Option<Kernel>,
-    /// What its maker has opened.
+    /// Options that disable isolation.
     holes: Vec<Hole>,
 }
 
 impl<'a> Adoption<'a> {
+    /// Prepares the adoption.
+    ///
     /// # Errors
     ///
-    /// `Unsupported` where a policy applies and code would be the host's root in all but name: user 0 of the host, with the kernel's
-    /// own files open to it.
+    /// `Unsupported` if a policy applies and code would be user 0 of the host with access to kernel
+    /// files: it could control the host.
     pub(crate) fn new(
         tier: Tier,
         engine: &'a Engine,
@@ -65,7 +67,7 @@ impl<'a> Adoption<'a> {
         Ok(adoption)
     }
 
-    /// A lie: only that a container is privileged, and what it mounts, is looked at.
+    /// A mutant: checks only for `privileged` and mounts.
     #[cfg(feature = "mutants")]
     pub(crate) fn looking_at_mounts_alone(mut self) -> Self {
         self.holes
@@ -92,7 +94,7 @@ impl<'a> Adoption<'a> {
         ))
     }
 
-    /// What is enforced in the container.
+    /// Reports what is enforced in the container.
     pub(crate) fn report(&self) -> EnforcementReport {
         match &self.kernel {
             Some(kernel) => {
@@ -102,11 +104,12 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Enters it.
+    /// Uploads and starts the agent.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a container into which nothing can be put; what the engine or the agent refuses. Nothing is left there then.
+    /// `Unsupported` for a container that cannot take an upload, else errors of the engine or the
+    /// agent. Nothing is left in the container then.
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
         let Self { tier, engine, .. } = self;
         let sandbox = self.sandbox()?;
@@ -159,7 +162,8 @@ impl<'a> Adoption<'a> {
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
 
-    /// As whom the engine executes the agent, and so the code runs: two users would need capabilities that few containers have.
+    /// The user of the agent and the code: separate users would need capabilities that few
+    /// containers have.
     fn user(&self) -> String {
         match self.plan.user {
             Some((user, group)) => format!("{user}:{group}"),
@@ -180,7 +184,7 @@ impl<'a> Adoption<'a> {
             }
         };
         let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
-        // Nothing is made in a container that is not ours.
+        // The foreign container's files stay unchanged.
         sandbox.settings.make_dirs = Vec::new();
         if self.plan.workdir.is_none() {
             sandbox.settings.workdir = self.found.workdir.clone().into_bytes();

@@ -1,4 +1,4 @@
-//! The agent's program in a foreign container, for as long as it takes to start.
+//! The agent's program in a foreign container, while the agent starts.
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::query_parameters::UploadToContainerOptions;
@@ -12,21 +12,22 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::remover;
 
-/// The container's root user, whose the folder is.
+/// The container's root, which owns the folder.
 const ROOT: &str = "0:0";
 
-/// The agent's program in a container. Taken away by [`Planted::remove`], or in the background when this is dropped.
+/// The agent's program in a foreign container. Removed by [`InstalledAgent::remove`], or in the
+/// background on drop.
 #[derive(Debug)]
 pub(super) struct Planted {
     tier: Tier,
     engine: Engine,
     container: String,
-    /// `None` once it is gone.
+    /// `None` once removed.
     folder: Option<String>,
 }
 
 impl Planted {
-    /// Puts the program into a new folder at the container's root, under a name that nobody can know beforehand.
+    /// Uploads the program into a new folder at the container's root, with an unpredictable name.
     pub(super) async fn put(
         tier: Tier,
         engine: &Engine,
@@ -59,8 +60,8 @@ impl Planted {
             folder: Some(format!("/{name}")),
         };
         let under_way = remover::hold();
-        // In a task of its own: where this future is dropped, the engine may still unpack what it was sent. The task then waits for
-        // that, and the program is taken away after it.
+        // A separate task: if this future is dropped, the engine may still unpack the upload. The
+        // task waits for that and then removes the program.
         let upload = tokio::spawn(async move {
             let client = &planted.engine.client;
             let content = body_full(archive.into());
@@ -79,18 +80,18 @@ impl Planted {
         }
     }
 
-    /// The program's path in the container.
+    /// Path of the program in the container.
     pub(super) fn program(&self) -> String {
         format!("{}/agent", self.folder.as_deref().unwrap_or_default())
     }
 
-    /// Takes it away. What runs of it runs on.
+    /// Removes the program. A running agent continues.
     pub(super) async fn remove(mut self) -> Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
         let removed = remove(self.tier, &self.engine.client, &self.container, folder).await;
-        // It was tried: only a removal that was itself interrupted is tried again.
+        // Drop retries only a removal that was interrupted.
         self.folder = None;
         removed
     }
@@ -114,7 +115,7 @@ impl Drop for Planted {
     }
 }
 
-/// The program in a folder that only root can write to.
+/// An archive of the program, in a folder that only root can write to.
 fn archive(folder: &str, program: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let entries = [
@@ -143,7 +144,7 @@ fn archive(folder: &str, program: &[u8]) -> std::io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Has the program remove itself, as the container's root: many images have nothing else that could.
+/// Runs the program as root to remove itself: many images have no other program that could.
 async fn remove(tier: Tier, client: &Docker, container: &str, folder: &str) -> Result<()> {
     let refused = |error| engine_error(tier, Operation::Adopt, error);
     let options = CreateExecOptions {
@@ -162,7 +163,7 @@ async fn remove(tier: Tier, client: &Docker, container: &str, folder: &str) -> R
         .start_exec(&execution, None::<StartExecOptions>)
         .await;
     if let StartExecResults::Attached { mut output, .. } = started.map_err(refused)? {
-        // Its end is the end of its output.
+        // The output ends with the process.
         while output.next().await.is_some() {}
     }
     let ended = client.inspect_exec(&execution).await.map_err(refused)?;

@@ -1,4 +1,5 @@
-//! What holds in a container that somebody else has made: what its own options say, and what the agent does for each execution.
+//! Reports what is enforced in a foreign container: by its own options, and by the agent for each
+//! execution.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use super::Found;
 use super::holes::Hole;
 use crate::engine::Engine;
 
-/// What is enforced of each demand of a plan.
+/// Reports the enforcement of each demand of a plan.
 pub(super) fn report(
     plan: &Plan,
     found: &Found,
@@ -34,7 +35,7 @@ pub(super) fn report(
     report
 }
 
-/// What of the container's options takes a capability away; `None` where none does.
+/// The options that disable a capability; `None` if there are none.
 fn through(capability: Capability, holes: &[Hole]) -> Option<Enforcement> {
     let holes = holes.iter().filter(|hole| hole.of.contains(&capability));
     let names = holes.map(|hole| hole.name.as_str()).collect::<Vec<_>>();
@@ -79,7 +80,7 @@ fn files(plan: &Plan, found: &Found, writing: bool) -> Enforcement {
     };
     let counted = |mount: &&MountPoint| !writing || mount.rw != Some(false);
     let is = |mount: &MountPoint, kind: &str| mount.typ.as_deref() == Some(kind);
-    // What an engine does not name otherwise is taken for the host's.
+    // Mounts of unknown types count as the host's.
     let of_host = |mount: &MountPoint| !is(mount, "volume") && !is(mount, "tmpfs");
     let mounts = found.mounts.iter().filter(counted);
     let sources = mounts
@@ -146,7 +147,7 @@ fn cpus(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
     let some = |value: Option<i64>| value.filter(|value| *value > 0);
     let milli = match (some(host.nano_cpus), some(host.cpu_quota)) {
         (Some(nano), _) => Some(nano / 1_000_000),
-        // The kernel's period where the container names none.
+        // The kernel's default period if the container sets none.
         (None, Some(quota)) => Some(quota * 1000 / some(host.cpu_period).unwrap_or(100_000)),
         (None, None) => None,
     };

@@ -1,4 +1,4 @@
-//! What a container is to have, as the kernel would show it.
+//! The limits and isolation that a container should have, in the kernel's terms.
 
 use bollard::models::ContainerCreateBody;
 use sandbox_core::Plan;
@@ -6,27 +6,28 @@ use sandbox_core::Plan;
 use crate::engine::EngineFacts;
 use crate::lower;
 
-/// What a container is to have, as the kernel would show it.
+/// The limits and isolation that a container should have, in the kernel's terms.
 ///
-/// The plan says it, whose report claims it: an option that never reached the engine is missed like one that the engine dropped. What
-/// no plan says, where something is mounted and which capabilities the agent needs, is as the engine was asked.
+/// Limits come from the plan, as in the report. So an option that never reached the engine is
+/// detected like one that the engine dropped. Mount points and capabilities are not in the plan;
+/// they come from the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
     /// Bytes.
     pub memory: Option<u64>,
-    /// Bytes of memory and swap together.
+    /// Bytes of memory plus swap.
     pub memory_and_swap: Option<u64>,
     /// Thousandths of a processor.
     pub cpus: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
-    /// Capabilities that may be in the bounding set, a bit for each.
+    /// Capabilities allowed in the bounding set, as a bit mask.
     pub capabilities: u64,
-    /// Whether there is to be a seccomp profile.
+    /// Whether a seccomp profile should apply.
     pub seccomp: bool,
-    /// Whether the root is to be read-only.
+    /// Whether the root should be read-only.
     pub read_only_root: bool,
-    /// Where something is mounted on our behalf.
+    /// Mount points in the request.
     pub targets: Vec<String>,
 }
 

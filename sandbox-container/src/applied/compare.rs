@@ -1,4 +1,4 @@
-//! What was asked for beside what is there.
+//! Compares the requested with the observed state.
 
 use sandbox_core::{Capability, Enforcement};
 
@@ -9,10 +9,10 @@ use super::process::Process;
 
 type Found = Vec<(Capability, Enforcement)>;
 
-/// What a kernel rounds a limit up to: the largest page of the architectures here.
+/// Limits are rounded up to pages; this is the largest page size of the supported architectures.
 const PAGE: u64 = 64 << 10;
 
-/// What of the limits is not there.
+/// Finds limits that are missing or too high.
 pub(super) fn limits(asked: &Asked, seen: &Limits) -> Found {
     let mut found = Vec::new();
     let mut missing = |capability, asked: Option<u64>, seen, room, unit: &str| {
@@ -24,7 +24,7 @@ pub(super) fn limits(asked: &Asked, seen: &Limits) -> Found {
         }
     };
     missing(Capability::Memory, asked.memory, seen.memory, PAGE, "bytes");
-    // A quota counts in hundred thousandths: less than a thousandth is lost.
+    // A quota has a resolution of 1/100000, so up to a thousandth is lost.
     missing(
         Capability::Cpus,
         asked.cpus,
@@ -47,7 +47,7 @@ pub(super) fn limits(asked: &Asked, seen: &Limits) -> Found {
     found
 }
 
-/// What is there instead, where it is more than was asked for.
+/// Describes the observed limit if it is above the requested one.
 fn beyond(asked: u64, seen: Seen, room: u64) -> Option<String> {
     match seen {
         Seen::Limit(limit) if limit > asked.saturating_add(room) => Some(limit.to_string()),
@@ -57,7 +57,7 @@ fn beyond(asked: u64, seen: Seen, room: u64) -> Option<String> {
     }
 }
 
-/// What of the isolation is not there.
+/// Finds isolation that is missing.
 pub(super) fn process(asked: &Asked, seen: &Process) -> Found {
     let mut found = Vec::new();
     let mut gaps = Vec::new();

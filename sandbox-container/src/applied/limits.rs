@@ -1,11 +1,12 @@
-//! The limits of a container's control groups. Of a group and those above it that are the container's too, the lowest counts.
+//! Reads the limits of a container's cgroups. A nested cgroup has the lowest limit of the
+//! container's groups above it.
 
 use std::fs;
 use std::path::Path;
 
 use crate::cgroup::Place;
 
-/// What a kernel says for "without a limit": version 1 gives the largest number of whole pages.
+/// Values from here on mean "no limit": cgroup v1 reports the largest number of whole pages.
 const UNLIMITED: u64 = 1 << 60;
 
 /// A limit as the kernel shows it.
@@ -14,11 +15,10 @@ pub(super) enum Seen {
     /// It cannot be read.
     #[default]
     Unknown,
-    /// The kernel has no such file: it does not count this.
+    /// The kernel has no such file, so it does not count this resource.
     Missing,
-    /// There is none.
+    /// No limit is set.
     Unlimited,
-    /// This much.
     Limit(u64),
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Seen {
 pub(super) struct Limits {
     /// Bytes.
     pub memory: Seen,
-    /// Bytes of memory and swap together.
+    /// Bytes of memory plus swap.
     pub memory_and_swap: Seen,
     /// Thousandths of a processor.
     pub cpus: Seen,
@@ -35,7 +35,7 @@ pub(super) struct Limits {
     pub pids: Seen,
 }
 
-/// Reads the limits of these groups.
+/// Reads the limits of these cgroups.
 pub(super) fn read(memory: Option<&Place>, pids: Option<&Place>, cpu: Option<&Place>) -> Limits {
     let each = |place: Option<&Place>, read: fn(&Path, bool) -> Seen| {
         place.map_or(Seen::Unknown, |place| lowest(place, read))
@@ -55,7 +55,7 @@ pub(super) fn read(memory: Option<&Place>, pids: Option<&Place>, cpu: Option<&Pl
     }
 }
 
-/// The lowest limit of a group and of those above it that belong to the container.
+/// The lowest limit of a cgroup and its parents that belong to the container.
 fn lowest(place: &Place, read: fn(&Path, bool) -> Seen) -> Seen {
     place
         .own_folders()
@@ -91,7 +91,7 @@ fn number(path: &Path) -> Seen {
     text(path).map_or_else(|seen| seen, |text| parse(&text))
 }
 
-/// Version 2 limits swap alone.
+/// Cgroup v2 limits swap without memory.
 fn swap(folder: &Path, version_2: bool) -> Seen {
     if !version_2 {
         return number(&folder.join("memory.memsw.limit_in_bytes"));

@@ -1,9 +1,11 @@
-//! What a container really has of what the engine was asked for: read from the host's kernel while only the agent runs in it.
+//! Verifies that a container has what the engine was asked for: reads the host kernel's state while
+//! only the agent runs in it.
 //!
-//! An option may be left out on the way to the engine, and an engine may take one and not apply it (limits without the rights for
-//! them, a configuration of its own that adds folders or shares namespaces), and says so in no answer. So each container of an engine
-//! on this host is looked at before its agent gets its first word. What the host does not show (another user's processes, a virtual
-//! machine) is left as the engine has it.
+//! An option may get lost on the way to the engine. An engine may accept one without applying it,
+//! for example limits it has no rights for. Its configuration may add mounts or share namespaces.
+//! No response reports this. So each container on this host is checked before its agent receives
+//! its first message. State that the host does not show (another user's processes, a virtual
+//! machine) is taken from the engine.
 
 mod asked;
 mod compare;
@@ -28,16 +30,17 @@ use asked::Asked;
 pub(crate) use mounts::mounts;
 pub(crate) use process::Process;
 
-/// How long a runtime may take from the engine's answer until the agent's program is executed, which takes it milliseconds.
+/// How long a runtime may take to execute the agent after the engine's response; it needs
+/// milliseconds.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
-/// How often we look.
+/// Time between two checks.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Lowers the entries of a report to what the container has.
+/// Weakens the entries of a report to what the container has.
 ///
-/// `counts` says where the container's control groups and first process are; `body` is what the engine was asked for. Where the
-/// container's processes are not the host's (another kernel) only limits are compared.
+/// `cgroups` locates the container's cgroups and first process; `body` is the request to the
+/// engine. If the container runs on another kernel, only limits are compared.
 pub(crate) async fn lower(
     report: &mut EnforcementReport,
     counts: &Counts,
@@ -61,7 +64,7 @@ pub(crate) async fn lower(
         }
     }
     for (capability, enforcement) in found {
-        // What is weaker already stays as it is.
+        // Entries that are already weaker stay.
         if report
             .get(capability)
             .is_some_and(|entry| is_weaker(&enforcement, entry))
@@ -72,8 +75,9 @@ pub(crate) async fn lower(
     }
 }
 
-/// What this host's kernel shows of a container's first process, by the number that its engine says. `None` where that is not this
-/// container's here: an engine may count processes in another namespace, or on another host.
+/// Reads the state of a container's first process by the engine's pid. `None` if that process is
+/// not the container's here: the engine may count processes in another namespace or on another
+/// host.
 pub(crate) fn first_process(container: &str, process: i64) -> Option<Process> {
     let folder = format!("/proc/{process}");
     let file = |path: String| std::fs::read(path).ok();
@@ -85,7 +89,7 @@ pub(crate) fn first_process(container: &str, process: i64) -> Option<Process> {
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
         file(format!("/proc/{}/cmdline", parent.trim()))
     };
-    // Its control group has its id, or, without groups of its own, what the engine has started it with.
+    // Its cgroup path, or without cgroups its parent's command line, contains the container's id.
     let ours = names(file(format!("{folder}/cgroup"))) || names(parent());
     ours.then(|| Process::read(Path::new(&folder))).flatten()
 }
@@ -99,7 +103,8 @@ fn is_weaker(new: &Enforcement, old: &Enforcement) -> bool {
     rank(new) < rank(old)
 }
 
-/// The container's first process, once it is the agent: before that it is the runtime, which has not given up everything.
+/// Waits until the container's first process is the agent: before, it is the runtime, which still
+/// has privileges.
 async fn started(pid: i32) -> Option<Process> {
     let deadline = Instant::now() + PATIENCE;
     let folder = format!("/proc/{pid}");

@@ -1,19 +1,19 @@
-//! What is mounted in a container.
+//! Reads a container's mounts.
 
 /// A mount of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// What of its file system is mounted: a path in it.
+    /// The mounted path in its file system.
     pub root: String,
-    /// Where.
+    /// The mount point.
     pub target: String,
     pub read_only: bool,
 }
 
-/// Trees that a runtime fills by itself: the kernel's own, and devices, some of them bound from the host's.
+/// Trees that a runtime fills: kernel file systems and devices, some bound from the host.
 const RUNTIMES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// Files that every engine puts over those of an image.
+/// Files that engines mount over an image's files.
 const ENGINES: [&str; 5] = [
     "/etc/hostname",
     "/etc/hosts",
@@ -22,13 +22,14 @@ const ENGINES: [&str; 5] = [
     "/run/.init",
 ];
 
-/// Files that Podman writes for a container whose user its image does not know, and where it keeps them.
+/// Files that Podman generates for a user that the image does not know, and the suffix of their
+/// source.
 const USERS: [(&str, &str); 2] = [
     ("/etc/group", "/userdata/group"),
     ("/etc/passwd", "/userdata/passwd"),
 ];
 
-/// The mounts of a table of the kernel's (`mountinfo`).
+/// Parses a mount table (`mountinfo`).
 pub(crate) fn mounts(table: &str) -> Vec<Mount> {
     table
         .lines()
@@ -44,18 +45,19 @@ pub(crate) fn mounts(table: &str) -> Vec<Mount> {
         .collect()
 }
 
-/// Whether the root cannot be written; `None` where the table has none.
+/// Whether the root is read-only; `None` if the table has none.
 pub(super) fn root_is_read_only(mounts: &[Mount]) -> Option<bool> {
-    // A later mount lies over an earlier one.
+    // A later mount covers an earlier one.
     let root = mounts.iter().rev().find(|mount| mount.target == "/")?;
     Some(root.read_only)
 }
 
-/// What is mounted although nobody here has asked for it: an engine's configuration can add folders of the host to every container.
+/// Mounts that were not requested: an engine's configuration can add host folders to every
+/// container.
 pub(super) fn strangers<'a>(mounts: &'a [Mount], asked: &[String]) -> Vec<&'a Mount> {
     let known = |mount: &&Mount| {
         let target = mount.target.as_str();
-        // The kernel writes a space and its kin as numbers.
+        // The kernel escapes spaces and similar characters.
         let same = |asked: &String| escaped(asked.trim_end_matches('/')) == target;
         let inside = |tree: &str| crate::lower::is_below(target, tree);
         target == "/"

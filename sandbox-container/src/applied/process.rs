@@ -1,28 +1,28 @@
-//! What the kernel shows of a container's first process.
+//! Reads the kernel's state of a container's first process.
 
 use std::fs;
 use std::path::Path;
 
 use super::mounts::{Mount, mounts};
 
-/// What the kernel shows of a container's first process. What cannot be read is `None`.
+/// The kernel's state of a container's first process. Unreadable fields are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Process {
     pub no_new_privileges: Option<bool>,
     /// Whether a seccomp filter applies.
     pub seccomp: Option<bool>,
-    /// The capabilities that any of its programs could ever have, a bit for each.
+    /// The capabilities that its programs could ever gain, as a bit mask.
     pub bounding_set: Option<u64>,
-    /// The namespaces that it shares with this process.
+    /// The namespaces shared with this process.
     pub shared_namespaces: Vec<&'static str>,
     pub mounts: Option<Vec<Mount>>,
 }
 
-/// The namespaces that every container has of its own.
+/// The namespaces that every container should have for itself.
 const NAMESPACES: [&str; 5] = ["mnt", "pid", "ipc", "uts", "net"];
 
 impl Process {
-    /// Reads a folder of `/proc`; `None` where the process has gone.
+    /// Reads a process folder in `/proc`; `None` if the process has ended.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let status = fs::read_to_string(folder.join("status")).ok()?;
         let mut process = Self::of_status(&status);

@@ -1,14 +1,14 @@
-//! What an engine says with a container that it has made: what it left out of what it was asked for.
+//! Applies an engine's warnings about a new container: options that it did not apply.
 
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result, escape};
 
 use crate::Tier;
 
-/// Lowers what an engine warns of to partial. A warning that is about no limit is noted.
+/// Weakens entries that a warning is about to partial. Other warnings become notes.
 ///
 /// # Errors
 ///
-/// `Unsupported` for an option of the engine's that somebody chose and that it discarded: options are in place or refused.
+/// `Unsupported` for an explicitly configured engine option that the engine discarded.
 pub(crate) fn note(tier: Tier, report: &mut EnforcementReport, warnings: &[String]) -> Result<()> {
     for warning in warnings {
         let words = warning.to_lowercase();
@@ -19,7 +19,7 @@ pub(crate) fn note(tier: Tier, report: &mut EnforcementReport, warnings: &[Strin
                 .on(tier)
                 .with_fix("leave it out, or use another engine"));
         }
-        // What names no limit (an image's platform, a deprecated field) changes none.
+        // Warnings that name no limit (an image's platform, a deprecated field) affect none.
         let Some(capability) = about(&words) else {
             let engine = tier.family.engine;
             report.note(format!("{engine} warns: {}", escape(warning.trim())));
@@ -34,7 +34,7 @@ pub(crate) fn note(tier: Tier, report: &mut EnforcementReport, warnings: &[Strin
     Ok(())
 }
 
-/// Which limit a warning is about, by the words of engines.
+/// The limit that an engine's warning is about.
 fn about(words: &str) -> Option<Capability> {
     let any = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
     if any(&["memory", "swap", "oom"]) {
@@ -79,7 +79,7 @@ mod tests {
             report.notes(),
             ["Docker warns: The requested image's platform does not match the host's"]
         );
-        // What is weaker already stays so.
+        // Entries that are already weaker stay.
         let pids = report.get(Capability::Pids).map(Enforcement::status);
         assert_eq!(pids, Some("unenforced"));
     }

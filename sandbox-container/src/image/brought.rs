@@ -1,9 +1,9 @@
-//! Which images this process has pulled or built: those alone may go with a sandbox.
+//! Images that this process pulled or built: only those may be removed with a sandbox.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Ids of the images that a backend has brought to its engine.
+/// Ids of the images that a backend added to its engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Brought(Arc<Mutex<HashSet<String>>>);
 
@@ -12,12 +12,12 @@ impl Brought {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an image that was not there before.
+    /// Adds an image that the engine did not have before.
     pub(crate) fn add(&self, id: &str) {
         self.ids().insert(id.to_owned());
     }
 
-    /// Whether the image came by this backend.
+    /// Whether this backend added the image.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.ids().contains(id)
     }

@@ -1,7 +1,8 @@
-//! An image of a sandbox's files.
+//! Commits a sandbox's files to an image.
 //!
-//! The engine makes it of the container, whose labels, entry point and variables it cannot leave out. So what it makes has no name,
-//! is saved, configured like the sandbox's own image, loaded under the name that was asked for, and removed.
+//! The engine's commit includes the container's labels, entry point and variables, and cannot leave
+//! them out. So the committed image gets no name. It is saved, given the configuration of the
+//! sandbox's own image, loaded under the requested name, and removed.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, is_no_container};
 use crate::{Tier, labels, removal};
 
-/// How long each of the engine's steps may take: it copies whole images.
+/// Time limit of each step: the engine copies whole images.
 const STEP: Duration = Duration::from_secs(600);
 
-/// The image that a sandbox was made of.
+/// The image that a sandbox was created from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Source {
     pub id: String,
@@ -40,7 +41,7 @@ impl Source {
     }
 }
 
-/// The image that a container of somebody else was made of.
+/// The image that a container was created from.
 pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
     let found = inspect(&engine.client, container).await;
@@ -52,14 +53,14 @@ pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -
     image.map(|image| Source::new(&image)).map_err(failed)
 }
 
-/// A sandbox that becomes an image.
+/// A sandbox to commit.
 #[derive(Debug)]
 pub(crate) struct Commit<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub container: &'a str,
     pub source: &'a Source,
-    /// The name of the image.
+    /// The name of the new image.
     pub tag: &'a ImageReference,
 }
 
@@ -95,13 +96,13 @@ impl Commit<'_> {
         }
     }
 
-    /// Has the engine make an image without a name; gives its id.
+    /// Commits to an image without a name; returns its id.
     async fn commit(&self) -> Result<String> {
         let options = CommitContainerOptions {
             container: Some(self.container.to_owned()),
-            // The agent has to answer meanwhile.
+            // The agent must answer during the commit.
             pause: false,
-            // By which it is known, should this process end before it is removed.
+            // Marks the image as a leftover if this process ends before it is removed.
             changes: Some(format!("LABEL {}=commit", labels::PASSING)),
             ..CommitContainerOptions::default()
         };
@@ -119,7 +120,7 @@ impl Commit<'_> {
         }
     }
 
-    /// Gives what was made its name and configuration.
+    /// Gives the committed image its name and configuration.
     async fn rename(&self, made: &str) -> Result<()> {
         let config = serde_json::to_value(self.source.config.clone().unwrap_or_default());
         let config = config.map_err(|error| self.error(ErrorKind::Io, error.to_string()))?;
@@ -149,7 +150,7 @@ impl Commit<'_> {
         };
         let loaded = tokio::time::timeout(STEP, loaded).await;
         drop(loading);
-        // The engine only says that its request broke; we know why.
+        // The engine only reports a broken request; this is the cause.
         if let Ok(Some(said)) = packing.await {
             return Err(self.error(ErrorKind::Io, said));
         }
@@ -168,7 +169,7 @@ impl Commit<'_> {
         if said.contains("no space left on device") {
             return self.error(ErrorKind::StorageFull, error.context().to_owned());
         }
-        // Podman without root goes without them until it commits.
+        // Rootless Podman needs these settings only for a commit.
         if said.contains("runroot must be set") {
             return error.with_fix(
                 "set runroot and graphroot beside the driver in ~/.config/containers/storage.conf",

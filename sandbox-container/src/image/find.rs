@@ -1,4 +1,4 @@
-//! An image that the engine has, and what it brings along that a sandbox must override.
+//! Finds an image on the engine, and reads what sandboxes must override.
 
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
@@ -7,17 +7,17 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels};
 
-/// What an image brings along.
+/// The image properties that a sandbox uses or overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ImageFacts {
-    /// Its id: what containers are made of, so that a name which moves meanwhile changes nothing.
+    /// Its id. Containers use it, so that a moved name has no effect.
     pub id: String,
-    /// Paths for which the engine would make writable volumes, sorted.
+    /// Paths that the engine would mount writable volumes at, sorted.
     pub volumes: Vec<String>,
 }
 
 impl ImageFacts {
-    /// What the engine says of an image.
+    /// Reads the engine's response.
     pub(crate) fn new(image: &ImageInspect) -> Self {
         let volumes = image
             .config
@@ -32,18 +32,19 @@ impl ImageFacts {
     }
 }
 
-/// A label of an image by which its containers would pass for sandboxes.
+/// An image label that would make its containers look like sandboxes.
 pub(crate) fn sandbox_label(image: &ImageInspect) -> Option<&String> {
     let config = image.config.as_ref();
     let names = config.and_then(|config| config.labels.as_ref());
     labels::foreign(names.into_iter().flat_map(|names| names.keys()))
 }
 
-/// Refuses an image whose labels would make its containers something else than they are: whoever looks after sandboxes goes by them.
+/// Refuses an image whose labels would be inherited by its containers: sandboxes are found by
+/// labels.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` naming the label.
+/// `InvalidSpec` with the label.
 pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
     let Some(label) = sandbox_label(image) else {
         return Ok(());
@@ -57,20 +58,20 @@ pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
     )
 }
 
-/// An image that somebody wants.
+/// An image that a specification or build requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted<'a> {
     pub reference: ImageReference,
-    /// As it was written, where the engine's own command may mean another image by that. An operator's list names complete
-    /// references, so under one nothing else is meant.
+    /// The original text, if the engine's own command may resolve it differently. `None` under a
+    /// policy's image list, which has only full references.
     pub written: Option<&'a str>,
 }
 
-/// The image of this name, as the engine has it.
+/// Finds a requested image on the engine.
 ///
 /// # Errors
 ///
-/// `ImageNotFound` with the fix; an image that the engine gives for this name and that does not have it.
+/// `ImageNotFound` with the fix, also if the engine's image does not have the requested name.
 pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Result<ImageInspect> {
     match look_for(tier, engine, wanted).await? {
         Some(image) => Ok(image),
@@ -78,7 +79,7 @@ pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Re
     }
 }
 
-/// As [`find`]; `None` where the engine has none.
+/// As [`find`]; `None` if the engine has no such image.
 ///
 /// # Errors
 ///
@@ -105,11 +106,11 @@ pub(crate) async fn look_for(
     }
 }
 
-/// The image of this complete name or id; `None` where the engine has none.
+/// Inspects the image with this full name or id; `None` if the engine has none.
 ///
 /// # Errors
 ///
-/// An image that the engine gives for this name and that does not have it.
+/// `ImageNotFound` if the engine's image does not have the requested name.
 pub(crate) async fn look(
     tier: Tier,
     engine: &Engine,
@@ -131,7 +132,7 @@ pub(crate) async fn look(
     }
 }
 
-/// The error of an image that the engine does not have and that is not to be pulled.
+/// The error for an image that the engine does not have and must not pull.
 pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
     let command = tier.family.command;
     let fix = match reference.id() {
@@ -146,7 +147,7 @@ pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
         .with_fix(fix)
 }
 
-/// How the engine is asked for an image. The tag beside a digest says nothing, and some engines refuse both together.
+/// The image's name in requests. A tag next to a digest is redundant, and some engines refuse both.
 pub(crate) fn request_name(reference: &ImageReference) -> String {
     match (reference.name(), reference.digest()) {
         (Some(name), Some(digest)) => format!("{name}@{digest}"),
@@ -154,7 +155,7 @@ pub(crate) fn request_name(reference: &ImageReference) -> String {
     }
 }
 
-/// Whether the engine's answer is what was asked for: an engine takes a name for the first digits of an id, too.
+/// Checks that the engine returned the requested image: engines also take a name as an id prefix.
 fn check(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
     let id = image.id.as_deref().filter(|id| !id.is_empty());
     let id = id.ok_or("the engine gives an image without an id")?;

@@ -1,4 +1,4 @@
-//! Images: found, pulled, built, committed to, listed and removed.
+//! Finds, pulls, builds, commits, lists and removes images.
 
 mod brought;
 mod build;

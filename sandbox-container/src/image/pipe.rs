@@ -1,4 +1,4 @@
-//! Bytes between a task and a thread that works with files: tar archives are read and written there.
+//! Pipes between a task and a blocking thread, which reads and writes tar archives.
 
 use std::io::{self, Read, Write};
 
@@ -6,13 +6,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// How much is sent at once.
+/// Size of a piece in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// How many pieces may wait.
+/// Number of buffered pieces.
 const WAITING: usize = 8;
 
-/// A writer for a thread, and what is written as a stream. A stream that nobody reads any more breaks the writer.
+/// A writer for a thread, and a stream of the written bytes. Dropping the stream makes writes fail.
 pub(super) fn writer() -> (
     PipeWriter,
     impl Stream<Item = io::Result<Bytes>> + Send + 'static,
@@ -31,7 +31,8 @@ fn stream<T: Send + 'static>(receiver: Receiver<T>) -> impl Stream<Item = T> + S
     })
 }
 
-/// A reader for a thread of what a stream gives. Has to be made in a task; dropping it stops the reading of the stream.
+/// A reader for a thread, of a stream's bytes. Requires a runtime; dropping the reader stops the
+/// stream.
 pub(super) fn reader<E>(stream: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> PipeReader
 where
     E: std::error::Error + Send + Sync + 'static,
@@ -51,7 +52,7 @@ where
     }
 }
 
-/// Writes into a stream. What was written is whole only after [`PipeWriter::finish`].
+/// Writes into a stream. The data is complete only after [`PipeWriter::finish`].
 pub(super) struct PipeWriter {
     sender: Sender<io::Result<Bytes>>,
     piece: BytesMut,
@@ -63,9 +64,9 @@ impl PipeWriter {
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads any more"))
     }
 
-    /// Ends the stream: as it should be, or with the error that whoever reads it then gets.
+    /// Ends the stream, with an error for its reader if `result` is one.
     pub(super) fn finish(mut self, result: io::Result<()>) {
-        // A reader that is gone has its own error.
+        // A dropped reader has reported its own error.
         let _ = match result {
             Ok(()) => self.flush(),
             Err(error) => self.send(Err(error)),
@@ -92,7 +93,7 @@ impl Write for PipeWriter {
     }
 }
 
-/// Reads what a stream gives.
+/// Reads a stream's bytes.
 pub(super) struct PipeReader {
     receiver: Receiver<io::Result<Bytes>>,
     rest: Bytes,

@@ -1,4 +1,4 @@
-//! Images out of registries.
+//! Pulls images from registries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::config::ContainerConfig;
 use crate::engine::Engine;
 use crate::error::{Causes, Operation, engine_error};
 
-/// How long a pull may go on without a word from the engine, which tells of progress several times a second.
+/// Time limit between two progress events; engines send several per second.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// By how much the engine's client waits longer than we do.
+/// Added to the engine client's timeout, so that ours expires first.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Sees to it that images are there.
+/// Ensures that images exist on the engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Puller<'a> {
     pub tier: Tier,
@@ -38,11 +38,11 @@ pub(crate) struct Puller<'a> {
 }
 
 impl Puller<'_> {
-    /// The image of this name: as the engine has it, or pulled first. Says whether it was brought by that.
+    /// Finds an image or pulls it first. Also returns whether the pull added it.
     ///
     /// # Errors
     ///
-    /// Typed as [`sandbox_core::spi::Backend::provide_image`] says.
+    /// See [`sandbox_core::spi::Backend::provide_image`].
     pub(crate) async fn provide(
         &self,
         wanted: &Wanted<'_>,
@@ -51,7 +51,7 @@ impl Puller<'_> {
     ) -> Result<(ImageInspect, bool)> {
         let reference = &wanted.reference;
         let there = look_for(self.tier, self.engine, wanted).await;
-        // What the engine has under this name and is something else, a pull may put right.
+        // A pull may correct a name that resolves to another image.
         let there = match there {
             Err(error) if error.kind() == ErrorKind::ImageNotFound && pull != PullPolicy::Never => {
                 None
@@ -86,7 +86,7 @@ impl Puller<'_> {
         Ok((image, brought))
     }
 
-    /// The ids of the images that the engine lists.
+    /// The ids of the engine's images.
     pub(super) async fn ids(&self, options: &ListImagesOptions) -> Result<HashSet<String>> {
         let images = list(self.tier, self.engine, options.clone()).await?;
         Ok(images.into_iter().map(|image| image.id).collect())
@@ -109,7 +109,7 @@ impl Puller<'_> {
             false => None,
         };
         let limit = self.config.image_timeout;
-        // The head of the answer comes with the first layer.
+        // The response starts with the first layer.
         let client = self.engine.client.clone().with_timeout(limit + GRACE);
         let mut events = Box::pin(client.create_image(Some(options), None, credentials));
         progress(&ImageEvent::Pulling {
@@ -118,7 +118,7 @@ impl Puller<'_> {
         let deadline = Instant::now() + limit;
         loop {
             let until = deadline.min(Instant::now() + SILENCE);
-            // When this future or the stream is dropped, the engine stops pulling.
+            // Dropping this future or the stream stops the engine's pull.
             match tokio::time::timeout_at(until, events.next()).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(Ok(event))) => tell(event, progress),

@@ -1,37 +1,37 @@
-//! An archive of an image as the engine saves it, with another configuration: neither engine can take away labels or variables that
-//! a container has, when it makes an image of it.
+//! Replaces the configuration in a saved image. A commit cannot remove the container's labels or
+//! variables from the image.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use serde_json::{Map, Value, json};
 
-/// The list of what an archive holds.
+/// The archive's list of images.
 const MANIFEST: &str = "manifest.json";
 
-/// Where the new configuration lies in the archive.
+/// Path of the new configuration in the archive.
 const CONFIG: &str = "sandbox-commit.json";
 
-/// What else says which images an archive holds: with it the old configuration would be found.
+/// Other lists of images, which would point to the old configuration.
 const OTHER_LISTS: [&str; 3] = ["index.json", "oci-layout", "repositories"];
 
-/// The largest file that may be a configuration or a list; layers are passed through without a bound.
+/// Byte limit of a configuration or list; layers have no limit.
 const LARGEST_TEXT: u64 = 4 << 20;
 
-/// What the image is to be.
+/// The image to write.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
-    /// Its complete name with a tag.
+    /// Its full name with a tag.
     pub name: String,
-    /// What containers of it start as: the `config` of the image that it comes from.
+    /// The `config` of the sandbox's own image.
     pub config: Value,
 }
 
-/// Copies the archive of one image, with the configuration of `target`.
+/// Copies the archive of one image, with the configuration in `target`.
 ///
 /// # Errors
 ///
-/// What reading and writing report, and an archive that is not as engines save them.
+/// Errors of reading and writing, and an archive in an unknown format.
 pub(super) fn repack(from: impl Read, to: impl Write, target: &Target) -> io::Result<()> {
     let mut archive = tar::Archive::new(from);
     let mut out = tar::Builder::new(to);
@@ -74,7 +74,7 @@ fn text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The configuration of the archive's one image, and where its layers lie.
+/// The configuration of the archive's only image, and the paths of its layers.
 fn read(texts: &HashMap<String, Vec<u8>>) -> io::Result<(Map<String, Value>, Value)> {
     let manifest = texts
         .get(MANIFEST)
@@ -90,7 +90,7 @@ fn read(texts: &HashMap<String, Vec<u8>>) -> io::Result<(Map<String, Value>, Val
 }
 
 fn configured(mut config: Map<String, Value>, target: &Target) -> io::Result<Value> {
-    // What Docker notes of the container that an image was made of.
+    // Docker's notes about the committed container.
     config.remove("container");
     config.remove("container_config");
     config.insert("config".into(), target.config.clone());

@@ -1,4 +1,4 @@
-//! The images that the engine has.
+//! Lists and removes the engine's images.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,11 +12,11 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels, removal};
 
-/// Every image with a name, and those without one that were built by us.
+/// Lists every image with a name, and unnamed ones that we built.
 ///
 /// # Errors
 ///
-/// When the engine does not answer.
+/// The engine does not answer.
 pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>> {
     let images = list(tier, engine, ListImagesOptions::default()).await?;
     let mut images = images.iter().map(of_summary).collect::<Vec<_>>();
@@ -25,13 +25,13 @@ pub(crate) async fn images(tier: Tier, engine: &Engine) -> Result<Vec<ImageInfo>
     Ok(images)
 }
 
-/// How often the engine is asked for a list of its images.
+/// Attempts to list images.
 const ATTEMPTS: u32 = 100;
 
-/// The time between two attempts: a busy engine needs seconds to remove several images.
+/// Time between two attempts: a busy engine takes seconds to remove several images.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks for images; again where one was removed meanwhile, for which Podman gives no list at all.
+/// Lists images. Retries if an image was removed meanwhile: Podman then returns no list at all.
 pub(super) async fn list(
     tier: Tier,
     engine: &Engine,
@@ -51,18 +51,18 @@ pub(super) async fn list(
     }
 }
 
-/// Whether these words of Podman's are about an image that was removed while it looked through all of them.
+/// Whether Podman reports an image that was removed while it listed all of them.
 pub(super) fn is_upset(said: &str) -> bool {
     ["image not known", "layer not known"]
         .iter()
         .any(|words| said.contains(words))
 }
 
-/// Removes an image, or this name of it.
+/// Removes an image, or only this name if the image has more.
 ///
 /// # Errors
 ///
-/// `ImageNotFound`, and `Io` where a container uses it.
+/// `ImageNotFound`, and `Io` if a container uses it.
 pub(crate) async fn remove(tier: Tier, engine: &Engine, reference: &ImageReference) -> Result<()> {
     let removed = engine
         .client
@@ -81,14 +81,14 @@ pub(crate) async fn remove(tier: Tier, engine: &Engine, reference: &ImageReferen
     }
 }
 
-/// How many seconds after it was made an image that a commit was to remove is left: its owner was killed. No commit takes so long.
+/// Age in seconds after which a temporary image is a leftover. No commit takes so long.
 const PASSED: i64 = 2 * 3600;
 
-/// Removes images that commits were to remove whose owners were killed meanwhile.
+/// Removes temporary images of killed owners.
 ///
 /// # Errors
 ///
-/// What could not be removed.
+/// The first image that could not be removed.
 pub(crate) async fn sweep(tier: Tier, engine: &Engine, now: i64) -> Result<()> {
     let filters = HashMap::from([
         ("dangling".to_owned(), vec!["true".to_owned()]),
@@ -108,7 +108,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine, now: i64) -> Result<()> {
     Ok(())
 }
 
-/// An image that was inspected.
+/// Converts an inspected image.
 pub(crate) fn info(image: &ImageInspect, brought: bool) -> ImageInfo {
     let mut info = ImageInfo::new(image.id.clone().unwrap_or_default());
     info.size = bytes(image.size);
@@ -143,7 +143,7 @@ fn bytes(count: Option<i64>) -> Option<ByteSize> {
     count.map(ByteSize::bytes)
 }
 
-/// Names in full, sorted; what engines write for "none" is none.
+/// Full names, sorted. The engines' notation for "none" is skipped.
 fn complete<'a>(names: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut names = names
         .into_iter()

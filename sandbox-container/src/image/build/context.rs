@@ -1,4 +1,4 @@
-//! The folder that a build can copy from, as the archive that is sent.
+//! The build context: the folder that a build can copy from, sent as an archive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,27 +15,28 @@ use super::ignore::Ignore;
 
 const IGNORE: &str = ".dockerignore";
 
-/// The largest Dockerfile, and the largest list of what is not sent.
+/// Byte limit of the Dockerfile and of `.dockerignore`.
 const LARGEST: u64 = 1 << 20;
 
-/// A folder to send. It is opened once, and everything in it is found from there without following a link.
+/// The build context. Its folder is opened once; everything in it is read without following links.
 #[derive(Debug)]
 pub(super) struct Context {
     root: OwnedFd,
-    /// The folder as the caller named it.
+    /// The folder's path as the caller named it.
     shown: PathBuf,
-    /// The Dockerfile below it.
+    /// Path of the Dockerfile in the folder.
     dockerfile: PathBuf,
     ignore: Ignore,
 }
 
 impl Context {
-    /// Opens the folder; gives it with the Dockerfile's text. Reads what is not to be sent: `NAME.dockerignore` beside the Dockerfile,
-    /// else the context's.
+    /// Opens the folder; returns it with the Dockerfile's text. Reads the ignore patterns from
+    /// `NAME.dockerignore` next to the Dockerfile, else from `.dockerignore`.
     ///
     /// # Errors
     ///
-    /// What cannot be read, links as the Dockerfile, on the way to it or as a list, and bad patterns.
+    /// Unreadable files, invalid patterns, and links as the Dockerfile, in its path or as the
+    /// ignore file.
     pub(super) fn open(
         shown: &Path,
         dockerfile: PathBuf,
@@ -67,8 +68,9 @@ impl Context {
         Ok((context, text))
     }
 
-    /// Sends it, with this text as the Dockerfile. Everything belongs to root, as the engine's own client has it. Says why it could not be
-    /// sent; a reader that went away is no reason of ours.
+    /// Sends the archive, with this text as the Dockerfile. Root owns all files, as with the
+    /// engine's own client. Returns why it could not be sent; a disconnected reader is not
+    /// reported.
     pub(super) fn send(&self, text: &str, mut writer: PipeWriter) -> Option<String> {
         let mut archive = tar::Builder::new(&mut writer);
         let sent = self.folder(&mut archive, &self.root, Path::new(""), text);
@@ -92,7 +94,7 @@ impl Context {
             let path = self.shown.join(path);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        // The same context is the same archive, so that the engine's cache is of use.
+        // Sorted, so the same context gives the same archive and the engine's cache works.
         let names = names(folder).map_err(|error| named(below, error))?;
         for name in names {
             let path = below.join(&name);
@@ -137,7 +139,7 @@ impl Context {
     }
 }
 
-/// What is in a folder, sorted.
+/// The names in a folder, sorted.
 fn names(folder: impl AsFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -167,7 +169,7 @@ fn entry(
             let file: File = beneath::file(folder, name)?;
             let facts = fstat(&file)?;
             let size = file.metadata()?.len();
-            // A file that changes meanwhile must not shift what follows.
+            // Pad or cut a file that changes meanwhile, so the archive stays valid.
             let content = io::Read::chain(file, io::repeat(0));
             let content = io::Read::take(content, size);
             append(
@@ -208,7 +210,7 @@ fn header(facts: &Stat, kind: tar::EntryType, size: u64) -> tar::Header {
     header.set_mode(facts.st_mode & 0o7777);
     header.set_uid(0);
     header.set_gid(0);
-    // Before 1970 is as good as then.
+    // Times before 1970 become 1970.
     header.set_mtime(u64::try_from(facts.st_mtime).unwrap_or_default());
     header
 }

@@ -1,4 +1,4 @@
-//! A Dockerfile that was checked, and what is sent to the builder: the same.
+//! Checks a Dockerfile, and rewrites it as the text that is sent to the builder.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,40 +6,40 @@ use super::arguments::{expand, values};
 use super::flags::{Flag, check_run, flags};
 use super::lines::{Line, lines};
 
-/// A Dockerfile that names what it fetches, and nothing else.
+/// A checked Dockerfile. It states every image and address that the build fetches.
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub instructions: Vec<Instruction>,
-    /// What the caller should know.
+    /// Notes for the caller.
     pub notes: Vec<String>,
 }
 
-/// An instruction.
+/// A checked instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub keyword: &'static str,
-    /// What it starts or copies from.
+    /// The image or stage that it starts from or copies from.
     pub base: Option<Base>,
-    /// The name of the stage that it begins.
+    /// The name of the stage that it starts.
     pub stage: Option<String>,
-    /// What stands before the base, with the keyword.
+    /// The text before the base, including the keyword.
     head: String,
-    /// What stands behind the base.
+    /// The text after the base.
     tail: String,
 }
 
-/// What `FROM` and `COPY --from` name.
+/// The argument of `FROM` or `COPY --from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Base {
     Image(String),
-    /// An earlier stage, by its number, and what to call it.
+    /// An earlier stage, by number, and its name in the sent text.
     Stage(usize, String),
     /// `scratch`.
     Nothing,
 }
 
 impl Instruction {
-    /// The line to send, with images by their ids.
+    /// The line to send, with images by id.
     pub(super) fn line(&self, ids: &HashMap<String, String>) -> String {
         let base = match &self.base {
             None => "",
@@ -51,12 +51,12 @@ impl Instruction {
     }
 }
 
-/// Reads a Dockerfile.
+/// Reads and checks a Dockerfile.
 ///
 /// # Errors
 ///
-/// What is no Dockerfile, what builders read in different ways, what cannot be known before the build, and without `network` what the
-/// builder would fetch from one.
+/// Invalid syntax, text that builders interpret differently, and values only known during the
+/// build. Without `network`, also anything that the builder would fetch.
 pub(super) fn read(
     text: &str,
     arguments: &BTreeMap<String, String>,
@@ -85,11 +85,12 @@ pub(super) fn read(
     Ok(recipe)
 }
 
-/// Checks an instruction that an image adds to what starts from it; gives its keyword. It is the image's own text that the builder reads.
+/// Checks an `ONBUILD` trigger of an image; returns its keyword. The builder reads the image's own
+/// text of it.
 ///
 /// # Errors
 ///
-/// As [`read`], and whatever names an image.
+/// As [`read`], and a trigger that names an image.
 pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String> {
     let fragment = format!("FROM scratch\n{}\n", text.trim());
     if text.trim().contains('\n') || text.contains(['\r', '\u{feff}']) {
@@ -104,7 +105,7 @@ pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String>
 }
 
 impl Recipe {
-    /// The images that have to be there.
+    /// The images that the Dockerfile names.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         let bases = self.instructions.iter().filter_map(|one| one.base.as_ref());
         bases.filter_map(|base| match base {
@@ -113,13 +114,13 @@ impl Recipe {
         })
     }
 
-    /// The text to send, with images by their ids.
+    /// The text to send, with images by id.
     pub(super) fn text(&self, ids: &HashMap<String, String>) -> String {
         let lines = self.instructions.iter().map(|one| one.line(ids) + "\n");
         lines.collect()
     }
 
-    /// The number of a stage: of this name, or with this number.
+    /// The number of the stage with this name or number.
     pub(super) fn stage(&self, target: &str) -> Option<usize> {
         let froms = self.instructions.iter().filter(|one| one.keyword == "FROM");
         let names = froms.map(|one| one.stage.as_deref()).collect::<Vec<_>>();
@@ -131,7 +132,8 @@ impl Recipe {
         })
     }
 
-    /// Reads what is sent with another parser: it has to find the same instructions, bases and stages, one in each line.
+    /// Parses the text to send with a second parser, which must find the same instructions, bases
+    /// and stages on the same lines.
     fn check(&self) -> Result<(), String> {
         use parse_dockerfile::Instruction as Parsed;
         let text = self.text(&HashMap::new());
@@ -165,11 +167,11 @@ impl Recipe {
     }
 }
 
-/// What was read so far.
+/// The state while reading a Dockerfile.
 struct Reader {
     values: HashMap<String, String>,
     network: bool,
-    /// The names of the stages.
+    /// The names of the stages so far.
     stages: Vec<Option<String>>,
 }
 
@@ -232,7 +234,8 @@ impl Reader {
         })
     }
 
-    /// The name of a new stage, in small letters: some builders tell small letters from capitals, others do not.
+    /// Checks the name of a new stage, and converts it to lowercase: builders differ in case
+    /// sensitivity.
     fn name(&self, name: &str) -> Result<String, String> {
         let name = name.to_ascii_lowercase();
         let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -288,7 +291,8 @@ impl Reader {
         })
     }
 
-    /// What a `COPY --from` names. Builders look for an image of this name where the stage is not a whole one yet.
+    /// The base of a `COPY --from`. A stage that is not complete yet counts as an image name for
+    /// builders.
     fn copied(&self, flag: &Flag<'_>) -> Result<Base, String> {
         let name = flag.value.unwrap_or_default();
         let lower = name.to_ascii_lowercase();
@@ -314,7 +318,7 @@ impl Reader {
     }
 }
 
-/// An instruction as one line.
+/// Joins an instruction to one line.
 fn joined(keyword: &str, options: &[Flag<'_>], rest: &str) -> String {
     let options = options.iter().map(|flag| flag.text);
     let parts = [keyword].into_iter().chain(options).chain([rest]);
@@ -322,7 +326,7 @@ fn joined(keyword: &str, options: &[Flag<'_>], rest: &str) -> String {
     parts.join(" ")
 }
 
-/// The paths of `COPY` and `ADD`, and how they are sent.
+/// The paths of `COPY` and `ADD`, and their text to send.
 fn paths(keyword: &str, rest: &str) -> Result<(Vec<String>, String), String> {
     if !rest.starts_with('[') {
         let words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
@@ -334,7 +338,8 @@ fn paths(keyword: &str, rest: &str) -> Result<(Vec<String>, String), String> {
     Ok((list, sent))
 }
 
-/// A command as it is sent: a list of strings, or text for a shell. Builders take a list, and forget what follows it.
+/// The text of a command to send: a JSON list, or a shell command. Builders ignore text after a
+/// list.
 fn command(keyword: &str, rest: &str) -> Result<String, String> {
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Vec<String>>();
     let Some(Ok(list)) = values.next() else {
@@ -348,7 +353,7 @@ fn command(keyword: &str, rest: &str) -> Result<String, String> {
     serde_json::to_string(&list).map_err(|error| error.to_string())
 }
 
-/// Whether a source is a file of the context: builders fetch addresses with the host's network.
+/// Checks that a source is a file of the context: builders fetch addresses over the host's network.
 fn check_source(keyword: &str, path: &str) -> Result<(), String> {
     let is_login = path
         .split_once('@')

@@ -29,7 +29,7 @@ fn what_is_sent_names_images_by_their_ids_and_stages_in_small_letters() {
     for none in ["6", "+1", "python", ""] {
         assert_eq!(recipe.stage(none), None, "{none}");
     }
-    // What was sent is read as it was sent.
+    // The sent text reads back unchanged.
     let sent = recipe.text(&HashMap::new());
     let again = read_with(&sent, false).expect(&sent);
     assert_eq!(again.text(&HashMap::new()), sent);
@@ -103,7 +103,7 @@ fn nothing_is_fetched_behind_the_requests_back() {
 
 #[test]
 fn a_name_is_an_image_until_its_stage_is_whole() {
-    // `later` is a stage only behind its own FROM, and `alpine` is the image where it is defined.
+    // `later` is a stage only after its own FROM, and `alpine` is the image where it is defined.
     let text = "FROM later AS a\nCOPY --from=later /x /x\nFROM alpine AS alpine\nFROM x AS later\nFROM Later\n";
     let recipe = read_with(text, false).expect("a Dockerfile");
     let images = recipe.images().collect::<Vec<_>>();

@@ -1,21 +1,21 @@
-//! What of a context is not sent: `.dockerignore`.
+//! Reads `.dockerignore`.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The patterns of a `.dockerignore`, in their order: the last one that matches decides.
+/// The patterns of a `.dockerignore`, in order: the last match decides.
 #[derive(Debug, Default)]
 pub(super) struct Ignore {
     rules: Vec<(GlobMatcher, bool)>,
 }
 
 impl Ignore {
-    /// Reads the patterns.
+    /// Parses the patterns.
     ///
     /// # Errors
     ///
-    /// What is no pattern.
+    /// An invalid pattern.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         for line in text.trim_start_matches('\u{feff}').lines() {
@@ -27,13 +27,13 @@ impl Ignore {
                 Some(pattern) => (pattern.trim(), true),
                 None => (line, false),
             };
-            // As a clean path: without empty parts, dots and a slash at either end.
+            // Clean the path: no empty parts, dots, or slashes at either end.
             let parts = pattern.split('/').filter(|part| !matches!(*part, "" | "."));
             let clean = parts.collect::<Vec<_>>().join("/");
             if clean.is_empty() {
                 continue;
             }
-            // What stands for alternatives there is a letter here.
+            // Braces are literal in `.dockerignore`, but special in globs.
             let plain = clean.replace('{', "[{]").replace('}', "[}]");
             let glob = GlobBuilder::new(&plain)
                 .literal_separator(true)
@@ -45,7 +45,8 @@ impl Ignore {
         Ok(Self { rules })
     }
 
-    /// Whether this path below the context is left out. A pattern that matches a folder matches what is in it.
+    /// Whether this path in the context is ignored. A pattern that matches a folder covers its
+    /// content.
     pub(super) fn leaves_out(&self, path: &Path) -> bool {
         let matches = |glob: &GlobMatcher| {
             path.ancestors()
@@ -56,7 +57,7 @@ impl Ignore {
         last.is_some_and(|(_, kept)| !kept)
     }
 
-    /// Whether something in a folder that is left out may be sent all the same.
+    /// Whether files in an ignored folder may still be sent.
     pub(super) fn has_exceptions(&self) -> bool {
         self.rules.iter().any(|(_, kept)| *kept)
     }

@@ -1,11 +1,13 @@
-//! Images built from Dockerfiles.
+//! Builds images from Dockerfiles.
 //!
-//! The engine's builder would pull what it does not have and fetch what `ADD` names by address, with the host's network, whatever a
-//! request says. So the Dockerfile is read first: every image that it names is looked at as any other, and put in by its id, so that the
-//! builder has nothing to look for; what would reach a network is refused where the request has none.
+//! The engine's builder would pull missing images and fetch addresses in `ADD`, over the host's
+//! network, regardless of the request. So the Dockerfile is read first. Each image in it is checked
+//! like any other and replaced by its id, so the builder pulls nothing. Anything that needs a
+//! network is refused if the request grants none.
 //!
-//! Builders disagree on what a Dockerfile says. So the author's text is never sent: what is sent is written from what was checked, in a form
-//! that every builder reads alike, and the steps that the builder then announces are compared with it.
+//! Builders disagree on what a Dockerfile means. So the original text is never sent: the sent text
+//! is written from the checked instructions, in a form that every builder reads alike. The steps
+//! that the builder then announces are compared with it.
 
 mod arguments;
 mod beneath;
@@ -43,20 +45,20 @@ use dockerfile::Recipe;
 use output::Output;
 use steps::Steps;
 
-/// How often a build is begun whose search for steps done before met an image that was being removed.
+/// Attempts of a build whose cache lookup hit an image that was being removed.
 const ATTEMPTS: u32 = 20;
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How Podman's words on a failed search begin. Nothing that a step printed is among them.
+/// Prefix of Podman's message for a failed cache lookup. A step's output cannot have it.
 const CACHE: &str = "checking if cached image exists";
 
-/// A build.
+/// A build request and its context.
 pub(crate) struct Build<'a> {
     pub puller: Puller<'a>,
     pub request: &'a BuildRequest,
-    /// The operator's list.
+    /// The policy's image list.
     pub allowed: Option<&'a [ImagePattern]>,
 }
 
@@ -65,7 +67,7 @@ impl Build<'_> {
     ///
     /// # Errors
     ///
-    /// As [`sandbox_core::SandboxClient::build_image`] says.
+    /// See [`sandbox_core::SandboxClient::build_image`].
     pub(crate) async fn run(&self, progress: &mut ImageProgress<'_>) -> Result<ImageInfo> {
         let puller = &self.puller;
         let tag = self.tag().await?;
@@ -100,7 +102,11 @@ impl Build<'_> {
         Ok(info(&image, brought))
     }
 
-    /// The name of the image, where it may be given.
+    /// The name of the new image, if requested.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if an image that was not built here has the name.
     async fn tag(&self) -> Result<Option<ImageReference>> {
         let Some(tag) = &self.request.tag else {
             return Ok(None);
@@ -140,7 +146,7 @@ impl Build<'_> {
         Ok(path.components().collect())
     }
 
-    /// Checks the Dockerfile, and has the images that it names.
+    /// Checks the Dockerfile, and finds or pulls its images.
     async fn check(
         &self,
         path: &Path,
@@ -184,7 +190,7 @@ impl Build<'_> {
         })
     }
 
-    /// An image that the build starts or copies from, and the keywords of the instructions that it adds.
+    /// Finds or pulls a base image; returns it with the keywords of its `ONBUILD` triggers.
     async fn base(
         &self,
         name: &str,
@@ -222,7 +228,7 @@ impl Build<'_> {
         Ok((image, added))
     }
 
-    /// Has the engine build; gives the image's id.
+    /// Runs the engine's build; returns the image's id.
     async fn build(
         &self,
         path: &Path,
@@ -264,7 +270,7 @@ impl Build<'_> {
             while let Some(event) = events.next().await {
                 output.take(event?, progress);
                 if output.steps.difference().is_some() {
-                    // The builder stops with the request.
+                    // Dropping the request stops the builder.
                     break;
                 }
             }
@@ -274,7 +280,7 @@ impl Build<'_> {
         if let Some(difference) = output.steps.difference() {
             return Err(self.differs(difference, output.id.clone()));
         }
-        // The engine only says that its request broke; we know why.
+        // The engine only reports a broken request; this is the cause.
         if let Ok(Some(why)) = sending.await {
             return Err(self.invalid(why).into());
         }
@@ -299,7 +305,7 @@ impl Build<'_> {
         }
     }
 
-    /// The error for a builder that did something else than what was checked.
+    /// The error for a builder that deviated from the checked Dockerfile.
     fn differs(&self, difference: &str, made: Option<String>) -> Failure {
         let context = format!(
             "the builder did not follow the Dockerfile that was checked: {}",
@@ -314,7 +320,7 @@ impl Build<'_> {
         }
     }
 
-    /// The error of a failed build, without the image that it has made all the same.
+    /// The error of a failed build, after removing an image that it created.
     async fn without(&self, failure: Failure, before: &HashSet<String>) -> Error {
         let Failure { error, made, .. } = failure;
         let (Some(id), client) = (made, &self.puller.engine.client) else {
@@ -338,7 +344,7 @@ impl Build<'_> {
         error
     }
 
-    /// Whether this name is that of the image that was made: an earlier image may still have it.
+    /// Whether the created image has this name: an earlier image may still have it.
     async fn is_named(&self, tag: &str, id: &str) -> bool {
         let Ok(tag) = tag.parse() else {
             return false;
@@ -374,17 +380,17 @@ impl Build<'_> {
     }
 }
 
-/// A Dockerfile that may be built.
+/// A Dockerfile that passed all checks.
 #[derive(Debug)]
 struct Checked {
     recipe: Recipe,
-    /// What is sent as the Dockerfile.
+    /// The text to send.
     text: Arc<str>,
-    /// The number of the stage to build, unless it is the last one.
+    /// Number of the stage to build; `None` for the last one.
     target: Option<usize>,
-    /// The ids of the images that it names.
+    /// The ids of its images, by name.
     ids: HashMap<String, String>,
-    /// The keywords of the instructions that they add.
+    /// The keywords of their `ONBUILD` triggers, by name.
     triggers: HashMap<String, Vec<&'static str>>,
 }
 
@@ -393,7 +399,7 @@ impl Checked {
         Steps::of(&self.recipe, self.target, &self.ids, &self.triggers)
     }
 
-    /// The stage to build as the builder knows it: by its name where it has one.
+    /// The target stage for the builder: its name, else its number.
     fn target(&self) -> Option<String> {
         let number = self.target?;
         let mut froms = self
@@ -406,13 +412,13 @@ impl Checked {
     }
 }
 
-/// A build that failed.
+/// A failed build.
 #[derive(Debug)]
 struct Failure {
     error: Error,
-    /// The same build may succeed at once.
+    /// Whether a retry may succeed at once.
     is_passing: bool,
-    /// The image that it has made.
+    /// The id of an image that it created.
     made: Option<String>,
 }
 

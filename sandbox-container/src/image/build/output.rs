@@ -1,4 +1,4 @@
-//! What a build says.
+//! The output of a build.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use sandbox_core::{ImageEvent, ImageProgress, escape};
 
 use super::steps::Steps;
 
-/// How many lines of a failed step are told.
+/// Number of lines of a failed step in its error.
 const TOLD_LINES: usize = 20;
 
-/// How many characters of each of them.
+/// Character limit of each line.
 const TOLD_LENGTH: usize = 400;
 
-/// What a build has said.
+/// The output of a build so far.
 #[derive(Debug)]
 pub(super) struct Output {
     pub id: Option<String>,
@@ -21,11 +21,11 @@ pub(super) struct Output {
     pub steps: Steps,
 }
 
-/// The last lines of the step that runs.
+/// The last lines of the current step.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     lines: VecDeque<String>,
-    /// What no line end has come for.
+    /// An incomplete line.
     rest: String,
 }
 
@@ -58,7 +58,7 @@ impl Told {
             whole(line.trim_end());
             self.line(line.trim_end());
         }
-        // Output without an end of line is kept as far as it is told.
+        // Bounds output without line ends.
         if self.rest.len() > 16 * TOLD_LENGTH {
             let line = std::mem::take(&mut self.rest);
             whole(&line);

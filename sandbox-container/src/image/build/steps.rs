@@ -1,4 +1,4 @@
-//! The steps that a builder announces, compared with the Dockerfile that was sent.
+//! Compares the steps that a builder announces with the sent Dockerfile.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,26 +6,26 @@ use super::dockerfile::{Base, Recipe};
 use super::lines::KEYWORDS;
 use crate::labels;
 
-/// The steps that are to come.
+/// The expected steps.
 #[derive(Debug)]
 pub(super) struct Steps {
     expected: Vec<Expected>,
-    /// Which of them may be the next: several, where one may be missing that looks like what follows it.
+    /// Candidates for the next step: several if an optional one looks like its successor.
     next: BTreeSet<usize>,
     difference: Option<String>,
 }
 
-/// A step.
+/// An expected step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Expected {
     keyword: &'static str,
     from: Option<From>,
-    /// Builders leave it out, or do not announce it.
+    /// Whether builders may skip it, or not announce it.
     may_be_missing: bool,
 }
 
 impl Expected {
-    /// Whether this is the step that was announced.
+    /// Whether it matches an announced step.
     fn is(&self, keyword: &str, rest: &str) -> bool {
         let named = rest.split_whitespace().find(|word| !word.starts_with("--"));
         let is_from = match (&self.from, named) {
@@ -33,18 +33,18 @@ impl Expected {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        // A label that nobody wrote is the one that says who built the image.
+        // The only label that the Dockerfile does not have is the one that marks our builds.
         let is_label = keyword != "LABEL" || !self.may_be_missing || rest.contains(labels::BUILT);
         self.keyword == keyword && is_from && is_label
     }
 }
 
-/// What a `FROM` names.
+/// The base in a `FROM` step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum From {
-    /// This image, or nothing.
+    /// This image, or `scratch`.
     Exactly(String),
-    /// A stage of this name; some builders tell the id of what it has become.
+    /// The stage with this name; some builders announce the stage's image id.
     Stage(String),
 }
 
@@ -62,7 +62,8 @@ impl From {
 }
 
 impl Steps {
-    /// The steps up to stage number `target`. `triggers` are the keywords of what images, by their names, add to stages that start from them.
+    /// The steps up to stage `target`. `triggers` has the keywords of base images' `ONBUILD`
+    /// triggers, by image name.
     pub(super) fn of(
         recipe: &Recipe,
         target: Option<usize>,
@@ -85,7 +86,7 @@ impl Steps {
         for one in &recipe.instructions {
             if one.keyword != "FROM" {
                 let Some(stage) = stage else {
-                    // An argument of the whole file: some builders do not announce it.
+                    // A global argument: some builders do not announce it.
                     expected.push(optional(one.keyword));
                     continue;
                 };
@@ -135,7 +136,7 @@ impl Steps {
         }
     }
 
-    /// Takes a line of what the builder says.
+    /// Processes a line of the builder's output.
     pub(super) fn take(&mut self, line: &str) {
         let Some((keyword, rest)) = announced(line) else {
             return;
@@ -159,21 +160,21 @@ impl Steps {
         }
     }
 
-    /// The steps that may come where all before this one have.
+    /// The steps that may come next after step `start - 1`.
     fn reachable(&self, start: usize) -> impl Iterator<Item = usize> {
         let rest = &self.expected[start..];
         let missing = rest.iter().take_while(|expected| expected.may_be_missing);
         start..(start + missing.count() + 1).min(self.expected.len())
     }
 
-    /// What has to come, from the furthest step on that may be the next.
+    /// The next step that must come, from the furthest candidate on.
     fn required(&self) -> Option<&Expected> {
         let start = self.next.last().copied().unwrap_or_default();
         let mut rest = self.expected[start..].iter();
         rest.find(|expected| !expected.may_be_missing)
     }
 
-    /// What is to come.
+    /// Describes the next step that must come.
     fn instead(&self) -> String {
         match self.required() {
             Some(expected) => format!("where the Dockerfile goes on with {}", expected.keyword),
@@ -181,12 +182,12 @@ impl Steps {
         }
     }
 
-    /// How what was announced differs from the Dockerfile.
+    /// How the announced steps deviate from the Dockerfile, if they do.
     pub(super) fn difference(&self) -> Option<&str> {
         self.difference.as_deref()
     }
 
-    /// How the whole build differs from the Dockerfile.
+    /// How the complete build deviates from the Dockerfile, if it does.
     pub(super) fn ended(&self) -> Option<String> {
         match &self.difference {
             Some(difference) => Some(difference.clone()),
@@ -197,7 +198,7 @@ impl Steps {
     }
 }
 
-/// The stages that stage number `last` needs, and it: builders may leave the others out.
+/// The stages that stage `last` needs, including itself: builders may skip the others.
 fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
     let mut uses = Vec::<Vec<usize>>::new();
     for one in &recipe.instructions {
@@ -221,7 +222,7 @@ fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
     needed
 }
 
-/// Instruction and arguments of a line with which a builder announces a step: `Step 1/2 : FROM x`, `STEP 1/2: FROM x`,
+/// Keyword and arguments of a line that announces a step: `Step 1/2 : FROM x`, `STEP 1/2: FROM x`,
 /// `[1/3] STEP 1/2: FROM x`.
 fn announced(line: &str) -> Option<(&'static str, &str)> {
     let is_count = |text: &str| {
