@@ -65,7 +65,7 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// Makes the image.
+    /// Commits the sandbox.
     ///
     /// # Errors
     ///
