@@ -10,23 +10,27 @@ use crate::Family;
 
 /// The cgroups of a container and its first process.
 #[derive(Debug)]
-pub(crate) struct Counts {
-    memory: Place,
-    pids: Option<Place>,
-    cpu: Option<Place>,
+pub(crate) struct ContainerCgroups {
+    memory: Cgroup,
+    pids: Option<Cgroup>,
+    cpu: Option<Cgroup>,
     first_process: Option<i32>,
     /// Kept open, like the counters: both are read around every execution.
     memory_events: Option<File>,
     refusals: CounterFiles,
 }
 
-impl Counts {
+impl ContainerCgroups {
     /// Finds the cgroups at the engine's usual paths. The paths contain the container's id, so no
     /// other container can match. `None` if they are elsewhere.
-    pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
+    pub(crate) fn at_usual_paths(
+        family: &Family,
+        container: &str,
+        no_network: bool,
+    ) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let tables = family.cgroups.iter().flat_map(|place| {
-            let path = place.replace("{id}", container);
+        let tables = family.cgroups.iter().flat_map(|pattern| {
+            let path = pattern.replace("{id}", container);
             [
                 format!("1:memory:{path}\n2:pids:{path}\n3:cpu:{path}"),
                 format!("0::{path}"),
@@ -58,13 +62,13 @@ impl Counts {
         no_network: bool,
     ) -> Option<Self> {
         let group = |controller| {
-            let place = locate(mounts, cgroups, container, controller);
-            place.filter(|place| place.folder.exists())
+            let cgroup = locate(mounts, cgroups, container, controller);
+            cgroup.filter(|cgroup| cgroup.folder.exists())
         };
         let memory = group("memory")?;
         let pids = group("pids");
         let first_process = process.or_else(|| first_process(&memory.folder));
-        let process_limit = pids.as_ref().map(|place| place.folder.as_path());
+        let process_limit = pids.as_ref().map(|cgroup| cgroup.folder.as_path());
         // Network refusals are counted only in the namespace that a policy asks for.
         let in_network = first_process.filter(|_| no_network);
         Some(Self {
@@ -78,17 +82,17 @@ impl Counts {
     }
 
     /// The cgroup that limits memory.
-    pub(crate) fn memory_folder(&self) -> &Place {
+    pub(crate) fn memory(&self) -> &Cgroup {
         &self.memory
     }
 
     /// The cgroup that limits processes.
-    pub(crate) fn pids_folder(&self) -> Option<&Place> {
+    pub(crate) fn pids(&self) -> Option<&Cgroup> {
         self.pids.as_ref()
     }
 
     /// The cgroup that limits processor time.
-    pub(crate) fn cpu_folder(&self) -> Option<&Place> {
+    pub(crate) fn cpu(&self) -> Option<&Cgroup> {
         self.cpu.as_ref()
     }
 
@@ -112,20 +116,20 @@ impl Counts {
 /// the pids belong to another namespace.
 fn first_process(folder: &Path) -> Option<i32> {
     let processes = std::fs::read_to_string(folder.join("cgroup.procs")).ok()?;
-    let numbers = processes.lines().filter_map(|line| line.parse().ok());
-    numbers.filter(|number| *number > 0).min()
+    let pids = processes.lines().filter_map(|line| line.parse().ok());
+    pids.filter(|pid| *pid > 0).min()
 }
 
 /// A cgroup of a container.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Cgroup {
     folder: PathBuf,
     /// Whether this is cgroup v2.
     pub(crate) version_2: bool,
     container: String,
 }
 
-impl Place {
+impl Cgroup {
     /// A cgroup of the container with this id.
     pub(crate) fn new(folder: PathBuf, version_2: bool, container: &str) -> Self {
         Self {
@@ -136,9 +140,9 @@ impl Place {
     }
 
     /// This folder and its parents that belong to the container: some runtimes use a nested group.
-    pub(crate) fn own_folders(&self) -> impl Iterator<Item = &Path> {
-        let own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
-        self.folder.ancestors().take_while(own)
+    pub(crate) fn own_ancestors(&self) -> impl Iterator<Item = &Path> {
+        let is_own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
+        self.folder.ancestors().take_while(is_own)
     }
 
     fn memory_events(&self) -> PathBuf {
@@ -150,7 +154,7 @@ impl Place {
     }
 }
 
-fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Option<Place> {
+fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Option<Cgroup> {
     let (mut v1, mut v2) = (None, None);
     for line in cgroups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -160,19 +164,19 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
         }
         if controllers.is_empty() {
             v2 = Some(path);
-        } else if controllers.split(',').any(|found| found == controller) {
+        } else if controllers.split(',').any(|name| name == controller) {
             v1 = Some(path);
         }
     }
-    let place = |mount: Mount<'_>, path: &str, version_2| {
+    let cgroup = |mount: Mount<'_>, path: &str, version_2| {
         let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
         let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
-        Some(Place::new(folder, version_2, container))
+        Some(Cgroup::new(folder, version_2, container))
     };
     // If both versions are mounted, the controller is in v1.
     match (v1, v2) {
-        (Some(path), _) => place(find_mount(mounts, "cgroup", Some(controller))?, path, false),
-        (None, Some(path)) => place(find_mount(mounts, "cgroup2", None)?, path, true),
+        (Some(path), _) => cgroup(find_mount(mounts, "cgroup", Some(controller))?, path, false),
+        (None, Some(path)) => cgroup(find_mount(mounts, "cgroup2", None)?, path, true),
         (None, None) => None,
     }
 }
@@ -187,9 +191,9 @@ fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<M
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
         let mut tail = tail.split(' ');
-        let (found, options) = (tail.next()?, tail.nth(1)?);
+        let (file_system, options) = (tail.next()?, tail.nth(1)?);
         let has_option = option.is_none_or(|option| options.split(',').any(|o| o == option));
-        if found != kind || !has_option {
+        if file_system != kind || !has_option {
             return None;
         }
         let mut head = head.split(' ').skip(3);
@@ -213,11 +217,11 @@ mod tests {
         "26 18 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
     fn memory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
-        locate(mounts, cgroups, "abc", "memory").map(|place| place.memory_events())
+        locate(mounts, cgroups, "abc", "memory").map(|cgroup| cgroup.memory_events())
     }
 
     #[test]
-    fn the_memory_controller_is_found_in_both_versions() {
+    fn memory_controller_is_found_in_cgroup_v1_and_v2() {
         let cgroups = "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/docker/abc\n";
         let path = Path::new("/sys/fs/cgroup/memory/docker/abc/memory.oom_control");
         assert_eq!(memory(V1, cgroups).as_deref(), Some(path));
@@ -228,17 +232,17 @@ mod tests {
         let folder = Path::new("/sys/fs/cgroup/system.slice/docker-abc.scope");
         assert_eq!(memory(V2, cgroups), Some(folder.join("memory.events")));
         let pids = locate(V2, cgroups, "abc", "pids");
-        assert_eq!(pids.map(|place| place.folder).as_deref(), Some(folder));
+        assert_eq!(pids.map(|cgroup| cgroup.folder).as_deref(), Some(folder));
     }
 
     #[test]
-    fn a_process_of_another_cgroup_is_not_the_container() {
+    fn cgroup_without_the_container_id_is_ignored() {
         assert_eq!(memory(V2, "0::/user.slice/session\n"), None);
         assert_eq!(memory("", "0::/docker/abc\n"), None);
     }
 
     #[test]
-    fn the_first_process_is_the_one_with_the_lowest_number() {
+    fn first_process_has_the_lowest_pid() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(first_process(folder.path()), None);
         std::fs::write(folder.path().join("cgroup.procs"), "70\n0\n42\n").unwrap();

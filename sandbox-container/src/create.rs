@@ -5,12 +5,12 @@ use bollard::query_parameters::CreateContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
+use crate::background_removal;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::labels;
-use crate::owner::{Claim, Owner};
-use crate::removal::Guard;
-use crate::remover;
+use crate::owner::{ContainerClaim, Owner};
+use crate::removal::ContainerGuard;
 
 /// Creates a container in a separate task. If the caller drops this future, the task still learns
 /// the id and its guard removes the container. If the engine fails before it answers, the container
@@ -20,13 +20,13 @@ pub(crate) async fn create(
     engine: &Engine,
     name: Option<String>,
     mut body: ContainerCreateBody,
-) -> Result<Guard> {
-    let claim = Claim::new();
+) -> Result<ContainerGuard> {
+    let claim = ContainerClaim::new();
     let labels = body.labels.get_or_insert_default();
     labels.insert(labels::OWNER.to_owned(), Owner::current().encode());
     labels.insert(labels::TOKEN.to_owned(), claim.token().to_owned());
     let engine = engine.clone();
-    let under_way = remover::hold();
+    let pending = background_removal::track();
     let creation = tokio::spawn(async move {
         let options = CreateContainerOptions {
             name,
@@ -34,23 +34,23 @@ pub(crate) async fn create(
         };
         let created = match engine.client.create_container(Some(options), body).await {
             Ok(created) => {
-                let guard = Guard::new(tier, &engine.endpoint, created.id, claim);
+                let guard = ContainerGuard::new(tier, &engine.endpoint, created.id, claim);
                 Ok(guard.with_warnings(created.warnings))
             }
             Err(error) => {
                 let error = engine_error(tier, Operation::Create, error);
                 if error.kind() == ErrorKind::SandboxUnavailable {
-                    remover::remove_claimed_soon(tier, &engine.endpoint, claim);
+                    background_removal::remove_claimed_soon(tier, &engine.endpoint, claim);
                 }
                 Err(error)
             }
         };
         // If the caller is gone, these drop in order: the guard starts its removal before the
         // pending count drops.
-        (created, under_way)
+        (created, pending)
     });
     match creation.await {
-        Ok((created, _under_way)) => created,
+        Ok((created, _pending)) => created,
         Err(stopped) => {
             let context = format!("the task that asks the engine was stopped: {stopped}");
             Err(Error::new(ErrorKind::Io, "create container", context).on(tier))

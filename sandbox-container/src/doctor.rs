@@ -6,10 +6,10 @@ use sandbox_core::{Error, ErrorKind};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
-use crate::image::{self, Wanted};
+use crate::image::{self, RequestedImage};
 
 /// The finding for an engine that was not found.
-pub(crate) fn missing(error: &Error) -> Finding {
+pub(crate) fn engine_missing(error: &Error) -> Finding {
     Finding {
         name: "engine".into(),
         present: false,
@@ -24,15 +24,23 @@ pub(crate) async fn findings(
     engine: &Engine,
     config: &ContainerConfig,
 ) -> Vec<Finding> {
-    let mut findings = about(engine);
-    let found = match config.default_image.parse() {
+    let mut findings = engine_findings(engine);
+    let image = match config.default_image.parse() {
         Ok(reference) => {
-            let written = Some(config.default_image.as_str());
-            image::find(tier, engine, &Wanted { reference, written }).await
+            let original = Some(config.default_image.as_str());
+            image::find(
+                tier,
+                engine,
+                &RequestedImage {
+                    reference,
+                    original,
+                },
+            )
+            .await
         }
         Err(error) => Err(error),
     };
-    let (present, detail, fix) = match found {
+    let (present, detail, fix) = match image {
         Ok(_) => (true, config.default_image.clone(), String::new()),
         Err(error) if error.kind() == ErrorKind::ImageNotFound => (
             false,
@@ -50,7 +58,7 @@ pub(crate) async fn findings(
     findings
 }
 
-fn about(engine: &Engine) -> Vec<Finding> {
+fn engine_findings(engine: &Engine) -> Vec<Finding> {
     let facts = &engine.facts;
     let finding = |name: &str, present: bool, detail: String, fix: &str| Finding {
         name: name.to_owned(),

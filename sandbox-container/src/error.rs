@@ -57,11 +57,11 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             status_code,
             message,
         } => (status_code, message.trim().to_owned()),
-        error if is_gone(&error) => {
+        error if is_disconnected(&error) => {
             return Error::new(
                 ErrorKind::SandboxUnavailable,
                 phrase,
-                format!("the engine does not answer: {}", Causes(&error)),
+                format!("the engine does not answer: {}", ErrorChain(&error)),
             )
             .on(tier)
             .with_fix(format!(
@@ -69,7 +69,7 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
                 tier.family.engine, tier.family.command
             ));
         }
-        error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
+        error => return Error::new(ErrorKind::Io, phrase, ErrorChain(&error).to_string()).on(tier),
     };
     // Only Podman, and only if the option asks for separate users.
     if operation == Operation::Create && message.contains("not find enough available IDs") {
@@ -96,7 +96,7 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
         (Operation::Exec, _)
             if ["is not running", "container state improper"]
                 .iter()
-                .any(|sign| message.contains(sign)) =>
+                .any(|text| message.contains(text)) =>
         {
             ErrorKind::SandboxEnded
         }
@@ -106,7 +106,7 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
 }
 
 /// Whether the engine was not reached, or disconnected before it answered.
-fn is_gone(error: &EngineError) -> bool {
+fn is_disconnected(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::RequestTimeoutError
@@ -118,7 +118,7 @@ fn is_gone(error: &EngineError) -> bool {
 }
 
 /// Whether the engine's response cannot be parsed.
-pub(crate) fn is_unreadable(error: &EngineError) -> bool {
+pub(crate) fn is_parse_error(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::JsonDataError { .. } | EngineError::JsonSerdeError { .. }
@@ -131,32 +131,32 @@ pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
 }
 
 /// Whether the engine has no such container. Podman may use another status for one being removed.
-pub(crate) fn is_no_container(error: &EngineError) -> bool {
-    has_status(error, 404) || says(error, "no such container")
+pub(crate) fn is_container_missing(error: &EngineError) -> bool {
+    has_status(error, 404) || message_contains(error, "no such container")
 }
 
 /// Whether Podman reports a transient state, such as a container that ends during its removal.
-pub(crate) fn is_passing(error: &EngineError) -> bool {
-    says(error, "container state improper")
+pub(crate) fn is_transient_state(error: &EngineError) -> bool {
+    message_contains(error, "container state improper")
 }
 
-fn says(error: &EngineError, words: &str) -> bool {
+fn message_contains(error: &EngineError, words: &str) -> bool {
     matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
 }
 
 /// An error and its causes in one line: the outer error alone only reads "client error".
-pub(crate) struct Causes<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
-impl fmt::Display for Causes<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
+        let mut previous = self.0.to_string();
+        f.write_str(&previous)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            if !said.contains(&text) {
+            if !previous.contains(&text) {
                 write!(f, ": {text}")?;
-                said = text;
+                previous = text;
             }
             cause = error.source();
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_typed_by_what_was_asked() {
+    fn error_kind_depends_on_the_operation() {
         for (operation, status, message, kind) in [
             (
                 Operation::Create,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn users_that_an_engine_does_not_have_are_told_with_the_option() {
+    fn missing_subordinate_ids_name_the_option() {
         let message = "creating container storage: could not find enough available IDs";
         let error = answered(Operation::Create, 500, message);
         assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_vanished_is_unavailable() {
+    fn disconnected_engine_is_unavailable() {
         let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe).into();
         let error = engine_error(TIER, Operation::Start, error);
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
@@ -243,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn repeated_cause_is_printed_once() {
         let inner = std::io::Error::other("no route");
         let error = EngineError::from(inner);
-        assert_eq!(Causes(&error).to_string(), "no route");
+        assert_eq!(ErrorChain(&error).to_string(), "no route");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use sandbox_core::Result;
 
-use crate::engine::{Candidates, Endpoint, EngineFacts, Listed};
+use crate::engine::{Candidates, Endpoint, EngineFacts, ListedContainer};
 
 /// A family of engines with Docker's API, such as Docker or Podman. Describes only what differs
 /// between families.
@@ -24,7 +24,7 @@ pub struct Family {
     /// The fix if an engine refuses the connection.
     pub denied: &'static str,
     /// Whether an engine belongs to this family, by the component names that it reports.
-    pub is_ours: fn(components: &[&str]) -> bool,
+    pub is_member: fn(components: &[&str]) -> bool,
     /// Where to search for the engine if the configuration names none.
     ///
     /// # Errors
@@ -54,11 +54,11 @@ pub struct Family {
     /// Whether a container can get its own range of host users (`--userns=auto`).
     pub private_users: bool,
     /// Queries over the engine's own API.
-    pub native: Option<&'static dyn Native>,
+    pub native: Option<&'static dyn NativeApi>,
 }
 
 /// Corrects facts that the engine reports wrongly over Docker's API.
-pub type Correction = Box<dyn FnOnce(&mut EngineFacts) + Send>;
+pub type FactsCorrection = Box<dyn FnOnce(&mut EngineFacts) + Send>;
 
 /// How an engine takes a seccomp profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,20 +80,24 @@ pub enum PathOptions {
 
 /// Queries over an engine's own API, for facts that Docker's API reports wrongly or not at all.
 #[async_trait]
-pub trait Native: fmt::Debug + Send + Sync {
+pub trait NativeApi: fmt::Debug + Send + Sync {
     /// Queries the facts that Docker's API reports wrongly.
     ///
     /// # Errors
     ///
     /// A message that says why the engine could not be queried.
-    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String>;
+    async fn ask(&self, endpoint: &Endpoint) -> Result<FactsCorrection, String>;
 
     /// Lists the containers in any state that have all of these labels (`name` or `name=value`).
     ///
     /// # Errors
     ///
     /// A message that says why the engine could not be queried.
-    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String>;
+    async fn list(
+        &self,
+        endpoint: &Endpoint,
+        labels: &[String],
+    ) -> Result<Vec<ListedContainer>, String>;
 
     /// The id of the image that the engine's own command would use for `reference`, if any.
     ///
@@ -159,7 +163,7 @@ pub(crate) mod samples {
         command: "docker",
         start: "start Docker",
         denied: "use a rootless engine",
-        is_ours: |_| true,
+        is_member: |_| true,
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],

@@ -31,20 +31,22 @@ pub(crate) const DETACHED: &str = "sandbox.detached";
 pub(crate) const LIFETIME: &str = "sandbox.lifetime";
 
 /// The host folders that its code can write to, if any.
-pub(crate) const WRITTEN: &str = "sandbox.written";
+pub(crate) const WRITABLE_FOLDERS: &str = "sandbox.written";
 
 /// Marks images that we built. Containers inherit their image's labels, so this one says nothing
 /// about a container. Images get none of the labels that do.
 pub(crate) const BUILT: &str = "sandbox.built";
 
 /// Marks temporary images.
-pub(crate) const PASSING: &str = "sandbox.passing";
+pub(crate) const TEMPORARY: &str = "sandbox.passing";
 
 /// The first image label in our reserved prefix that containers would inherit with a wrong meaning.
-pub(crate) fn foreign<'a>(labels: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
-    let of_images = [BUILT, PASSING];
+pub(crate) fn inherited_reserved<'a>(
+    labels: impl IntoIterator<Item = &'a String>,
+) -> Option<&'a String> {
+    let image_labels = [BUILT, TEMPORARY];
     let mut names = labels.into_iter();
-    names.find(|name| name.starts_with(PREFIX) && !of_images.contains(&name.as_str()))
+    names.find(|name| name.starts_with(PREFIX) && !image_labels.contains(&name.as_str()))
 }
 
 /// The labels of a sandbox's container: the specification's and ours.
@@ -52,12 +54,12 @@ pub(crate) fn foreign<'a>(labels: impl IntoIterator<Item = &'a String>) -> Optio
 /// # Errors
 ///
 /// `InvalidSpec` if a label of the specification uses our prefix.
-pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
+pub(crate) fn of_sandbox(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
         return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(tier));
     }
-    let mut labels = ours(tier);
+    let mut labels = managed(tier);
     labels.extend(plan.labels.clone());
     labels.insert(NAME.to_owned(), plan.name.clone());
     if plan.detached {
@@ -72,7 +74,7 @@ pub(crate) fn of(tier: Tier, plan: &Plan) -> Result<HashMap<String, String>> {
 }
 
 /// The labels of everything that we create.
-pub(crate) fn ours(tier: Tier) -> HashMap<String, String> {
+pub(crate) fn managed(tier: Tier) -> HashMap<String, String> {
     HashMap::from([
         (TIER.to_owned(), tier.into()),
         (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -83,16 +85,16 @@ pub(crate) fn ours(tier: Tier) -> HashMap<String, String> {
 mod tests {
     use super::*;
     use crate::family::samples;
-    use crate::lower::samples::plan;
+    use crate::lowering::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
     #[test]
-    fn labels_of_a_specification_cannot_pass_for_ours() {
+    fn reserved_labels_in_a_specification_are_refused() {
         let spec = SandboxSpec::new("sb")
             .label("team", "x")
             .label("sandbox.tier", "local");
-        let error =
-            of(samples::TIER, &plan(&spec, &CapabilityPolicy::new())).expect_err("reserved");
+        let error = of_sandbox(samples::TIER, &plan(&spec, &CapabilityPolicy::new()))
+            .expect_err("reserved");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     }
 }

@@ -8,9 +8,9 @@ use crate::Tier;
 use crate::create::create;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
-use crate::removal::Guard;
+use crate::removal::ContainerGuard;
 use crate::stream::AttachStream;
-use crate::volume::{self, AgentVolume, Content};
+use crate::volume::{self, AgentVolume, VolumeContent};
 
 /// A container to launch.
 #[derive(Debug)]
@@ -24,13 +24,12 @@ pub(crate) struct Launch<'a> {
 
 impl Launch<'_> {
     /// Creates and starts the container; returns its guard and the stream to its agent. The agent's
-    /// volume is compared with our agent before the start, so a volume filled by another process
-    /// never runs.
+    /// volume is compared with our agent before the start, so unverified content never runs.
     ///
     /// # Errors
     ///
     /// The engine's refusals. Nothing is left behind, even if this future is dropped.
-    pub(crate) async fn run(&self) -> Result<(Guard, AttachStream)> {
+    pub(crate) async fn run(&self) -> Result<(ContainerGuard, AttachStream)> {
         let Self {
             tier,
             engine,
@@ -38,40 +37,42 @@ impl Launch<'_> {
             ..
         } = *self;
         if volume.is_verified(engine) {
-            match self.start().await {
-                Err(error) if AgentVolume::is_missed_in(&error) => volume.forget(engine),
+            match self.create_and_start().await {
+                Err(error) if AgentVolume::is_missing_file_error(&error) => volume.forget(engine),
                 started => return started,
             }
         }
         volume.create(tier, engine).await?;
         // Creating a container runs nothing and takes as long as reading the volume, so do both at
         // once.
-        let (made, content) = tokio::join!(self.make(), self.look());
+        let (created, content) = tokio::join!(self.create_attached(), self.inspect_volume());
         // If both failed, report the container's error.
-        let content = match (&made, content) {
-            (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return made,
+        let content = match (&created, content) {
+            (Err(error), Err(_)) if !AgentVolume::is_missing_file_error(error) => return created,
             (_, content) => content?,
         };
-        if content == Content::Agent {
+        if content == VolumeContent::Agent {
             volume.set_verified(engine);
-            let started = match made {
-                Ok(made) => self.begin(made).await,
+            let started = match created {
+                Ok(created) => self.start(created).await,
                 Err(error) => Err(error),
             };
             return match started {
                 // Another process filled the volume after the engine created it empty.
-                Err(error) if AgentVolume::is_missed_in(&error) => self.start().await,
+                Err(error) if AgentVolume::is_missing_file_error(&error) => {
+                    self.create_and_start().await
+                }
                 started => started,
             };
         }
         // The volume does not hold our agent, so the container was never started.
-        if let Ok((guard, stream)) = made {
+        if let Ok((guard, stream)) = created {
             drop(stream);
             guard.remove(&engine.client).await?;
         }
         volume::fill(tier, engine, volume, self.image()).await?;
         volume.set_verified(engine);
-        self.start().await
+        self.create_and_start().await
     }
 
     fn image(&self) -> &str {
@@ -79,8 +80,8 @@ impl Launch<'_> {
     }
 
     /// Reads the volume through a container that is never started.
-    async fn look(&self) -> Result<Content> {
-        let body = volume::reader(self.tier, self.volume, self.image());
+    async fn inspect_volume(&self) -> Result<VolumeContent> {
+        let body = volume::reader_container(self.tier, self.volume, self.image());
         let guard = create(self.tier, self.engine, None, body).await?;
         let client = &self.engine.client;
         let content = self
@@ -91,12 +92,12 @@ impl Launch<'_> {
         Ok(content)
     }
 
-    async fn start(&self) -> Result<(Guard, AttachStream)> {
-        self.begin(self.make().await?).await
+    async fn create_and_start(&self) -> Result<(ContainerGuard, AttachStream)> {
+        self.start(self.create_attached().await?).await
     }
 
     /// Creates the container and attaches to it. Nothing runs in it yet.
-    async fn make(&self) -> Result<(Guard, AttachStream)> {
+    async fn create_attached(&self) -> Result<(ContainerGuard, AttachStream)> {
         let (tier, engine) = (self.tier, self.engine);
         let guard = create(tier, engine, Some(self.name.clone()), self.body.clone()).await?;
         // Attach before the start: no byte is lost, and the agent never runs without an owner.
@@ -105,7 +106,10 @@ impl Launch<'_> {
     }
 
     /// Starts the container, and with it the agent.
-    async fn begin(&self, (guard, stream): (Guard, AttachStream)) -> Result<(Guard, AttachStream)> {
+    async fn start(
+        &self,
+        (guard, stream): (ContainerGuard, AttachStream),
+    ) -> Result<(ContainerGuard, AttachStream)> {
         let client = &self.engine.client;
         match client.start_container(guard.container(), None).await {
             Ok(()) => Ok((guard, stream)),
@@ -114,7 +118,7 @@ impl Launch<'_> {
                 // The name must be free for another attempt.
                 Err(match guard.remove(client).await {
                     Ok(()) => error,
-                    Err(left) => error.with_source(left),
+                    Err(removal_error) => error.with_source(removal_error),
                 })
             }
         }

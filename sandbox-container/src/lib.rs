@@ -9,45 +9,45 @@
 //! its family, and where to find its engine.
 
 mod adopt;
-mod applied;
 mod backend;
+mod background_removal;
 mod cgroup;
 mod config;
 mod create;
+mod default_paths;
+mod detached;
 mod doctor;
 mod engine;
+pub mod env_var;
 mod error;
 mod family;
 mod folders;
 mod identity;
 mod image;
 mod isolator;
-mod kept;
+mod label_origin;
 mod labels;
 mod launch;
-mod lower;
+mod lowering;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod options;
-mod origin;
 mod owner;
 mod packages;
 mod quota;
 mod reconnect;
 mod removal;
-mod remover;
 mod report;
 mod settings;
 mod stream;
 mod sweep;
-mod usual_paths;
-pub mod variable;
+mod verify;
 mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
-pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
-pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, KernelIsolation, ListedContainer};
+pub use family::{FactsCorrection, Family, NativeApi, OfFamily, PathOptions, ProfileForm};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use mutation::Mutation;

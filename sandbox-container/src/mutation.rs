@@ -4,7 +4,7 @@
 use bollard::models::{ContainerCreateBody, HostConfig, ImageInspect, MountType};
 use sandbox_host::Sandbox;
 
-use crate::lower::Lowered;
+use crate::lowering::LoweredContainer;
 
 /// The omitted option. Tiers without a policy are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,20 +39,20 @@ pub enum Mutation {
 
 impl Mutation {
     /// Removes the option from the container and its sandbox. The report stays unchanged.
-    pub(crate) fn of(
+    pub(crate) fn apply(
         self,
-        mut lowered: Lowered,
+        mut lowered: LoweredContainer,
         sandbox: &mut Sandbox,
         image: &ImageInspect,
-    ) -> Lowered {
-        let host = host(&mut lowered.body);
+    ) -> LoweredContainer {
+        let host = host_config(&mut lowered.body);
         match self {
             Self::Network => host.network_mode = Some("host".into()),
             Self::Seccomp => {
                 sandbox.settings.confinement.seccomp.clear();
-                unfiltered(host);
+                disable_engine_filter(host);
             }
-            Self::EngineFilter => unfiltered(host),
+            Self::EngineFilter => disable_engine_filter(host),
             Self::Root => host.readonly_rootfs = Some(false),
             Self::User => sandbox.settings.confinement.identity = Some((0, 0)),
             Self::Memory => (host.memory, host.memory_swap) = (None, None),
@@ -83,12 +83,12 @@ impl Mutation {
     }
 }
 
-fn host(body: &mut ContainerCreateBody) -> &mut HostConfig {
+fn host_config(body: &mut ContainerCreateBody) -> &mut HostConfig {
     body.host_config.get_or_insert_default()
 }
 
 /// Removes the engine's default filter as well.
-fn unfiltered(host: &mut HostConfig) {
+fn disable_engine_filter(host: &mut HostConfig) {
     let options = host.security_opt.get_or_insert_default();
     options.retain(|option| !option.starts_with("seccomp="));
     options.push("seccomp=unconfined".into());

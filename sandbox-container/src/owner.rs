@@ -18,13 +18,13 @@ pub(crate) struct Owner {
 
 /// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum OwnerStatus {
     /// The current process.
-    Ourselves,
+    Current,
     /// Another process that runs.
     Alive,
     /// It has ended.
-    Gone,
+    Ended,
     /// It belongs to another machine, boot, process namespace or user, so its state is unknown.
     Unknown,
 }
@@ -61,22 +61,22 @@ impl Owner {
     }
 
     /// Whether it belongs to the current user.
-    pub(crate) fn is_of_our_user(&self) -> bool {
+    pub(crate) fn is_current_user(&self) -> bool {
         self.user == state::user()
     }
 
     /// The owner's current state.
-    pub(crate) fn standing(&self) -> Standing {
-        let visible = self.is_of_our_user() || state::user() == 0;
+    pub(crate) fn status(&self) -> OwnerStatus {
+        let visible = self.is_current_user() || state::user() == 0;
         if self.process.pid == 0 || self.era != Era::current() || !visible {
-            return Standing::Unknown;
+            return OwnerStatus::Unknown;
         }
         if *self == Self::current() {
-            return Standing::Ourselves;
+            return OwnerStatus::Current;
         }
         match ProcessId::of(self.process.pid) {
-            Some(process) if process == self.process => Standing::Alive,
-            _ => Standing::Gone,
+            Some(process) if process == self.process => OwnerStatus::Alive,
+            _ => OwnerStatus::Ended,
         }
     }
 }
@@ -84,9 +84,9 @@ impl Owner {
 /// A container that this process uses or is about to create, identified by a token in a label.
 /// While the claim exists, this process's sweep skips the container.
 #[derive(Debug)]
-pub(crate) struct Claim(String);
+pub(crate) struct ContainerClaim(String);
 
-impl Claim {
+impl ContainerClaim {
     /// A claim with a unique token.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -107,7 +107,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ContainerClaim {
     fn drop(&mut self) {
         claims().remove(&self.0);
     }
@@ -124,21 +124,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_told_from_a_later_process_with_its_number() {
-        let own = Owner::current();
-        assert_eq!(Owner::decode(&own.encode()), Some(own.clone()));
-        assert_eq!(own.standing(), Standing::Ourselves);
+    fn owner_is_distinguished_from_a_later_process_with_its_pid() {
+        let current = Owner::current();
+        assert_eq!(Owner::decode(&current.encode()), Some(current.clone()));
+        assert_eq!(current.status(), OwnerStatus::Current);
         let with = |process| Owner {
             process,
-            ..own.clone()
+            ..current.clone()
         };
         let later = ProcessId {
-            start: own.process.start + 1,
-            ..own.process
+            start: current.process.start + 1,
+            ..current.process
         };
-        assert_eq!(with(later).standing(), Standing::Gone);
+        assert_eq!(with(later).status(), OwnerStatus::Ended);
         let first = ProcessId::of(1).expect("process 1");
-        assert_eq!(with(first).standing(), Standing::Alive);
+        assert_eq!(with(first).status(), OwnerStatus::Alive);
         for wrong in [
             "",
             "0",
@@ -151,24 +151,24 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_not_of_here_nothing_is_known() {
-        let own = Owner::current();
-        let elsewhere = Owner::decode("0:1:2:another-start:1").expect("an owner");
-        assert_eq!(elsewhere.standing(), Standing::Unknown);
-        let nobody = Owner {
+    fn owner_elsewhere_or_without_pid_is_unknown() {
+        let current = Owner::current();
+        let remote = Owner::decode("0:1:2:another-start:1").expect("an owner");
+        assert_eq!(remote.status(), OwnerStatus::Unknown);
+        let unidentified = Owner {
             process: ProcessId { pid: 0, start: 0 },
-            ..own
+            ..current
         };
-        assert_eq!(nobody.standing(), Standing::Unknown);
+        assert_eq!(unidentified.status(), OwnerStatus::Unknown);
     }
 
     #[test]
-    fn a_claim_lasts_as_long_as_it_is_held() {
-        let claim = Claim::new();
+    fn claim_lasts_until_dropped() {
+        let claim = ContainerClaim::new();
         let token = claim.token().to_owned();
-        assert!(Claim::is_held(&token) && !Claim::is_held("another"));
-        assert_ne!(Claim::new().token(), token);
+        assert!(ContainerClaim::is_held(&token) && !ContainerClaim::is_held("another"));
+        assert_ne!(ContainerClaim::new().token(), token);
         drop(claim);
-        assert!(!Claim::is_held(&token));
+        assert!(!ContainerClaim::is_held(&token));
     }
 }

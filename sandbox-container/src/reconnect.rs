@@ -48,14 +48,15 @@ impl Reconnection<'_> {
         let mut attempt = 1;
         loop {
             let (process, stream) = self.open().await?;
-            isolator.listen_to(stream.last_words());
-            let boxed = Box::new(isolator.clone());
-            let attached = AgentInstance::attach(stream, self.key, sandbox.clone(), boxed).await;
+            isolator.set_agent_stderr(stream.agent_stderr());
+            let agent_isolator = Box::new(isolator.clone());
+            let attached =
+                AgentInstance::attach(stream, self.key, sandbox.clone(), agent_isolator).await;
             let error = match attached {
                 Ok(instance) => return Ok(instance),
                 Err(error) => error,
             };
-            if !self.was_refused(&process).await {
+            if !self.failed_to_start(&process).await {
                 return Err(error);
             }
             if attempt == ATTEMPTS {
@@ -97,14 +98,14 @@ impl Reconnection<'_> {
                 Ok((process, AttachStream::new(output, input)))
             }
             StartExecResults::Detached => {
-                let context = "the engine gave no stream to the process";
+                let context = "the engine returned no stream for the process";
                 Err(Error::new(ErrorKind::Io, Operation::Exec.phrase(), context).on(self.tier))
             }
         }
     }
 
     /// Whether the process never started: engines report this as exit code 126, 127 or 255.
-    async fn was_refused(&self, process: &str) -> bool {
+    async fn failed_to_start(&self, process: &str) -> bool {
         let found = self.engine.client.inspect_exec(process).await;
         // An engine that does not answer has refused nothing.
         found.is_ok_and(|found| matches!(found.exit_code, Some(126 | 127 | 255)))

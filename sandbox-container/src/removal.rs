@@ -7,19 +7,19 @@ use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
+use crate::background_removal::{CleanupExtras, remove_soon};
+use crate::detached::RecordGuard;
 use crate::engine::Endpoint;
 use crate::error::{
-    Operation, engine_error, has_status, is_no_container, is_passing, is_unreadable,
+    Operation, engine_error, has_status, is_container_missing, is_parse_error, is_transient_state,
 };
-use crate::kept::Entry;
-use crate::owner::Claim;
-use crate::remover::{Along, remove_soon};
+use crate::owner::ContainerClaim;
 
 /// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
-const BOUND: Duration = Duration::from_secs(20);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time for the engine to remove an ended container by itself before it is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Time between two checks for a removed container.
 const POLL: Duration = Duration::from_millis(5);
@@ -41,15 +41,17 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             let removed = client.remove_container(container, Some(options.clone()));
             return match removed.await {
                 Ok(()) => Ok(()),
-                Err(error) if is_no_container(&error) => Ok(()),
-                Err(error) if is_passing(&error) => {
+                Err(error) if is_container_missing(&error) => Ok(()),
+                Err(error) if is_transient_state(&error) => {
                     tokio::time::sleep(POLL).await;
                     continue;
                 }
                 // The container ended and the engine is removing it. If that fails, the container
                 // stays dead until a client asks again.
                 Err(error) if has_status(&error, 409) => {
-                    match tokio::time::timeout(AGAIN, wait_until_gone(client, container)).await {
+                    match tokio::time::timeout(RETRY_AFTER, wait_until_gone(client, container))
+                        .await
+                    {
                         Ok(gone) => gone,
                         Err(_) => continue,
                     }
@@ -58,24 +60,28 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             };
         }
     };
-    let left = |why: Error| {
+    let failure = |why: Error| {
         Error::new(ErrorKind::Io, "remove container", why.context().to_owned())
             .on(tier)
             .with_fix(format!("{} rm --force {container}", tier.family.command))
     };
-    match tokio::time::timeout(BOUND, removal).await {
+    match tokio::time::timeout(REMOVAL_TIMEOUT, removal).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
             let error = engine_error(tier, Operation::Remove, error);
             Err(if error.kind() == ErrorKind::SandboxUnavailable {
                 error
             } else {
-                left(error)
+                failure(error)
             })
         }
         Err(_) => {
-            let context = format!("{container} was not gone after {BOUND:?}");
-            Err(left(Error::new(ErrorKind::Io, "remove container", context)))
+            let context = format!("{container} was not gone after {REMOVAL_TIMEOUT:?}");
+            Err(failure(Error::new(
+                ErrorKind::Io,
+                "remove container",
+                context,
+            )))
         }
     }
 }
@@ -87,9 +93,9 @@ pub(crate) async fn wait_until_gone(
 ) -> Result<(), bollard::errors::Error> {
     loop {
         match client.inspect_container(container, None).await {
-            Err(error) if is_no_container(&error) => return Ok(()),
+            Err(error) if is_container_missing(&error) => return Ok(()),
             // During the removal an engine may report a state that bollard does not know.
-            Err(error) if !is_unreadable(&error) => return Err(error),
+            Err(error) if !is_parse_error(&error) => return Err(error),
             _ => tokio::time::sleep(POLL).await,
         }
     }
@@ -98,7 +104,7 @@ pub(crate) async fn wait_until_gone(
 /// Removes an image after its container. An image that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
     if !try_remove_image(tier, client, image).await? {
-        tracing::debug!(%tier, image, "an image that is used by others stays");
+        tracing::debug!(%tier, image, "image not removed: it is in use");
     }
     Ok(())
 }
@@ -118,21 +124,26 @@ pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -
 
 /// Owns a container and removes it when dropped.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ContainerGuard {
     tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
-    claim: Option<Claim>,
+    claim: Option<ContainerClaim>,
     /// Removed after the container.
     image: Option<String>,
     /// The sandbox's record, kept until the container is gone.
-    record: Option<Entry>,
+    record: Option<RecordGuard>,
     /// The engine's warnings about the created container.
     warnings: Vec<String>,
 }
 
-impl Guard {
-    pub(crate) fn new(tier: Tier, endpoint: &Endpoint, container: String, claim: Claim) -> Self {
+impl ContainerGuard {
+    pub(crate) fn new(
+        tier: Tier,
+        endpoint: &Endpoint,
+        container: String,
+        claim: ContainerClaim,
+    ) -> Self {
         Self {
             tier,
             endpoint: endpoint.clone(),
@@ -162,7 +173,7 @@ impl Guard {
     }
 
     /// Removes this record after the container.
-    pub(crate) fn hold(&mut self, record: Entry) {
+    pub(crate) fn attach_record(&mut self, record: RecordGuard) {
         self.record = Some(record);
     }
 
@@ -172,15 +183,15 @@ impl Guard {
     }
 
     /// Detaches the container from this process; returns the image that goes with it.
-    pub(crate) fn hand_over(mut self) -> Option<String> {
+    pub(crate) fn detach(mut self) -> Option<String> {
         if let Some(record) = self.record.take() {
-            record.keep();
+            record.persist();
         }
-        self.release()
+        self.disarm()
     }
 
     /// Notes that the container is gone; returns the image that goes with it.
-    pub(crate) fn release(mut self) -> Option<String> {
+    pub(crate) fn disarm(mut self) -> Option<String> {
         self.container = None;
         self.image.take()
     }
@@ -195,15 +206,15 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ContainerGuard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            let along = Along {
+            let extras = CleanupExtras {
                 image: self.image.take(),
                 claim: self.claim.take(),
                 record: self.record.take(),
             };
-            remove_soon(self.tier, &self.endpoint, container, along);
+            remove_soon(self.tier, &self.endpoint, container, extras);
         }
     }
 }

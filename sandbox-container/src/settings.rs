@@ -33,7 +33,7 @@ impl ContainerConfig {
     pub fn with_settings(mut self, settings: &Settings) -> Result<Self> {
         for (name, value) in settings {
             if !is_name(value) {
-                let context = format!("{name}: {value:?} is no name that an engine could have");
+                let context = format!("{name}: {value:?} is not a valid engine name");
                 return Err(
                     Error::new(ErrorKind::InvalidSpec, "choose backend", context)
                         .with_fix("write letters, digits, '.', '_', '-' and '/'"),
@@ -43,7 +43,7 @@ impl ContainerConfig {
                 RUNTIME => self.runtime = Some(value.clone()),
                 PACKAGE_NETWORK => self.package_network = Some(value.clone()),
                 _ => {
-                    let context = format!("there is no setting {name}");
+                    let context = format!("unknown setting {name}");
                     return Err(Error::new(
                         ErrorKind::InvalidSpec,
                         "choose backend",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_taken() {
+    fn every_setting_is_applied() {
         for setting in SETTINGS {
             let config = set(setting.name, "mine").expect(setting.name);
             let taken = [config.runtime, config.package_network];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_engine_has_are_refused() {
+    fn invalid_engine_names_are_refused() {
         for value in ["", "a b", "container:other", "x\u{1b}[31m", "a\nb"] {
             let error = set(PACKAGE_NETWORK, value).expect_err(value);
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);

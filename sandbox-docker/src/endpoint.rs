@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sandbox_container::Candidates;
-use sandbox_container::variable::{path, text};
+use sandbox_container::env_var::{path, text};
 use sandbox_core::{Error, Result};
 
 /// The addresses to try.
@@ -12,7 +12,7 @@ use sandbox_core::{Error, Result};
 ///
 /// `SandboxUnavailable` for an address or a context that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    look(tier, &Environment::current())
+    find_candidates(tier, &Environment::current())
 }
 
 /// The environment variables that locate the engine.
@@ -38,7 +38,7 @@ impl Environment {
     }
 }
 
-fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
     if let Some(host) = &environment.docker_host {
         return Candidates::named(tier, host, "DOCKER_HOST");
     }

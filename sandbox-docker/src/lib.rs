@@ -21,7 +21,7 @@ const FAMILY: &Family = &Family {
     command: "docker",
     start: "start Docker (`systemctl start docker`), or set DOCKER_HOST to its address",
     denied: "add your user to the group that owns the socket, or use a rootless engine",
-    is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
+    is_member: |components| !components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
     profile_form: ProfileForm::Text,

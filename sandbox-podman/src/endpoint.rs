@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox_container::{Candidates, variable};
+use sandbox_container::{Candidates, env_var};
 use sandbox_core::{Error, Result};
 
 /// The addresses to try.
@@ -11,7 +11,7 @@ use sandbox_core::{Error, Result};
 ///
 /// `SandboxUnavailable` for an address or a connection that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    look(tier, &Environment::current())
+    find_candidates(tier, &Environment::current())
 }
 
 /// The environment variables and files that locate the engine.
@@ -32,10 +32,10 @@ struct Environment {
 impl Environment {
     /// Reads this process's environment.
     fn current() -> Self {
-        let config = variable::path("XDG_CONFIG_HOME")
-            .or_else(|| variable::path("HOME").map(|home| home.join(".config")));
+        let config = env_var::path("XDG_CONFIG_HOME")
+            .or_else(|| env_var::path("HOME").map(|home| home.join(".config")));
         let users = config.map(|config| config.join("containers"));
-        let configurations = match variable::path("CONTAINERS_CONF") {
+        let configurations = match env_var::path("CONTAINERS_CONF") {
             Some(only) => vec![only],
             None => users
                 .iter()
@@ -46,17 +46,17 @@ impl Environment {
         };
         let run = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
         Self {
-            host: variable::text("CONTAINER_HOST"),
-            connection: variable::text("CONTAINER_CONNECTION"),
+            host: env_var::text("CONTAINER_HOST"),
+            connection: env_var::text("CONTAINER_CONNECTION"),
             configurations,
-            connections: variable::path("PODMAN_CONNECTIONS_CONF")
+            connections: env_var::path("PODMAN_CONNECTIONS_CONF")
                 .or_else(|| users.map(|folder| folder.join("podman-connections.json"))),
-            runtime_dir: Some(variable::path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
+            runtime_dir: Some(env_var::path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
         }
     }
 }
 
-fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
     if let Some(host) = &environment.host {
         return Candidates::named(tier, &without_query(host), "CONTAINER_HOST");
     }

@@ -22,7 +22,7 @@ const FAMILY: &Family = &Family {
     command: "podman",
     start: START,
     denied: START,
-    is_ours: |components| components.iter().any(|name| name.starts_with("Podman")),
+    is_member: |components| components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &[
         "/libpod_parent/libpod-{id}",

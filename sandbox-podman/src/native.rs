@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use podman_api::models::{HostInfo, IdMap, ListContainer};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 use podman_api::{ApiVersion, Error};
-use sandbox_container::{Correction, Endpoint, EngineFacts, Listed, Native};
+use sandbox_container::{Endpoint, EngineFacts, FactsCorrection, ListedContainer, NativeApi};
 
 /// API version used: the oldest that engines since version 4 support. These requests are the same
 /// in all of them.
@@ -24,16 +24,20 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Libpod;
 
 #[async_trait]
-impl Native for Libpod {
-    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String> {
-        let info = client(endpoint)?.info().await.map_err(said)?;
+impl NativeApi for Libpod {
+    async fn ask(&self, endpoint: &Endpoint) -> Result<FactsCorrection, String> {
+        let info = client(endpoint)?.info().await.map_err(message)?;
         let host = info
             .host
             .ok_or("Podman's own API says nothing of the host")?;
         Ok(Box::new(move |facts| correct(facts, host)))
     }
 
-    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String> {
+    async fn list(
+        &self,
+        endpoint: &Endpoint,
+        labels: &[String],
+    ) -> Result<Vec<ListedContainer>, String> {
         let filters = labels.iter().map(|label| match label.split_once('=') {
             Some((name, value)) => ContainerListFilter::LabelKeyVal(name.into(), value.into()),
             None => ContainerListFilter::LabelKey(label.clone()),
@@ -51,7 +55,7 @@ impl Native for Libpod {
                     attempts += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(error) => return Err(said(error)),
+                Err(error) => return Err(message(error)),
             }
         };
         Ok(found.into_iter().filter_map(listed).collect())
@@ -74,7 +78,7 @@ impl Native for Libpod {
             }
             Ok(_) => Ok(None),
             Err(Error::Fault { code, .. }) if code.as_u16() == 404 => Ok(None),
-            Err(error) => Err(said(error)),
+            Err(error) => Err(message(error)),
         }
     }
 }
@@ -104,10 +108,10 @@ fn correct(facts: &mut EngineFacts, host: HostInfo) {
 }
 
 /// Docker's API does not know all of Podman's states.
-fn listed(container: ListContainer) -> Option<Listed> {
+fn listed(container: ListContainer) -> Option<ListedContainer> {
     // A container without a state must not count as ended.
     let state = container.state?;
-    Some(Listed {
+    Some(ListedContainer {
         id: container.id?,
         created: container.created.map(|time| time.timestamp()),
         labels: container.labels.unwrap_or_default(),
@@ -146,10 +150,10 @@ fn built_here(reference: &str) -> Option<String> {
 fn client(endpoint: &Endpoint) -> Result<podman_api::Podman, String> {
     let (major, minor, patch) = VERSION;
     let version = ApiVersion::new(major, Some(minor), Some(patch));
-    podman_api::Podman::new_versioned(endpoint.to_string(), version).map_err(said)
+    podman_api::Podman::new_versioned(endpoint.to_string(), version).map_err(message)
 }
 
-fn said(error: Error) -> String {
+fn message(error: Error) -> String {
     match error {
         // An error response from Podman.
         Error::Fault { .. } => format!("Podman's own API answers: {error}"),
@@ -162,7 +166,7 @@ mod tests {
     use super::built_here;
 
     #[test]
-    fn short_names_alone_may_be_of_this_engine() {
+    fn only_short_names_can_be_local_images() {
         for (reference, full) in [
             ("mine", "localhost/mine:latest"),
             ("team/mine:2", "localhost/team/mine:2"),

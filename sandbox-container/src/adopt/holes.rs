@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use bollard::models::HostConfig;
 use sandbox_core::{Capability, escape};
 
-use super::Found;
+use super::ForeignContainer;
 
 /// An option of a foreign container that disables some of its isolation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const ISOLATION: &[Capability] = &[
     Capability::Privileges,
 ];
 
-const HOSTS: &str = "the host's";
+const THE_HOSTS: &str = "the host's";
 
 const NETWORK: &[Capability] = &[Capability::NetworkAccess, Capability::Egress];
 
@@ -42,7 +42,7 @@ const PRIVILEGES: &[Capability] = &[Capability::Privileges];
 const PROCESSES: &[Capability] = &[Capability::Processes];
 
 /// Finds all holes of a container.
-pub(super) fn holes(found: &Found) -> Vec<Hole> {
+pub(super) fn holes(found: &ForeignContainer) -> Vec<Hole> {
     let host = &found.host;
     let mut holes = Vec::new();
     let mut add = |name: String, of| holes.push(Hole { name, of });
@@ -55,7 +55,7 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
     if let Some(unmasked) = &found.unmasked {
         add(unmasked.clone(), FILES);
     }
-    for (mode, kernels, of) in [
+    for (mode, namespace, of) in [
         (&host.ipc_mode, "ipc", PROCESSES),
         (&host.pid_mode, "pid", PROCESSES),
         (&host.uts_mode, "uts", PROCESSES),
@@ -65,10 +65,14 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
     ] {
         // Podman does not report the host's IPC namespace over Docker's API; the kernel shows it.
         let process = found.process.as_ref();
-        let seen = process.is_some_and(|process| process.shared_namespaces.contains(&kernels));
-        let whose = mode.as_deref().and_then(shared);
-        if let Some(whose) = whose.or_else(|| seen.then(|| HOSTS.to_owned())) {
-            add(format!("the container has {whose} {kernels} namespace"), of);
+        let is_shared =
+            process.is_some_and(|process| process.shared_namespaces.contains(&namespace));
+        let owner = mode.as_deref().and_then(namespace_owner);
+        if let Some(owner) = owner.or_else(|| is_shared.then(|| THE_HOSTS.to_owned())) {
+            add(
+                format!("the container has {owner} {namespace} namespace"),
+                of,
+            );
         }
     }
     for option in host.security_opt.iter().flatten() {
@@ -91,11 +95,11 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
 }
 
 /// The owner of a shared namespace; `None` if the container has its own.
-fn shared(mode: &str) -> Option<String> {
+fn namespace_owner(mode: &str) -> Option<String> {
     match mode.split_once(':') {
-        Some(("container", other)) => Some(format!("container {}'s", escape(other))),
+        Some(("container", name)) => Some(format!("container {}'s", escape(name))),
         Some(("ns", path)) => Some(format!("{}'s", escape(path))),
-        _ if mode == "host" => Some(HOSTS.into()),
+        _ if mode == "host" => Some(THE_HOSTS.into()),
         _ => None,
     }
 }
@@ -126,12 +130,13 @@ fn is_unconfined(option: &str) -> bool {
 }
 
 /// The host's sockets that are mounted. A read-only mount does not prevent connections.
-fn sockets(found: &Found) -> impl Iterator<Item = String> {
-    const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+fn sockets(found: &ForeignContainer) -> impl Iterator<Item = String> {
+    const ENGINE_SOCKETS: [&str; 4] =
+        ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
     let is_socket = |source: &&str| {
-        let named = ENGINES.iter().any(|name| source.ends_with(name));
+        let is_engines = ENGINE_SOCKETS.iter().any(|name| source.ends_with(name));
         // Known engine sockets count even if they cannot be inspected from here.
-        named || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
+        is_engines || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
     };
     let sources = found.mounts.iter().filter_map(|it| it.source.as_deref());
     sources.filter(is_socket).map(escape)
@@ -142,12 +147,12 @@ mod tests {
     use bollard::models::{DeviceMapping, DeviceRequest, MountPoint};
 
     use super::*;
-    use crate::applied::Process;
+    use crate::verify::ObservedProcess;
 
     fn of(host: HostConfig) -> Vec<Hole> {
-        holes(&Found {
+        holes(&ForeignContainer {
             host,
-            ..Found::default()
+            ..ForeignContainer::default()
         })
     }
 
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_as_engines_make_it_has_none() {
+    fn default_container_has_no_holes() {
         let host = HostConfig {
             ipc_mode: text("shareable"),
             pid_mode: text("private"),
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hole_is_named_and_takes_what_it_concerns() {
+    fn each_hole_is_named_with_its_capabilities() {
         let options = |option: &str| HostConfig {
             security_opt: Some(vec![option.to_owned()]),
             ..HostConfig::default()
@@ -277,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_only_the_kernel_shows_is_named() {
-        let process = Process {
+    fn shared_namespace_is_found_through_the_kernel() {
+        let process = ObservedProcess {
             shared_namespaces: vec!["ipc"],
-            ..Process::default()
+            ..ObservedProcess::default()
         };
-        let found = holes(&Found {
+        let found = holes(&ForeignContainer {
             process: Some(process),
-            ..Found::default()
+            ..ForeignContainer::default()
         });
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].name.contains("host's ipc"), "{found:?}");
@@ -292,16 +297,16 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_the_engine_opens_everything() {
+    fn mounted_engine_socket_voids_all_isolation() {
         let mount = MountPoint {
             source: text("/nowhere/docker.sock"),
             rw: Some(false),
             ..MountPoint::default()
         };
-        let found = holes(&Found {
+        let found = holes(&ForeignContainer {
             mounts: vec![mount],
             unmasked: text("/proc/sys is not read-only"),
-            ..Found::default()
+            ..ForeignContainer::default()
         });
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].of, FILES);

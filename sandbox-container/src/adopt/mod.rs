@@ -4,12 +4,12 @@
 //! executes it there. Nothing is read through the upload endpoint. Once the agent answers, the
 //! folder is removed again: the agent runs on without its file, so nothing is left behind.
 
-mod found;
+mod foreign_container;
 mod holes;
-mod isolator;
+mod installed_agent;
 mod masks;
-mod planted;
 mod report;
+mod running_agent;
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_agent::protocol::Confinement;
@@ -23,10 +23,10 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::stream::AttachStream;
 
-pub(crate) use found::Found;
+pub(crate) use foreign_container::ForeignContainer;
 use holes::{Hole, holes};
-use isolator::Served;
-use planted::Planted;
+use installed_agent::InstalledAgent;
+use running_agent::RunningAgent;
 
 /// A container to adopt.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Adoption<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub plan: &'a Plan,
-    pub found: Found,
+    pub container: ForeignContainer,
     /// `None` without a policy.
     pub kernel: Option<Kernel>,
     /// Options that disable isolation.
@@ -52,15 +52,15 @@ impl<'a> Adoption<'a> {
         tier: Tier,
         engine: &'a Engine,
         plan: &'a Plan,
-        found: Found,
+        container: ForeignContainer,
         kernel: Option<Kernel>,
     ) -> Result<Self> {
         let adoption = Self {
             tier,
             engine,
             plan,
-            holes: holes(&found),
-            found,
+            holes: holes(&container),
+            container,
             kernel,
         };
         adoption.check_root()?;
@@ -69,7 +69,7 @@ impl<'a> Adoption<'a> {
 
     /// A mutant: checks only for `privileged` and mounts.
     #[cfg(feature = "mutants")]
-    pub(crate) fn looking_at_mounts_alone(mut self) -> Self {
+    pub(crate) fn ignoring_most_holes(mut self) -> Self {
         self.holes
             .retain(|hole| hole.name.contains("is privileged"));
         self
@@ -78,11 +78,11 @@ impl<'a> Adoption<'a> {
     fn check_root(&self) -> Result<()> {
         let facts = &self.engine.facts;
         let namespace = facts.rootless
-            || (facts.user_namespace && self.found.host.userns_mode.as_deref() != Some("host"));
-        let (Some(unmasked), Some(_)) = (&self.found.unmasked, &self.kernel) else {
+            || (facts.user_namespace && self.container.host.userns_mode.as_deref() != Some("host"));
+        let (Some(unmasked), Some(_)) = (&self.container.unmasked, &self.kernel) else {
             return Ok(());
         };
-        if namespace || !Found::is_root(&self.user()) {
+        if namespace || !ForeignContainer::is_root(&self.user()) {
             return Ok(());
         }
         let context = format!(
@@ -98,7 +98,7 @@ impl<'a> Adoption<'a> {
     pub(crate) fn report(&self) -> EnforcementReport {
         match &self.kernel {
             Some(kernel) => {
-                report::report(self.plan, &self.found, self.engine, kernel, &self.holes)
+                report::report(self.plan, &self.container, self.engine, kernel, &self.holes)
             }
             None => EnforcementReport::nothing(&format!("{} applies no policy", self.tier)),
         }
@@ -113,15 +113,15 @@ impl<'a> Adoption<'a> {
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
         let Self { tier, engine, .. } = self;
         let sandbox = self.sandbox()?;
-        let planted = Planted::put(tier, engine, &self.found, program).await?;
-        let entered = self.start(&planted, sandbox).await;
-        let removed = planted.remove().await;
+        let installed = InstalledAgent::install(tier, engine, &self.container, program).await?;
+        let entered = self.start(&installed, sandbox).await;
+        let removed = installed.remove().await;
         let instance = entered?;
         removed?;
         Ok(instance)
     }
 
-    async fn start(&self, planted: &Planted, sandbox: Sandbox) -> Result<AgentInstance> {
+    async fn start(&self, installed: &InstalledAgent, sandbox: Sandbox) -> Result<AgentInstance> {
         let (tier, engine) = (self.tier, self.engine);
         let refused = |error| engine_error(tier, Operation::Adopt, error);
         let options = CreateExecOptions {
@@ -129,14 +129,14 @@ impl<'a> Adoption<'a> {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(false),
-            cmd: Some(vec![planted.program(), "serve".into(), "--stdio".into()]),
+            cmd: Some(vec![installed.program(), "serve".into(), "--stdio".into()]),
             user: Some(self.user()),
             working_dir: Some("/".into()),
             ..CreateExecOptions::default()
         };
         let execution = engine
             .client
-            .create_exec(&self.found.id, options)
+            .create_exec(&self.container.id, options)
             .await
             .map_err(refused)?
             .id;
@@ -146,16 +146,16 @@ impl<'a> Adoption<'a> {
             .await
             .map_err(refused)?;
         let StartExecResults::Attached { output, input } = attached else {
-            let context = "the engine gives no stream to what it executes";
+            let context = "the engine returned no stream for the agent's exec";
             return Err(Error::new(ErrorKind::Protocol, "adopt container", context).on(tier));
         };
         let stream = AttachStream::new(output, input);
-        let served = Served {
+        let served = RunningAgent {
             tier,
             engine: engine.clone(),
-            container: self.found.id.clone(),
+            container: self.container.id.clone(),
             execution,
-            last_words: stream.last_words(),
+            agent_stderr: stream.agent_stderr(),
         };
         let (stream, cut) = CutStream::new(stream);
         let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
@@ -167,7 +167,7 @@ impl<'a> Adoption<'a> {
     fn user(&self) -> String {
         match self.plan.user {
             Some((user, group)) => format!("{user}:{group}"),
-            None => self.found.user.clone(),
+            None => self.container.user.clone(),
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Adoption<'a> {
         // The foreign container's files stay unchanged.
         sandbox.settings.make_dirs = Vec::new();
         if self.plan.workdir.is_none() {
-            sandbox.settings.workdir = self.found.workdir.clone().into_bytes();
+            sandbox.settings.workdir = self.container.workdir.clone().into_bytes();
         }
         Ok(sandbox)
     }

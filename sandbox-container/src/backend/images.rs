@@ -7,7 +7,7 @@ use sandbox_core::{
 use super::ContainerBackend;
 use crate::OfFamily;
 use crate::engine::Engine;
-use crate::image::{self, Build, Puller, Wanted};
+use crate::image::{self, Build, Puller, RequestedImage};
 
 impl<F: OfFamily> ContainerBackend<F> {
     /// The image that a plan requests.
@@ -15,14 +15,14 @@ impl<F: OfFamily> ContainerBackend<F> {
     /// # Errors
     ///
     /// `PolicyExceeded` for an image that the policy does not allow.
-    pub(super) fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
-        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let reference = written.parse()?;
+    pub(super) fn requested_image<'a>(&'a self, plan: &'a Plan) -> Result<RequestedImage<'a>> {
+        let original = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = original.parse()?;
         plan.check_image(&reference)
             .map_err(|error| error.on(self.tier))?;
-        Ok(Wanted {
+        Ok(RequestedImage {
             reference,
-            written: plan.images.is_none().then_some(written),
+            original: plan.images.is_none().then_some(original),
         })
     }
 
@@ -31,7 +31,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             tier: self.tier,
             engine,
             config: &self.config,
-            brought: &self.brought,
+            pulled: &self.pulled,
         }
     }
 
@@ -48,9 +48,9 @@ impl<F: OfFamily> ContainerBackend<F> {
         let engine = self.engine().await?;
         let provided = self
             .puller(&engine)
-            .provide(&self.wanted(plan)?, pull, progress)
+            .provide(&self.requested_image(plan)?, pull, progress)
             .await;
-        self.noticing(provided).await.map(drop)
+        self.forget_if_unavailable(provided).await.map(drop)
     }
 
     /// Pulls an image, or checks that it exists.
@@ -61,16 +61,19 @@ impl<F: OfFamily> ContainerBackend<F> {
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
         let engine = self.engine().await?;
-        let wanted = Wanted {
+        let requested = RequestedImage {
             reference: reference.clone(),
-            written: None,
+            original: None,
         };
-        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
-        let (image, brought) = self.noticing(provided).await?;
-        Ok(image::info(&image, brought))
+        let provided = self
+            .puller(&engine)
+            .provide(&requested, pull, progress)
+            .await;
+        let (image, is_new) = self.forget_if_unavailable(provided).await?;
+        Ok(image::info(&image, is_new))
     }
 
-    pub(super) async fn make(
+    pub(super) async fn build_image_from(
         &self,
         request: &BuildRequest,
         allowed: Option<&[ImagePattern]>,
@@ -83,20 +86,20 @@ impl<F: OfFamily> ContainerBackend<F> {
             allowed,
         };
         let built = build.run(progress).await;
-        self.noticing(built).await
+        self.forget_if_unavailable(built).await
     }
 
     /// The images that the engine has.
-    pub(super) async fn stock(&self) -> Result<Vec<ImageInfo>> {
+    pub(super) async fn list_images(&self) -> Result<Vec<ImageInfo>> {
         let engine = self.engine().await?;
         let images = image::images(self.tier, &engine).await;
-        self.noticing(images).await
+        self.forget_if_unavailable(images).await
     }
 
     /// Removes an image, or only this name if the image has more.
-    pub(super) async fn discard(&self, reference: &ImageReference) -> Result<()> {
+    pub(super) async fn remove_named_image(&self, reference: &ImageReference) -> Result<()> {
         let engine = self.engine().await?;
         let removed = image::remove(self.tier, &engine, reference).await;
-        self.noticing(removed).await
+        self.forget_if_unavailable(removed).await
     }
 }

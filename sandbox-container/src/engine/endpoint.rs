@@ -150,7 +150,7 @@ mod tests {
     use sandbox_core::ErrorKind;
 
     #[test]
-    fn unusable_addresses_are_said_with_the_fix() {
+    fn unusable_address_is_refused_with_a_fix() {
         for host in [
             "ssh://host",
             "unix://relative",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_names_an_engine_means_that_one() {
+    fn named_engine_is_the_only_candidate() {
         let found = Candidates::named("docker", "tcp://10.0.0.1:2375/", "DOCKER_HOST");
         let found = found.expect("candidates");
         assert_eq!(found.endpoints, [Endpoint::Tcp("10.0.0.1:2375".into())]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_two_paths_is_tried_once() {
+    fn linked_socket_is_tried_once() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::create_dir(&real).expect("folder");

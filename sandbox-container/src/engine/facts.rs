@@ -3,7 +3,7 @@
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
 
-use super::{HardLimits, Shell};
+use super::{HardLimits, KernelIsolation};
 
 /// The engine's self-description, as far as it affects enforcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct EngineFacts {
     /// Whether the engine has that runtime.
     pub runtime_known: bool,
     /// What the runtime puts between code and the host's kernel.
-    pub shell: Shell,
+    pub kernel_isolation: KernelIsolation,
     /// Whether paths of this process are valid for the engine.
     pub local: bool,
     /// Whether containers run on this process's kernel, so device and inode numbers match. A local
@@ -134,7 +134,7 @@ impl EngineFacts {
             storage: text(&info.driver),
             backing: backing(info),
             runtime_known: known.is_some() || is_default,
-            shell: Shell::of(&runtime, program.unwrap_or_default()),
+            kernel_isolation: KernelIsolation::of(&runtime, program.unwrap_or_default()),
             default_runtime: text(&info.default_runtime),
             runtime,
             local,
@@ -144,7 +144,7 @@ impl EngineFacts {
 
     /// Whether the agent can compare mounted folders with those opened on this host.
     pub(crate) fn compares_folders(&self) -> bool {
-        self.same_kernel && self.shell.shares_kernel()
+        self.same_kernel && self.kernel_isolation.shares_kernel()
     }
 
     /// Major and minor version of the engine ("20.10"). The patch level does not affect
@@ -165,20 +165,21 @@ impl EngineFacts {
 
 /// The file system below the storage driver.
 fn backing(info: &SystemInfo) -> String {
-    let mut said = info.driver_status.iter().flatten();
-    said.find_map(|pair| match pair.as_slice() {
-        [name, value] if name == "Backing Filesystem" => Some(value.clone()),
-        _ => None,
-    })
-    .unwrap_or_default()
+    let mut status = info.driver_status.iter().flatten();
+    status
+        .find_map(|pair| match pair.as_slice() {
+            [name, value] if name == "Backing Filesystem" => Some(value.clone()),
+            _ => None,
+        })
+        .unwrap_or_default()
 }
 
 /// Whether the engine reports this process's kernel release. A virtual machine would need the very
 /// same build.
 fn is_this_kernel(info: &SystemInfo) -> bool {
-    let ours = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    let theirs = info.kernel_version.as_deref();
-    ours.is_ok_and(|ours| theirs == Some(ours.trim_end()))
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let engine_release = info.kernel_version.as_deref();
+    release.is_ok_and(|release| engine_release == Some(release.trim_end()))
 }
 
 /// Number of user ids under `userns-remap`. The engine does not report it; this is the
@@ -229,7 +230,7 @@ impl EngineFacts {
             default_runtime: "runc".into(),
             runtime: "runc".into(),
             runtime_known: true,
-            shell: Shell::Namespaces,
+            kernel_isolation: KernelIsolation::Namespaces,
             local: true,
             same_kernel: true,
         }
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_does_not_say_is_not_there() {
+    fn missing_fields_count_as_unsupported() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 41,
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_runtime_that_is_named_by_its_path_is_there() {
+    fn default_runtime_configured_by_path_is_known() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 41,
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_named_in_many_ways() {
+    fn kernel_versions_are_parsed() {
         for (text, version) in [
             ("6.18.44-fc-v595", (6, 18)),
             ("5.4", (5, 4)),
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_their_own_are_read_from_the_data_folder() {
+    fn remapped_root_is_read_from_the_data_folder() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 47,
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn security_options_are_read_with_their_parameters() {
+    fn security_options_are_read_despite_parameters() {
         let info = SystemInfo {
             security_options: Some(vec![
                 "name=seccomp,profile=default".into(),

@@ -18,7 +18,7 @@ pub struct HardLimits {
 impl HardLimits {
     /// The limits of the process that listens on a local socket. Under socket activation that is
     /// systemd, whose limits are no lower.
-    pub(crate) fn behind(socket: &Path) -> Self {
+    pub(crate) fn of_listener(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).ok();
         let peer = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
         let limits = peer.and_then(|peer| {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_table_is_read() {
+    fn kernel_table_is_parsed() {
         let table = "\
 Limit                     Soft Limit           Hard Limit           Units     
 Max processes             96365                unlimited            processes 
@@ -62,14 +62,14 @@ Max open files            1024                 20000                files
     }
 
     #[test]
-    fn the_process_behind_a_socket_is_found() {
+    fn limits_are_those_of_the_listening_process() {
         let folder = tempfile::tempdir().expect("folder");
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("listener");
         let own = std::fs::read_to_string("/proc/self/limits").expect("own limits");
-        assert_eq!(HardLimits::behind(&socket), HardLimits::parse(&own));
+        assert_eq!(HardLimits::of_listener(&socket), HardLimits::parse(&own));
         assert_eq!(
-            HardLimits::behind(Path::new("/nowhere")),
+            HardLimits::of_listener(Path::new("/nowhere")),
             HardLimits::default()
         );
     }

@@ -13,7 +13,7 @@ use crate::error::{Operation, engine_error};
 
 /// A container in the engine's list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedContainer {
     /// Its id.
     pub id: String,
     /// Creation time in seconds since 1970; `None` if not reported.
@@ -24,7 +24,7 @@ pub struct Listed {
     pub runs: bool,
 }
 
-impl Listed {
+impl ListedContainer {
     fn new(summary: ContainerSummary) -> Option<Self> {
         Some(Self {
             id: summary.id?,
@@ -49,7 +49,7 @@ pub(crate) async fn list(
     client: &Docker,
     address: Option<&Endpoint>,
     labels: &[String],
-) -> Result<Vec<Listed>> {
+) -> Result<Vec<ListedContainer>> {
     if let (Some(native), Some(address)) = (tier.family.native, address) {
         return native.list(address, labels).await.map_err(|why| {
             let command = tier.family.command;
@@ -62,7 +62,10 @@ pub(crate) async fn list(
         ..Default::default()
     };
     match client.list_containers(Some(options)).await {
-        Ok(containers) => Ok(containers.into_iter().filter_map(Listed::new).collect()),
+        Ok(containers) => Ok(containers
+            .into_iter()
+            .filter_map(ListedContainer::new)
+            .collect()),
         Err(error) => Err(engine_error(tier, Operation::List, error)),
     }
 }

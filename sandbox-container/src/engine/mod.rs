@@ -22,26 +22,26 @@ pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
 pub use hard_limits::HardLimits;
 pub(crate) use inspect::inspect;
-pub use listing::Listed;
+pub use listing::ListedContainer;
 pub(crate) use listing::list;
 use ping::{Ping, ping};
-pub use runtime::Shell;
+pub use runtime::KernelIsolation;
 
 use crate::config::ContainerConfig;
-use crate::lower::UsualPaths;
-use crate::quota::Quota;
+use crate::lowering::DefaultPaths;
+use crate::quota::LayerQuota;
 use crate::{Family, Tier};
 
 /// Time limit for finding an engine that answers: a missing engine is reported within 2 s.
-const FIND: Duration = Duration::from_millis(1700);
+const FIND_TIMEOUT: Duration = Duration::from_millis(1700);
 
 /// Time limit for an engine's self-description. Podman first runs several programs for their
 /// versions, which takes over a second on a busy machine.
-const DESCRIBE: Duration = Duration::from_secs(15);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time limit in seconds for the start of any response: a loaded engine takes seconds, never
 /// minutes.
-const ANSWER_SECONDS: u64 = 60;
+const RESPONSE_TIMEOUT_SECONDS: u64 = 60;
 
 /// An engine that answered.
 #[derive(Debug, Clone)]
@@ -55,9 +55,9 @@ pub(crate) struct Engine {
     /// Its self-description.
     pub facts: EngineFacts,
     /// Whether its storage limits a container's writable layer. Tested once.
-    pub quota: Arc<OnceCell<Quota>>,
+    pub quota: Arc<OnceCell<LayerQuota>>,
     /// The paths that its containers hide by default. Queried once.
-    pub usual_paths: Arc<OnceCell<UsualPaths>>,
+    pub default_paths: Arc<OnceCell<DefaultPaths>>,
 }
 
 impl Endpoint {
@@ -72,7 +72,7 @@ impl Endpoint {
 
 impl Engine {
     /// Lists the containers that have all of these labels; see [`list`].
-    pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<Listed>> {
+    pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<ListedContainer>> {
         list(tier, &self.client, self.address.as_ref(), labels).await
     }
 
@@ -91,13 +91,13 @@ impl Engine {
             (None, None) => (tier.family.candidates)(tier.name)?,
         };
         let mut tried = Vec::new();
-        let deadline = Instant::now() + FIND;
+        let deadline = Instant::now() + FIND_TIMEOUT;
         for endpoint in endpoints {
-            let answered = match timeout_at(deadline, reach(&endpoint)).await {
+            let answered = match timeout_at(deadline, connect(&endpoint)).await {
                 Ok(Ok((client, ping))) => {
                     // The engine exists; its description may take longer.
                     let described = Self::describe(tier.family, &endpoint, client, ping, config);
-                    timeout(DESCRIBE, described).await
+                    timeout(DESCRIBE_TIMEOUT, described).await
                 }
                 Ok(Err(failure)) => Ok(Err(failure)),
                 Err(late) => Err(late),
@@ -119,10 +119,10 @@ impl Engine {
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
         let address = match endpoint {
-            Endpoint::Given(_) => config.address().map_err(Unreachable::Native)?,
+            Endpoint::Given(_) => config.address().map_err(Unreachable::NativeApi)?,
             endpoint => Some(endpoint.clone()),
         };
-        let said = async {
+        let native_facts = async {
             match family.native {
                 None => Ok(None),
                 Some(native) => match &address {
@@ -131,15 +131,19 @@ impl Engine {
                 },
             }
         };
-        let (api, info, said) = tokio::join!(spoken(family, &client, ping), client.info(), said);
+        let (api, info, correction) = tokio::join!(
+            negotiate(family, &client, ping),
+            client.info(),
+            native_facts
+        );
         let api = api?;
         let info = info.map_err(Unreachable::Answer)?;
         let local = matches!(address, Some(Endpoint::Unix(_)));
         let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
         if let Some(Endpoint::Unix(socket)) = &address {
-            facts.hard_limits = HardLimits::behind(socket);
+            facts.hard_limits = HardLimits::of_listener(socket);
         }
-        if let Some(correct) = said.map_err(Unreachable::Native)? {
+        if let Some(correct) = correction.map_err(Unreachable::NativeApi)? {
             correct(&mut facts);
         }
         Ok(Self {
@@ -148,24 +152,24 @@ impl Engine {
             address,
             facts,
             quota: Arc::default(),
-            usual_paths: Arc::default(),
+            default_paths: Arc::default(),
         })
     }
 }
 
 /// Connects to the engine at `endpoint`.
-async fn reach(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
+async fn connect(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
     // bollard hides the cause of a failed connection deep in its errors.
-    let said = ping(endpoint).await.map_err(Unreachable::Connect)?;
+    let pong = ping(endpoint).await.map_err(Unreachable::Connect)?;
     let client = client(endpoint).map_err(Unreachable::Answer)?;
-    if said.is_none() {
+    if pong.is_none() {
         client.ping().await.map_err(Unreachable::Answer)?;
     }
-    Ok((client, said))
+    Ok((client, pong))
 }
 
 /// Checks the engine's family and negotiates the API version.
-async fn spoken(
+async fn negotiate(
     family: &Family,
     client: &Docker,
     ping: Option<Ping>,
@@ -185,22 +189,24 @@ async fn spoken(
 /// runtime.
 pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
     match endpoint {
-        Endpoint::Unix(path) => {
-            Docker::connect_with_unix(&path.to_string_lossy(), ANSWER_SECONDS, API_DEFAULT_VERSION)
-        }
+        Endpoint::Unix(path) => Docker::connect_with_unix(
+            &path.to_string_lossy(),
+            RESPONSE_TIMEOUT_SECONDS,
+            API_DEFAULT_VERSION,
+        ),
         Endpoint::Tcp(address) => {
-            Docker::connect_with_http(address, ANSWER_SECONDS, API_DEFAULT_VERSION)
+            Docker::connect_with_http(address, RESPONSE_TIMEOUT_SECONDS, API_DEFAULT_VERSION)
         }
         Endpoint::Given(given) => Ok(given.client.clone()),
     }
 }
 
 fn check_family(family: &Family, names: &[&str]) -> Result<(), Unreachable> {
-    if (family.is_ours)(names) {
+    if (family.is_member)(names) {
         return Ok(());
     }
     let name = names.first().copied().unwrap_or("an unknown engine");
-    Err(Unreachable::Stranger(name.escape_debug().to_string()))
+    Err(Unreachable::OtherFamily(name.escape_debug().to_string()))
 }
 
 /// Why an endpoint cannot be used.
@@ -209,11 +215,11 @@ enum Unreachable {
     Connect(io::Error),
     Answer(bollard::errors::Error),
     /// An engine of another family, with its name.
-    Stranger(String),
+    OtherFamily(String),
     /// The engine does not report its API version.
     Version,
     /// The query over the engine's own API failed.
-    Native(String),
+    NativeApi(String),
     Silent,
 }
 
@@ -226,17 +232,17 @@ impl std::fmt::Display for Unreachable {
                 io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
                 _ => error.fmt(f),
             },
-            Self::Answer(error) => write!(f, "{}", crate::error::Causes(error)),
-            Self::Stranger(name) => write!(f, "that is {name}"),
-            Self::Version => f.write_str("it says no version of its API"),
-            Self::Native(why) => f.write_str(why),
+            Self::Answer(error) => write!(f, "{}", crate::error::ErrorChain(error)),
+            Self::OtherFamily(name) => write!(f, "it is {name}"),
+            Self::Version => f.write_str("it reports no API version"),
+            Self::NativeApi(why) => f.write_str(why),
             Self::Silent => f.write_str("no answer in time"),
         }
     }
 }
 
 fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachable)]) -> Error {
-    let places = tried
+    let attempts = tried
         .iter()
         .map(|(endpoint, why)| format!("{endpoint}: {why}"))
         .collect::<Vec<_>>()
@@ -253,7 +259,7 @@ fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachab
     let engine = tier.family.engine;
     Error::unavailable(
         tier,
-        format!("no {engine} engine answers{by}: {places}"),
+        format!("no {engine} engine answers{by}: {attempts}"),
         fix,
     )
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// How far an OCI runtime separates code from the host's kernel, by the runtime's name and program.
 /// The names come from the engine's configuration, which is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
+pub enum KernelIsolation {
     /// Namespaces of the host's kernel, as runc, crun and youki create them.
     Namespaces,
     /// A kernel in a host process (gVisor's runsc) handles the code's system calls.
@@ -14,9 +14,9 @@ pub enum Shell {
     Machine,
 }
 
-impl Shell {
-    /// Classifies a runtime by name and program. Unknown ones count as namespaces, which require the
-    /// most enforcement.
+impl KernelIsolation {
+    /// Classifies a runtime by name and program. Unknown ones count as namespaces, which require
+    /// the most enforcement.
     pub(crate) fn of(name: &str, program: &str) -> Self {
         let is = |words: &[&str]| {
             [name, program]
@@ -46,7 +46,7 @@ impl Shell {
     }
 }
 
-impl fmt::Display for Shell {
+impl fmt::Display for KernelIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Namespaces => "namespaces",
@@ -58,19 +58,23 @@ impl fmt::Display for Shell {
 
 #[cfg(test)]
 mod tests {
-    use super::Shell;
+    use super::KernelIsolation;
 
     #[test]
-    fn runtimes_are_known_by_name_or_program() {
-        for (name, program, shell) in [
-            ("runc", "runc", Shell::Namespaces),
-            ("io.containerd.runc.v2", "", Shell::Namespaces),
-            ("runsc", "/usr/bin/runsc", Shell::UserKernel),
-            ("secure", "/opt/runsc-kvm", Shell::UserKernel),
-            ("kata-fc", "io.containerd.kata.v2", Shell::Machine),
-            ("mine", "/opt/mine", Shell::Namespaces),
+    fn runtime_is_classified_by_name_or_program() {
+        for (name, program, isolation) in [
+            ("runc", "runc", KernelIsolation::Namespaces),
+            ("io.containerd.runc.v2", "", KernelIsolation::Namespaces),
+            ("runsc", "/usr/bin/runsc", KernelIsolation::UserKernel),
+            ("secure", "/opt/runsc-kvm", KernelIsolation::UserKernel),
+            ("kata-fc", "io.containerd.kata.v2", KernelIsolation::Machine),
+            ("mine", "/opt/mine", KernelIsolation::Namespaces),
         ] {
-            assert_eq!(Shell::of(name, program), shell, "{name} {program}");
+            assert_eq!(
+                KernelIsolation::of(name, program),
+                isolation,
+                "{name} {program}"
+            );
         }
     }
 }

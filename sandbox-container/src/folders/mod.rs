@@ -9,9 +9,9 @@
 //! - The agent is told which object to expect at each mount point. It refuses to serve if it finds
 //!   another one. No code has run by then.
 
-mod live;
+mod active_writers;
 mod nested;
-mod vouch;
+mod trusted_path;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,23 +24,23 @@ use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::Tier;
 use crate::engine::{Engine, EngineFacts};
-pub(crate) use live::label;
+pub(crate) use active_writers::encode as encode_folders;
 pub(crate) use nested::check as check_nested;
 
 /// The host folders of a plan, by the paths in the plan.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(BTreeMap<PathBuf, Opened>);
+pub(crate) struct HostFolders(BTreeMap<PathBuf, Opened>);
 
 /// Owner and permission bits of a folder.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owned {
+pub(crate) struct FolderOwner {
     pub user: u32,
     pub group: u32,
     /// Permission bits.
     pub mode: u32,
 }
 
-impl Folders {
+impl HostFolders {
     /// Opens the folders of a plan. Empty for an engine on another host.
     ///
     /// # Errors
@@ -53,19 +53,19 @@ impl Folders {
         }
         let rule = LinkRule::new(plan.follow_links);
         // First by path, so that no link in a writable folder is followed; then by what was opened.
-        let rule = rule.writable(Identity::of_paths(writable(plan)));
+        let rule = rule.writable(Identity::of_paths(writable_paths(plan)));
         let mut opened = BTreeMap::new();
-        for (field, path) in named(plan) {
+        for (field, path) in named_paths(plan) {
             let found = rule.open(path);
-            let found = found.map_err(|error| refused(tier, field, path, &error))?;
+            let found = found.map_err(|error| open_error(tier, field, path, &error))?;
             opened.insert(path.to_owned(), found);
         }
         let folders = Self(opened);
-        let written = folders.written(plan);
-        for (field, path) in named(plan) {
+        let writable_folders = folders.writable_folders(plan);
+        for (field, path) in named_paths(plan) {
             if let Some(found) = folders.0.get(path) {
-                let links = found.refuse_links_in(&written);
-                links.map_err(|error| refused(tier, field, path, &error))?;
+                let links = found.refuse_links_in(&writable_folders);
+                links.map_err(|error| open_error(tier, field, path, &error))?;
             }
         }
         Ok(folders)
@@ -78,27 +78,33 @@ impl Folders {
     ///
     /// `Unsupported` with the part of the path and who can replace it; also if the engine cannot
     /// list its containers.
-    pub(crate) async fn vouch(&self, tier: Tier, engine: &Engine) -> Result<()> {
+    pub(crate) async fn check_trusted(&self, tier: Tier, engine: &Engine) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
-        let trusted = vouch::trusted(&engine.facts).map_err(|cause| {
+        let trusted = trusted_path::trusted_users(&engine.facts).map_err(|cause| {
             let error = Error::new(ErrorKind::Io, "create sandbox", format!("/: {cause}"));
             error.on(tier)
         })?;
         for (path, opened) in &self.0 {
-            if let Some(doubt) = vouch::doubt(opened, &trusted) {
-                return Err(unsure(tier, path, &doubt.to_string()).with_fix(doubt.fix()));
+            if let Some(untrusted) = trusted_path::find_untrusted(opened, &trusted) {
+                return Err(
+                    untrusted_error(tier, path, &untrusted.to_string()).with_fix(untrusted.fix())
+                );
             }
         }
-        for sandbox in live::writers(tier, engine).await? {
-            if let Some((path, _)) = self.0.iter().find(|(_, opened)| sandbox.reaches(opened)) {
+        for sandbox in active_writers::writers(tier, engine).await? {
+            if let Some((path, _)) = self
+                .0
+                .iter()
+                .find(|(_, opened)| sandbox.can_replace_parent_of(opened))
+            {
                 let why = format!(
                     "code of the sandbox {:?} can exchange a part of it",
                     sandbox.name
                 );
                 let fix = "wait for the end of that sandbox, or name a folder outside of what it can write to";
-                return Err(unsure(tier, path, &why).with_fix(fix));
+                return Err(untrusted_error(tier, path, &why).with_fix(fix));
             }
         }
         Ok(())
@@ -114,12 +120,12 @@ impl Folders {
     /// # Errors
     ///
     /// The kernel's error for a path that was not opened.
-    pub(crate) fn owned(&self, path: &Path) -> io::Result<Owned> {
+    pub(crate) fn owned(&self, path: &Path) -> io::Result<FolderOwner> {
         let found = match self.0.get(path) {
             Some(opened) => opened.found,
             None => rustix::fs::stat(path)?,
         };
-        Ok(Owned {
+        Ok(FolderOwner {
             user: found.st_uid,
             group: found.st_gid,
             mode: found.st_mode,
@@ -147,14 +153,14 @@ impl Folders {
     }
 
     /// The folders that code of the plan may write to, as they were opened.
-    pub(crate) fn written(&self, plan: &Plan) -> Vec<Identity> {
-        let opened = writable(plan).filter_map(|path| self.0.get(path));
+    pub(crate) fn writable_folders(&self, plan: &Plan) -> Vec<Identity> {
+        let opened = writable_paths(plan).filter_map(|path| self.0.get(path));
         opened.map(Opened::identity).collect()
     }
 }
 
 /// The host paths in a plan, each with the name of its field.
-fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
+fn named_paths(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     let read = plan.read_roots.iter();
     let read = read.map(|root| ("filesystem_read_roots", root.as_path()));
     let write = plan.write_roots.iter();
@@ -167,13 +173,13 @@ fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
 }
 
 /// The host paths that code of a plan may write to.
-fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|it| it.path.as_path());
     workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
 }
 
-fn refused(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
+fn open_error(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
     let path = path.display();
     let missing = matches!(
         error,
@@ -195,7 +201,7 @@ fn refused(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
     error.on(tier).with_fix(fix)
 }
 
-fn unsure(tier: Tier, path: &Path, why: &str) -> Error {
+fn untrusted_error(tier: Tier, path: &Path, why: &str) -> Error {
     let engine = tier.family.engine;
     let context = format!("{}: {why} while {engine} mounts it", path.display());
     Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)

@@ -12,7 +12,7 @@ use crate::Tier;
 
 /// A mounted or hidden path in the sandbox.
 #[derive(Debug)]
-struct Point<'a> {
+struct CoveredPath<'a> {
     what: &'a str,
     target: &'a Path,
     fix: &'a str,
@@ -27,24 +27,24 @@ struct Point<'a> {
 pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
     let roots = plan.read_roots.iter();
     let roots = roots.filter(|root| !plan.write_roots.contains(root));
-    let roots = roots.map(|root| Point {
+    let roots = roots.map(|root| CoveredPath {
         what: "the read root",
         target: root,
         fix: "put it directly into the folder that code can write to, or elsewhere",
     });
-    let hidden = hidden.iter().map(|path| Point {
+    let hidden = hidden.iter().map(|path| CoveredPath {
         what: "what no sandbox may change",
         target: Path::new(path),
         fix: APART,
     });
     for point in roots.chain(hidden) {
-        let above = writable(plan).find(|folder| {
+        let above = writable_paths(plan).find(|folder| {
             point.target.starts_with(folder)
                 && point.target != *folder
                 && point.target.parent() != Some(folder)
         });
         if let Some(folder) = above {
-            let Point { what, target, fix } = point;
+            let CoveredPath { what, target, fix } = point;
             let context = format!(
                 "{what} {} lies deep in {}, which code can write to: it could replace the folders between",
                 target.display(),
@@ -63,7 +63,7 @@ fn refused(tier: Tier, context: String) -> Error {
 }
 
 /// The paths in a sandbox that map to writable host folders.
-fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|_| Path::new(WORK_FOLDER));
     let roots = plan.write_roots.iter().map(PathBuf::as_path);
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::family::samples::TIER;
-    use crate::lower::samples::plan;
+    use crate::lowering::samples::plan;
 
     fn of(read: &[&str], hidden: &[&str]) -> Result<()> {
         let mut policy = CapabilityPolicy::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_point_with_movable_folders_above_it_is_refused() {
+    fn nested_mount_point_in_a_writable_folder_is_refused() {
         for fine in ["/data", "/data/ro", "/database/a/b", "/home/me/a/b"] {
             of(&[fine], &[]).expect(fine);
         }

@@ -48,14 +48,14 @@ const BUSY: [&str; 3] = [
 /// The error kind for an engine's message; `None` if unknown.
 pub(super) fn classify(message: &str) -> Option<ErrorKind> {
     let message = message.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&["no space left on device"]) {
+    let contains_any = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if contains_any(&["no space left on device"]) {
         Some(ErrorKind::StorageFull)
-    } else if says(&UNREACHABLE) || says(&BUSY) {
+    } else if contains_any(&UNREACHABLE) || contains_any(&BUSY) {
         Some(ErrorKind::RegistryUnreachable)
-    } else if says(&DENIED) {
+    } else if contains_any(&DENIED) {
         Some(ErrorKind::ImageDenied)
-    } else if says(&NOT_FOUND) {
+    } else if contains_any(&NOT_FOUND) {
         Some(ErrorKind::ImageNotFound)
     } else {
         None
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_engines_said_is_told_apart() {
-        for (said, kind) in [
+    fn engine_messages_are_classified() {
+        for (message, kind) in [
             (
                 "manifest for 127.0.0.1:1/x:2 not found: manifest unknown: manifest unknown",
                 ErrorKind::ImageNotFound,
@@ -102,7 +102,7 @@ mod tests {
                 ErrorKind::StorageFull,
             ),
         ] {
-            assert_eq!(classify(said), Some(kind), "{said}");
+            assert_eq!(classify(message), Some(kind), "{message}");
         }
         assert_eq!(classify("something else"), None);
     }

@@ -74,8 +74,8 @@ fn is_of(key: &str, registry: &str) -> bool {
         .or_else(|| key.strip_prefix("http://"))
         .unwrap_or(key);
     let (host, path) = address.split_once('/').unwrap_or((address, ""));
-    let whole = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
-    whole && (host == registry || known_as(host).is_some_and(|name| name == registry))
+    let is_registry = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
+    is_registry && (host == registry || known_as(host).is_some_and(|name| name == registry))
 }
 
 /// The registry's name in image references, if clients store it under another host name.
@@ -93,16 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_those_of_the_registry_alone() {
+    fn credentials_are_selected_by_registry() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let file = folder.path().join("config.json");
         // The default registry, and the older host name that clients store it under.
         let image = "image".parse::<ImageReference>().expect("a reference");
-        let usual = image.name().and_then(|name| name.split('/').next());
-        let usual = usual.expect("a registry");
+        let default_registry = image.name().and_then(|name| name.split('/').next());
+        let default_registry = default_registry.expect("a registry");
         let auth = |auth: &str| serde_json::json!({ "auth": auth });
         let config = serde_json::json!({"auths": {
-            format!("https://index.{usual}/v1/"): auth("aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="),
+            format!("https://index.{default_registry}/v1/"): auth("aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="),
             "127.0.0.1:5000": auth("bWU6cGFzcw=="),
             "example.org/team": auth("bWU6cGFzcw=="),
             "token.example.org": {"identitytoken": "t"},
@@ -117,7 +117,7 @@ mod tests {
         let pair = |name: &str, password: &str| {
             Some((Some(name.to_owned()), Some(password.to_owned()), None))
         };
-        assert_eq!(user(usual), pair("hub", "secret:with:colons"));
+        assert_eq!(user(default_registry), pair("hub", "secret:with:colons"));
         assert_eq!(user("127.0.0.1:5000"), pair("me", "pass"));
         assert_eq!(user("127.0.0.1:5001"), None);
         assert_eq!(user("example.org"), None);
@@ -127,6 +127,6 @@ mod tests {
             Some((None, None, Some("t".to_owned())))
         );
         std::fs::write(&file, "no JSON").expect("file");
-        assert_eq!(user(usual), None);
+        assert_eq!(user(default_registry), None);
     }
 }

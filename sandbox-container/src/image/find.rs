@@ -36,7 +36,7 @@ impl ImageFacts {
 pub(crate) fn sandbox_label(image: &ImageInspect) -> Option<&String> {
     let config = image.config.as_ref();
     let names = config.and_then(|config| config.labels.as_ref());
-    labels::foreign(names.into_iter().flat_map(|names| names.keys()))
+    labels::inherited_reserved(names.into_iter().flat_map(|names| names.keys()))
 }
 
 /// Refuses an image whose labels would be inherited by its containers: sandboxes are found by
@@ -60,11 +60,11 @@ pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
 
 /// An image that a specification or build requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RequestedImage<'a> {
     pub reference: ImageReference,
     /// The original text, if the engine's own command may resolve it differently. `None` under a
     /// policy's image list, which has only full references.
-    pub written: Option<&'a str>,
+    pub original: Option<&'a str>,
 }
 
 /// Finds a requested image on the engine.
@@ -72,10 +72,14 @@ pub(crate) struct Wanted<'a> {
 /// # Errors
 ///
 /// `ImageNotFound` with the fix, also if the engine's image does not have the requested name.
-pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Result<ImageInspect> {
-    match look_for(tier, engine, wanted).await? {
+pub(crate) async fn find(
+    tier: Tier,
+    engine: &Engine,
+    wanted: &RequestedImage<'_>,
+) -> Result<ImageInspect> {
+    match inspect_requested(tier, engine, wanted).await? {
         Some(image) => Ok(image),
-        None => Err(missing(tier, &wanted.reference)),
+        None => Err(not_found(tier, &wanted.reference)),
     }
 }
 
@@ -83,25 +87,25 @@ pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Re
 ///
 /// # Errors
 ///
-/// As [`look`].
-pub(crate) async fn look_for(
+/// As [`inspect_named`].
+pub(crate) async fn inspect_requested(
     tier: Tier,
     engine: &Engine,
-    wanted: &Wanted<'_>,
+    wanted: &RequestedImage<'_>,
 ) -> Result<Option<ImageInspect>> {
-    let found = look(tier, engine, &wanted.reference).await;
-    let (Ok(None), Some(written)) = (&found, wanted.written) else {
+    let found = inspect_named(tier, engine, &wanted.reference).await;
+    let (Ok(None), Some(original)) = (&found, wanted.original) else {
         return found;
     };
     let (Some(native), Some(address)) = (tier.family.native, &engine.address) else {
         return found;
     };
-    let meant = native.image(address, written).await.map_err(|why| {
+    let meant = native.image(address, original).await.map_err(|why| {
         let fix = format!("see whether `{} info` works", tier.family.command);
         Error::unavailable(tier, why, fix)
     })?;
     match meant {
-        Some(id) => look(tier, engine, &id.parse()?).await,
+        Some(id) => inspect_named(tier, engine, &id.parse()?).await,
         None => found,
     }
 }
@@ -111,13 +115,13 @@ pub(crate) async fn look_for(
 /// # Errors
 ///
 /// `ImageNotFound` if the engine's image does not have the requested name.
-pub(crate) async fn look(
+pub(crate) async fn inspect_named(
     tier: Tier,
     engine: &Engine,
     reference: &ImageReference,
 ) -> Result<Option<ImageInspect>> {
     match engine.client.inspect_image(&request_name(reference)).await {
-        Ok(image) => match check(reference, &image) {
+        Ok(image) => match check_name(reference, &image) {
             Ok(()) => Ok(Some(image)),
             Err(why) => Err(Error::new(
                 ErrorKind::ImageNotFound,
@@ -133,7 +137,7 @@ pub(crate) async fn look(
 }
 
 /// The error for an image that the engine does not have and must not pull.
-pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
+pub(crate) fn not_found(tier: Tier, reference: &ImageReference) -> Error {
     let command = tier.family.command;
     let fix = match reference.id() {
         Some(_) => format!("name an image of `{command} images`: an id cannot be pulled"),
@@ -141,7 +145,8 @@ pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
             "pull it (`--pull missing`, or `{command} pull {reference}`), or name an image of `{command} images`"
         ),
     };
-    let context = format!("the engine has no image {reference}, and it is not to be pulled");
+    let context =
+        format!("the engine has no image {reference}, and the pull policy forbids pulling it");
     Error::new(ErrorKind::ImageNotFound, "find image", context)
         .on(tier)
         .with_fix(fix)
@@ -156,7 +161,7 @@ pub(crate) fn request_name(reference: &ImageReference) -> String {
 }
 
 /// Checks that the engine returned the requested image: engines also take a name as an id prefix.
-fn check(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
+fn check_name(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
     let id = image.id.as_deref().filter(|id| !id.is_empty());
     let id = id.ok_or("the engine gives an image without an id")?;
     let named = |names: &Option<Vec<String>>, same: &dyn Fn(&ImageReference) -> bool| {
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_answer_has_to_have_the_name() {
+    fn returned_image_must_have_the_requested_name() {
         for good in [
             "python:3".to_owned(),
             "docker.io/library/python:3".to_owned(),
@@ -214,7 +219,7 @@ mod tests {
             DIGITS.to_owned(),
             DIGITS[..12].to_owned(),
         ] {
-            assert_eq!(check(&reference(&good), &image()), Ok(()), "{good}");
+            assert_eq!(check_name(&reference(&good), &image()), Ok(()), "{good}");
         }
         let other = DIGITS.replace('0', "1");
         for bad in [
@@ -225,12 +230,12 @@ mod tests {
             format!("python@sha256:{other}"),
             other.clone(),
         ] {
-            assert!(check(&reference(&bad), &image()).is_err(), "{bad}");
+            assert!(check_name(&reference(&bad), &image()).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn labels_of_an_image_cannot_make_its_containers_sandboxes() {
+    fn image_with_sandbox_labels_is_refused() {
         let labelled = |name: &str| ImageInspect {
             config: Some(bollard::models::ImageConfig {
                 labels: Some([(name.to_owned(), "x".to_owned())].into()),
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_asked_for_without_the_tag() {
+    fn digest_is_requested_without_the_tag() {
         let pinned = reference(&format!("python:3@sha256:{DIGITS}"));
         assert_eq!(
             request_name(&pinned),

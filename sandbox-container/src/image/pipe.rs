@@ -10,14 +10,14 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const PIECE: usize = 64 * 1024;
 
 /// Number of buffered pieces.
-const WAITING: usize = 8;
+const CAPACITY: usize = 8;
 
 /// A writer for a thread, and a stream of the written bytes. Dropping the stream makes writes fail.
 pub(super) fn writer() -> (
     PipeWriter,
     impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) {
-    let (sender, receiver) = channel(WAITING);
+    let (sender, receiver) = channel(CAPACITY);
     let writer = PipeWriter {
         sender,
         piece: BytesMut::with_capacity(PIECE),
@@ -37,7 +37,7 @@ pub(super) fn reader<E>(stream: impl Stream<Item = Result<Bytes, E>> + Send + 's
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    let (sender, receiver) = channel(WAITING);
+    let (sender, receiver) = channel(CAPACITY);
     tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
         while let Some(item) = stream.next().await {
@@ -61,7 +61,7 @@ pub(super) struct PipeWriter {
 impl PipeWriter {
     fn send(&mut self, item: io::Result<Bytes>) -> io::Result<()> {
         let sent = self.sender.blocking_send(item);
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads any more"))
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader was dropped"))
     }
 
     /// Ends the stream, with an error for its reader if `result` is one.
@@ -119,15 +119,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_goes_in_comes_out_in_order() {
+    async fn bytes_arrive_in_order() {
         let bytes = (0..200_000_u32)
             .flat_map(u32::to_le_bytes)
             .collect::<Vec<_>>();
         let sent = bytes.clone();
         let (mut writer, stream) = writer();
         let writing = tokio::task::spawn_blocking(move || {
-            let written = writer.write_all(&sent);
-            writer.finish(written);
+            let original = writer.write_all(&sent);
+            writer.finish(original);
         });
         let mut reader = reader(stream);
         let read = tokio::task::spawn_blocking(move || {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn an_error_reaches_the_other_end_and_a_lost_reader_ends_the_writer() {
+    async fn error_reaches_the_reader_and_a_dropped_reader_fails_the_writer() {
         let (lost, stream) = writer();
         tokio::task::spawn_blocking(move || lost.finish(Err(io::Error::other("lost"))));
         let mut broken = reader(stream);

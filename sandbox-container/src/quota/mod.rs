@@ -14,7 +14,7 @@ use crate::engine::{Engine, EngineFacts};
 
 /// Whether a container's writable layer can have a size limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Quota {
+pub(crate) enum LayerQuota {
     /// It can, regardless of the image's size.
     Works,
     /// It cannot, for this reason.
@@ -25,26 +25,26 @@ pub(crate) enum Quota {
 
 /// Whether a container may be created to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trial {
+pub(crate) enum QuotaTrial {
     Allowed,
     /// Only a cached result is used.
-    No,
+    CachedOnly,
 }
 
 /// The engines' name for the size option.
 pub(crate) const OPTION: &str = "size";
 
-impl Quota {
+impl LayerQuota {
     /// The result for the root of this plan. Tested once per engine and process, and again if the
     /// test failed.
-    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan, trial: Trial) -> Self {
+    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan, trial: QuotaTrial) -> Self {
         if !plan.writable_root {
             return Self::NotNeeded;
         }
-        if let Some(why) = hopeless(&engine.facts) {
+        if let Some(why) = unsupported_reason(&engine.facts) {
             return Self::Missing(why);
         }
-        if trial == Trial::No {
+        if trial == QuotaTrial::CachedOnly {
             return engine.quota.get().cloned().unwrap_or_else(|| {
                 Self::Missing(format!(
                     "not measured: whether the engine's storage ({}) has quotas is tried when a sandbox is made",
@@ -66,7 +66,7 @@ impl Quota {
 
 /// Why a test is pointless: overlay drivers refuse a size on file systems without project quotas.
 /// `None` if quotas may work.
-fn hopeless(facts: &EngineFacts) -> Option<String> {
+fn unsupported_reason(facts: &EngineFacts) -> Option<String> {
     let (driver, backing) = (facts.storage.as_str(), facts.backing.as_str());
     let layers = matches!(driver, "overlay" | "overlay2" | "fuse-overlayfs");
     (layers && !matches!(backing, "xfs" | "")).then(|| {
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_storage_that_may_have_quotas_is_tried() {
+    fn only_storage_that_may_have_quotas_is_tested() {
         let of = |storage: &str, backing: &str| {
-            hopeless(&EngineFacts {
+            unsupported_reason(&EngineFacts {
                 storage: storage.into(),
                 backing: backing.into(),
                 ..EngineFacts::sample()

@@ -16,14 +16,14 @@ use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
-pub(crate) use fill::{fill, reader};
+pub(crate) use fill::{fill, reader_container};
 pub(crate) use unused::remove_unused;
 
 use crate::engine::Engine;
-use crate::error::{Causes, Operation, engine_error, has_status};
+use crate::error::{ErrorChain, Operation, engine_error, has_status};
 use crate::labels;
 use crate::{ProfileForm, Tier};
-use archive::Carried;
+use archive::VolumeFile;
 
 /// Mount point of the volume in every container.
 pub(crate) const FOLDER: &str = "/.sandbox-agent";
@@ -41,7 +41,7 @@ pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
 const PREFIX: &str = "sandbox-agent-";
 
 /// Paths that an engine's error names if a file of the volume is missing.
-const FILES: [&str; 2] = [AGENT, profile::FILE];
+const FILE_PATHS: [&str; 2] = [AGENT, profile::FILE];
 
 /// Permission bits of the agent: everyone may execute it.
 const AGENT_MODE: u32 = 0o555;
@@ -78,23 +78,23 @@ impl AgentVolume {
     }
 
     /// The volume of the built-in agent.
-    pub(crate) fn ours(form: ProfileForm) -> Self {
-        static OURS: OnceLock<[AgentVolume; 2]> = OnceLock::new();
-        let ours = OURS.get_or_init(|| {
+    pub(crate) fn built_in(form: ProfileForm) -> Self {
+        static BUILT_IN: OnceLock<[AgentVolume; 2]> = OnceLock::new();
+        let volumes = BUILT_IN.get_or_init(|| {
             let program: Arc<[u8]> = sandbox_agent::program().into();
             [ProfileForm::Text, ProfileForm::File].map(|form| Self::new(program.clone(), form))
         });
-        ours[usize::from(form == ProfileForm::File)].clone()
+        volumes[usize::from(form == ProfileForm::File)].clone()
     }
 
-    fn files(&self) -> Vec<Carried<'_>> {
-        let agent = Carried {
+    fn files(&self) -> Vec<VolumeFile<'_>> {
+        let agent = VolumeFile {
             name: "agent",
             mode: AGENT_MODE,
             content: &self.program,
         };
         let profile = self.profile.filter(|_| self.form == ProfileForm::File);
-        let profile = profile.map(|text| Carried {
+        let profile = profile.map(|text| VolumeFile {
             name: profile::FILE,
             mode: PROFILE_MODE,
             content: text.as_bytes(),
@@ -125,8 +125,8 @@ impl AgentVolume {
 
     /// Whether the engine refuses a container because a file of the volume is missing: the volume
     /// was removed after this process verified it, and the engine created an empty one.
-    pub(crate) fn is_missed_in(error: &Error) -> bool {
-        FILES.iter().any(|file| error.context().contains(file))
+    pub(crate) fn is_missing_file_error(error: &Error) -> bool {
+        FILE_PATHS.iter().any(|file| error.context().contains(file))
     }
 
     /// The agent's program.
@@ -143,12 +143,12 @@ impl AgentVolume {
     pub(crate) async fn create(&self, tier: Tier, engine: &Engine) -> Result<String> {
         let request = VolumeCreateRequest {
             name: Some(self.name.clone()),
-            labels: Some(labels::ours(tier)),
+            labels: Some(labels::managed(tier)),
             ..VolumeCreateRequest::default()
         };
         let created = match engine.client.create_volume(request).await {
             // Podman checks for the name before it creates the volume, so two requests can race.
-            Err(error) if Causes(&error).to_string().contains("already exists") => {
+            Err(error) if ErrorChain(&error).to_string().contains("already exists") => {
                 engine.client.inspect_volume(&self.name).await
             }
             created => created,
@@ -199,7 +199,7 @@ impl AgentVolume {
         tier: Tier,
         engine: &Engine,
         container: &str,
-    ) -> Result<Content> {
+    ) -> Result<VolumeContent> {
         let client = &engine.client;
         let options = DownloadFromContainerOptions {
             path: FOLDER.to_owned(),
@@ -212,12 +212,12 @@ impl AgentVolume {
         while let Some(piece) = stream.next().await {
             let piece = match piece {
                 Ok(piece) => piece,
-                Err(error) if has_status(&error, 404) => return Ok(Content::Empty),
+                Err(error) if has_status(&error, 404) => return Ok(VolumeContent::Empty),
                 Err(error) => return Err(engine_error(tier, Operation::Volume, error)),
             };
             bytes.extend_from_slice(&piece);
             if bytes.len() > limit {
-                return Ok(Content::Other("more than the agent".into()));
+                return Ok(VolumeContent::Other("more than the agent".into()));
             }
         }
         let root = engine.facts.engine_user;
@@ -241,7 +241,7 @@ fn folders() -> &'static Mutex<HashMap<Key, String>> {
 
 /// The content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum VolumeContent {
     /// Exactly the expected files, byte for byte.
     Agent,
     /// Nothing yet.
@@ -251,7 +251,7 @@ pub(crate) enum Content {
 }
 
 /// The error for a volume that does not hold the agent.
-fn spoiled(tier: Tier, volume: &AgentVolume, why: &str) -> Error {
+fn content_error(tier: Tier, volume: &AgentVolume, why: &str) -> Error {
     let context = format!("volume {} does not hold the agent: {why}", volume.name);
     Error::new(
         ErrorKind::SetupFailed,

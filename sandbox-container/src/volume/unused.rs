@@ -13,13 +13,17 @@ use crate::error::{Operation, engine_error, has_status};
 /// # Errors
 ///
 /// The engine does not answer, or the first volume that it could not remove.
-pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolume) -> Result<()> {
+pub(crate) async fn remove_unused(
+    tier: Tier,
+    engine: &Engine,
+    current: &AgentVolume,
+) -> Result<()> {
     let failed = |error| engine_error(tier, Operation::Volume, error);
     let listed = engine.client.list_volumes(None::<ListVolumesOptions>).await;
     let volumes = listed.map_err(failed)?.volumes.unwrap_or_default();
     let mut result = Ok(());
     for volume in volumes {
-        if !is_agents(&volume.name) || volume.name == ours.name {
+        if !is_agent_volume(&volume.name) || volume.name == current.name {
             continue;
         }
         let options = None::<RemoveVolumeOptions>;
@@ -35,7 +39,7 @@ pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolum
 
 /// Whether a volume holds an agent, by its name. Volumes that an engine creates implicitly have no
 /// label.
-fn is_agents(name: &str) -> bool {
+fn is_agent_volume(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -46,8 +50,8 @@ mod tests {
     use crate::family::ProfileForm;
 
     #[test]
-    fn only_agents_have_such_names() {
-        assert!(is_agents(
+    fn only_agent_volumes_match_by_name() {
+        assert!(is_agent_volume(
             &AgentVolume::new(b"x".as_slice().into(), ProfileForm::Text).name
         ));
         for other in [
@@ -56,7 +60,7 @@ mod tests {
             "sandbox-agent-0123456789abcdeg",
             "my-sandbox-agent-0123456789abcdef",
         ] {
-            assert!(!is_agents(other), "{other}");
+            assert!(!is_agent_volume(other), "{other}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::lines::Line;
 
 /// Byte limit of an expanded value: no image name is longer, and nested values stay small.
-const LONGEST: usize = 1024;
+const MAX_LENGTH: usize = 1024;
 
 /// The values of all `ARG`s before the first stage, with the request's values.
 pub(super) fn values(
@@ -64,14 +64,14 @@ pub(super) fn expand(text: &str, values: &HashMap<String, String>) -> Result<Str
             Some(value) if !value.contains('$') => out.push_str(value),
             _ => return Err(unknown(name)),
         }
-        if out.len() > LONGEST {
+        if out.len() > MAX_LENGTH {
             break;
         }
     }
     out.push_str(rest);
-    match out.len() > LONGEST {
+    match out.len() > MAX_LENGTH {
         true => Err(format!(
-            "a name with more than {LONGEST} bytes, made of arguments"
+            "a name with more than {MAX_LENGTH} bytes, made of arguments"
         )),
         false => Ok(out),
     }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_put_in() {
+    fn arguments_are_expanded() {
         let head = "ARG BASE=python:3.11\nARG GIVEN=other TAG=\"7\"\nARG ALL=a/${BASE}-$TAG EMPTY= BAD=$NONE";
         for (text, value) in [
             ("${BASE}", "python:3.11"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_values_stay_small() {
+    fn nested_values_are_limited() {
         let mut head = "ARG A0=aaaaaaaa".to_owned();
         for n in 1..200 {
             head.push_str(&format!("\nARG A{n}=$A{0}$A{0}", n - 1));

@@ -11,25 +11,25 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, readlinkat, statat};
 
 use super::super::pipe::PipeWriter;
 use super::beneath;
-use super::ignore::Ignore;
+use super::ignore::IgnoreRules;
 
 const IGNORE: &str = ".dockerignore";
 
 /// Byte limit of the Dockerfile and of `.dockerignore`.
-const LARGEST: u64 = 1 << 20;
+const TEXT_LIMIT: u64 = 1 << 20;
 
 /// The build context. Its folder is opened once; everything in it is read without following links.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct BuildContext {
     root: OwnedFd,
     /// The folder's path as the caller named it.
     shown: PathBuf,
     /// Path of the Dockerfile in the folder.
     dockerfile: PathBuf,
-    ignore: Ignore,
+    ignore: IgnoreRules,
 }
 
-impl Context {
+impl BuildContext {
     /// Opens the folder; returns it with the Dockerfile's text. Reads the ignore patterns from
     /// `NAME.dockerignore` next to the Dockerfile, else from `.dockerignore`.
     ///
@@ -44,15 +44,15 @@ impl Context {
     ) -> Result<(Self, String), String> {
         let failed = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
         let root = beneath::root(shown, follow)?;
-        let text = beneath::text(&root, &dockerfile, LARGEST);
+        let text = beneath::text(&root, &dockerfile, TEXT_LIMIT);
         let text = text.map_err(|why| failed(&shown.join(&dockerfile), why))?;
-        let mut own = dockerfile.as_os_str().to_owned();
-        own.push(IGNORE);
-        let mut ignore = Ignore::default();
-        for path in [own, IGNORE.into()].map(PathBuf::from) {
-            match beneath::text(&root, &path, LARGEST) {
+        let mut own_ignore = dockerfile.as_os_str().to_owned();
+        own_ignore.push(IGNORE);
+        let mut ignore = IgnoreRules::default();
+        for path in [own_ignore, IGNORE.into()].map(PathBuf::from) {
+            match beneath::text(&root, &path, TEXT_LIMIT) {
                 Ok(text) => {
-                    ignore = Ignore::parse(&text)?;
+                    ignore = IgnoreRules::parse(&text)?;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -75,12 +75,12 @@ impl Context {
         let mut archive = tar::Builder::new(&mut writer);
         let sent = self.folder(&mut archive, &self.root, Path::new(""), text);
         let sent = sent.and_then(|()| archive.into_inner().map(drop));
-        let said = match &sent {
+        let failure = match &sent {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Some(error.to_string()),
             _ => None,
         };
         writer.finish(sent);
-        said
+        failure
     }
 
     fn folder(
@@ -102,10 +102,10 @@ impl Context {
             let facts = facts.map_err(|error| named(&path, error.into()))?;
             let needed = path == self.dockerfile || path.as_os_str() == IGNORE;
             let leads_to_needed = self.dockerfile.starts_with(&path);
-            let out = self.ignore.leaves_out(&path) && !needed;
+            let is_ignored = self.ignore.ignores(&path) && !needed;
             let kind = FileType::from_raw_mode(facts.st_mode);
             if kind.is_dir() {
-                if !out {
+                if !is_ignored {
                     append(
                         archive,
                         &path,
@@ -115,7 +115,7 @@ impl Context {
                         io::empty(),
                     )?;
                 }
-                if !out || leads_to_needed || self.ignore.has_exceptions() {
+                if !is_ignored || leads_to_needed || self.ignore.has_exceptions() {
                     let inner = beneath::folder(folder, &name);
                     let inner = inner.map_err(|error| named(&path, error))?;
                     self.folder(archive, &inner, &path, text)?;
@@ -130,7 +130,7 @@ impl Context {
                     size,
                     text.as_bytes(),
                 )?;
-            } else if !out {
+            } else if !is_ignored {
                 entry(archive, folder, &name, &path, &facts)
                     .map_err(|error| named(&path, error))?;
             }
@@ -223,11 +223,11 @@ mod tests {
     use super::*;
 
     fn why(folder: &Path, dockerfile: &str) -> String {
-        Context::open(folder, dockerfile.into(), false).expect_err(dockerfile)
+        BuildContext::open(folder, dockerfile.into(), false).expect_err(dockerfile)
     }
 
     #[test]
-    fn a_link_to_the_context_that_leaves_its_folder_is_refused() {
+    fn context_link_out_of_its_folder_is_refused() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path();
         fs::create_dir_all(path.join("private")).expect("folder");
@@ -238,13 +238,13 @@ mod tests {
         let why = why(&context, "Dockerfile");
         assert!(why.contains("outside of the folder"), "{why}");
         assert!(why.contains("--follow"), "{why}");
-        assert!(Context::open(&context, "Dockerfile".into(), true).is_ok());
+        assert!(BuildContext::open(&context, "Dockerfile".into(), true).is_ok());
         let why = self::why(&path.join("private/Dockerfile"), "Dockerfile");
         assert!(why.contains("Not a directory"), "{why}");
     }
 
     #[test]
-    fn no_link_leads_to_the_dockerfile_or_to_the_list() {
+    fn links_to_the_dockerfile_or_ignore_file_are_refused() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path();
         fs::create_dir(path.join("real")).expect("folder");
@@ -258,7 +258,7 @@ mod tests {
         assert!(why(path, "real").contains("is no file"));
         assert!(why(path, "real/../real/Dockerfile").contains("leaves the context"));
         let (_, text) =
-            Context::open(path, "real/Dockerfile".into(), false).expect("the file itself");
+            BuildContext::open(path, "real/Dockerfile".into(), false).expect("the file itself");
         assert_eq!(text, "FROM scratch\n");
         symlink("/etc/passwd", path.join(".dockerignore")).expect("link");
         assert!(why(path, "real/Dockerfile").contains(".dockerignore"));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_as_the_dockerfile_holds_nothing() {
+    fn named_pipe_as_dockerfile_does_not_block() {
         let folder = tempfile::tempdir().expect("folder");
         let pipe = folder.path().join("Dockerfile");
         rustix::fs::mknodat(

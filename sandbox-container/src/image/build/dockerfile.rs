@@ -64,7 +64,7 @@ pub(super) fn read(
 ) -> Result<Recipe, String> {
     let lines = lines(text)?;
     let values = values(&lines.lines, arguments);
-    let mut reader = Reader {
+    let mut reader = DockerfileReader {
         values,
         network,
         stages: Vec::new(),
@@ -91,14 +91,16 @@ pub(super) fn read(
 /// # Errors
 ///
 /// As [`read`], and a trigger that names an image.
-pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String> {
+pub(super) fn check_trigger(text: &str, network: bool) -> Result<&'static str, String> {
     let fragment = format!("FROM scratch\n{}\n", text.trim());
     if text.trim().contains('\n') || text.contains(['\r', '\u{feff}']) {
         return Err("it has more than one line".into());
     }
     let recipe = read(&fragment, &BTreeMap::new(), network)?;
     match &recipe.instructions[..] {
-        [_, one] if one.base.is_none() && one.keyword != "FROM" => Ok(one.keyword),
+        [_, instruction] if instruction.base.is_none() && instruction.keyword != "FROM" => {
+            Ok(instruction.keyword)
+        }
         [_] => Err("it is no instruction".into()),
         _ => Err("it names another image".into()),
     }
@@ -107,7 +109,10 @@ pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String>
 impl Recipe {
     /// The images that the Dockerfile names.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
-        let bases = self.instructions.iter().filter_map(|one| one.base.as_ref());
+        let bases = self
+            .instructions
+            .iter()
+            .filter_map(|instruction| instruction.base.as_ref());
         bases.filter_map(|base| match base {
             Base::Image(name) => Some(name.as_str()),
             Base::Stage(..) | Base::Nothing => None,
@@ -116,14 +121,22 @@ impl Recipe {
 
     /// The text to send, with images by id.
     pub(super) fn text(&self, ids: &HashMap<String, String>) -> String {
-        let lines = self.instructions.iter().map(|one| one.line(ids) + "\n");
+        let lines = self
+            .instructions
+            .iter()
+            .map(|instruction| instruction.line(ids) + "\n");
         lines.collect()
     }
 
     /// The number of the stage with this name or number.
     pub(super) fn stage(&self, target: &str) -> Option<usize> {
-        let froms = self.instructions.iter().filter(|one| one.keyword == "FROM");
-        let names = froms.map(|one| one.stage.as_deref()).collect::<Vec<_>>();
+        let froms = self
+            .instructions
+            .iter()
+            .filter(|instruction| instruction.keyword == "FROM");
+        let names = froms
+            .map(|instruction| instruction.stage.as_deref())
+            .collect::<Vec<_>>();
         let target = target.to_ascii_lowercase();
         let named = names.iter().position(|name| *name == Some(&*target));
         named.or_else(|| {
@@ -139,22 +152,22 @@ impl Recipe {
         let text = self.text(&HashMap::new());
         let file = parse_dockerfile::parse(&text).map_err(|error| error.to_string())?;
         let pairs = self.instructions.iter().zip(&file.instructions);
-        let same = pairs.clone().all(|(ours, theirs)| {
-            let text = ours.line(&HashMap::new());
-            match theirs {
+        let same = pairs.clone().all(|(checked, parsed)| {
+            let text = checked.line(&HashMap::new());
+            match parsed {
                 Parsed::From(from) => {
                     let stage = from.as_.as_ref().map(|(_, name)| name.value.as_ref());
                     let tail = stage.map_or_else(String::new, |name| format!(" AS {name}"));
-                    ours.keyword == "FROM"
+                    checked.keyword == "FROM"
                         && text.ends_with(&format!(" {}{tail}", from.image.value))
                 }
                 Parsed::Copy(copy) => {
                     let mut from = copy.options.iter().filter(|flag| flag.name.value == "from");
-                    ours.keyword == "COPY" && ours.base.is_some() == from.next().is_some()
+                    checked.keyword == "COPY" && checked.base.is_some() == from.next().is_some()
                 }
-                Parsed::Run(run) => ours.keyword == "RUN" && run.here_docs.is_empty(),
-                Parsed::Add(_) => ours.keyword == "ADD",
-                _ => !matches!(ours.keyword, "FROM" | "COPY" | "RUN" | "ADD"),
+                Parsed::Run(run) => checked.keyword == "RUN" && run.here_docs.is_empty(),
+                Parsed::Add(_) => checked.keyword == "ADD",
+                _ => !matches!(checked.keyword, "FROM" | "COPY" | "RUN" | "ADD"),
             }
         });
         match same
@@ -168,14 +181,14 @@ impl Recipe {
 }
 
 /// The state while reading a Dockerfile.
-struct Reader {
+struct DockerfileReader {
     values: HashMap<String, String>,
     network: bool,
     /// The names of the stages so far.
     stages: Vec<Option<String>>,
 }
 
-impl Reader {
+impl DockerfileReader {
     fn instruction(&mut self, line: &Line) -> Result<Instruction, String> {
         let (options, rest) = flags(line)?;
         let keyword = line.keyword;
@@ -213,12 +226,12 @@ impl Reader {
         };
         let stage = stage.map(|name| self.name(name)).transpose()?;
         let name = expand(image, &self.values)?;
-        let own = name.to_ascii_lowercase();
-        let own = self
+        let lowercase = name.to_ascii_lowercase();
+        let earlier_stage = self
             .stages
             .iter()
-            .position(|stage| stage.as_ref() == Some(&own));
-        let base = match own {
+            .position(|stage| stage.as_ref() == Some(&lowercase));
+        let base = match earlier_stage {
             Some(number) => Base::Stage(number, name.to_ascii_lowercase()),
             None if name == "scratch" => Base::Nothing,
             None => Base::Image(name),
@@ -273,11 +286,11 @@ impl Reader {
                 .iter()
                 .try_for_each(|source| check_source(keyword, source))?;
         }
-        let (from, others) = options
+        let (from, options) = options
             .iter()
             .partition::<Vec<Flag<'_>>, _>(|flag| flag.name == "from");
-        let base = from.first().map(|flag| self.copied(flag)).transpose()?;
-        let head = joined(keyword, &others, "");
+        let base = from.first().map(|flag| self.copy_base(flag)).transpose()?;
+        let head = joined(keyword, &options, "");
         let (head, tail) = match &base {
             Some(_) => (head + " --from=", format!(" {rest}")),
             None => (format!("{head} {rest}"), String::new()),
@@ -293,7 +306,7 @@ impl Reader {
 
     /// The base of a `COPY --from`. A stage that is not complete yet counts as an image name for
     /// builders.
-    fn copied(&self, flag: &Flag<'_>) -> Result<Base, String> {
+    fn copy_base(&self, flag: &Flag<'_>) -> Result<Base, String> {
         let name = flag.value.unwrap_or_default();
         let lower = name.to_ascii_lowercase();
         let number = match lower.parse::<usize>() {

@@ -51,7 +51,7 @@ pub(super) fn flags(line: &Line) -> Result<(Vec<Flag<'_>>, &str), String> {
                 "{keyword} {text}: write the value itself: variables in this option are not supported"
             ));
         }
-        if flag.name != "mount" && flags.iter().any(|other| other.name == flag.name) {
+        if flag.name != "mount" && flags.iter().any(|earlier| earlier.name == flag.name) {
             return Err(format!("{keyword} {text}: this option is given twice"));
         }
         flags.push(flag);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_give_nothing_are_taken_off() {
+    fn harmless_options_are_split_off() {
         let lines = lines("COPY --from=x\t --chown=$U:$G  a --b /c").expect("lines");
         let (found, rest) = flags(&lines.lines[0]).expect("flags");
         let texts = found.iter().map(|flag| flag.text).collect::<Vec<_>>();
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn options_that_builders_read_in_different_ways_are_refused() {
-        let mut told = String::new();
+    fn options_that_builders_interpret_differently_are_refused() {
+        let mut reasons = String::new();
         for bad in [
             "RUN --mount=type=bind,FROM=evil,target=/x true",
             "RUN --mount=type=bind,\"from=evil\",target=/x true",
@@ -184,11 +184,11 @@ mod tests {
             "CMD --help",
         ] {
             match check(bad) {
-                Err(why) => told.push_str(&format!("{}\n    {why}\n", bad.escape_debug())),
+                Err(why) => reasons.push_str(&format!("{}\n    {why}\n", bad.escape_debug())),
                 // Not an option: the word is quoted, so builders take it as a path.
-                Ok(()) => told.push_str(&format!("{}\n    a path\n", bad.escape_debug())),
+                Ok(()) => reasons.push_str(&format!("{}\n    a path\n", bad.escape_debug())),
             }
         }
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(reasons);
     }
 }

@@ -28,7 +28,7 @@ pub(super) const KEYWORDS: [&str; 18] = [
 
 /// Byte limit of a line. Builders read lines of less than 64 KiB; replacing a name by an id adds a
 /// little.
-const LONGEST: usize = 65_000;
+const MAX_LENGTH: usize = 65_000;
 
 /// The image that `# syntax=` may name: the engine's builder supports its syntax without it.
 const FRONTEND: &str = "docker/dockerfile";
@@ -130,9 +130,9 @@ fn instruction(number: usize, text: &str) -> Result<Line, String> {
             "line {number}: a backslash ends the instruction, and builders would continue it; remove it"
         ));
     }
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         return Err(format!(
-            "line {number}: an instruction of more than {LONGEST} bytes; move the text to a file and COPY it"
+            "line {number}: an instruction of more than {MAX_LENGTH} bytes; move the text to a file and COPY it"
         ));
     }
     if keyword == "ONBUILD" {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_is_one_line() {
+    fn instructions_are_joined_to_one_line() {
         let text = "\u{feff}# syntax=docker/dockerfile:1.4\r\n\n# comment\r\nfrom  alpine\tAS x \r\n\
                     RUN a && \\\n\n  # between\n\tb \\ \n  c\n  \\\n  env A=\\\n\\\n  \"b  c\"\n\
                     RUN cat <<< x; [ -f a ] && echo \\$x\nRUN echo é\u{a0}\n";
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_that_changes_nothing_is_left_out_with_a_note() {
+    fn standard_syntax_directive_is_dropped_with_a_note() {
         for good in [
             "docker/dockerfile",
             "docker/dockerfile:1",
@@ -257,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn what_builders_read_in_different_ways_is_refused() {
-        let mut told = String::new();
+    fn text_that_builders_interpret_differently_is_refused() {
+        let mut reasons = String::new();
         for bad in [
             "# escape=`\nFROM x",
             "# foo=bar\n# escape=`\nFROM x",
@@ -290,10 +290,10 @@ mod tests {
             "FROM x\nINCLUDE+ y",
         ] {
             let why = lines(bad).expect_err(bad);
-            told.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
+            reasons.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
         }
         let long = format!("FROM x\nRUN {}", "a \\\n".repeat(40_000) + "b");
         assert!(lines(&long).expect_err("long").contains("65000 bytes"));
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(reasons);
     }
 }

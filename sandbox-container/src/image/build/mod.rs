@@ -35,15 +35,15 @@ use sandbox_core::{
 };
 
 use super::classify::classify;
-use super::find::{Wanted, look};
-use super::stock::is_upset;
+use super::find::{RequestedImage, inspect_named};
+use super::list::is_concurrent_removal;
 use super::{Puller, info, pipe};
 use crate::error::{Operation, engine_error};
 use crate::{labels, removal};
-use context::Context;
+use context::BuildContext;
 use dockerfile::Recipe;
-use output::Output;
-use steps::Steps;
+use output::BuildOutput;
+use steps::ExpectedSteps;
 
 /// Attempts of a build whose cache lookup hit an image that was being removed.
 const ATTEMPTS: u32 = 20;
@@ -52,7 +52,7 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Prefix of Podman's message for a failed cache lookup. A step's output cannot have it.
-const CACHE: &str = "checking if cached image exists";
+const CACHE_LOOKUP_FAILED: &str = "checking if cached image exists";
 
 /// A build request and its context.
 pub(crate) struct Build<'a> {
@@ -73,7 +73,7 @@ impl Build<'_> {
         let tag = self.tag().await?;
         let path = self.dockerfile()?;
         let request = self.request;
-        let opened = Context::open(&request.context, path.clone(), request.follow_links);
+        let opened = BuildContext::open(&request.context, path.clone(), request.follow_links);
         let (context, text) = opened.map_err(|why| {
             let fix = "name the folder that holds the Dockerfile, and where in it with --file";
             self.invalid(why).with_fix(fix)
@@ -86,20 +86,20 @@ impl Build<'_> {
             let built = self.build(&path, &context, &checked, tag.as_ref(), progress);
             match built.await {
                 Ok(id) => break id,
-                Err(failure) if failure.is_passing && attempts < ATTEMPTS => attempts += 1,
-                Err(failure) => return Err(self.without(failure, &before).await),
+                Err(failure) if failure.is_transient && attempts < ATTEMPTS => attempts += 1,
+                Err(failure) => return Err(self.remove_created_image(failure, &before).await),
             }
             tokio::time::sleep(PAUSE).await;
         };
-        let Some(image) = look(puller.tier, puller.engine, &id.parse()?).await? else {
-            let context = format!("{id} was built, and the engine does not have it");
+        let Some(image) = inspect_named(puller.tier, puller.engine, &id.parse()?).await? else {
+            let context = format!("{id} was built, but the engine does not have it");
             return Err(self.error(ErrorKind::ImageBuildFailed, context));
         };
-        let brought = !before.contains(&id);
-        if brought {
-            puller.brought.add(&id);
+        let is_new = !before.contains(&id);
+        if is_new {
+            puller.pulled.add(&id);
         }
-        Ok(info(&image, brought))
+        Ok(info(&image, is_new))
     }
 
     /// The name of the new image, if requested.
@@ -115,7 +115,7 @@ impl Build<'_> {
         if tag.name().is_none() || tag.digest().is_some() {
             return Err(self.invalid(format!("{tag} is no name with a tag")));
         }
-        let there = look(self.puller.tier, self.puller.engine, &tag).await?;
+        let there = inspect_named(self.puller.tier, self.puller.engine, &tag).await?;
         if there.is_some_and(|image| !info(&image, false).built) {
             let context = format!("{tag}: another image, which was not built here, has this name");
             return Err(self
@@ -152,7 +152,7 @@ impl Build<'_> {
         path: &Path,
         text: &str,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<Checked> {
+    ) -> Result<CheckedDockerfile> {
         let named = |why: String| self.invalid(format!("{}: {why}", path.display()));
         let request = self.request;
         let recipe = dockerfile::read(text, &request.args, request.network).map_err(named)?;
@@ -181,7 +181,7 @@ impl Build<'_> {
                 triggers.insert(name.to_owned(), added);
             }
         }
-        Ok(Checked {
+        Ok(CheckedDockerfile {
             text: Arc::from(recipe.text(&ids)),
             recipe,
             target,
@@ -208,11 +208,11 @@ impl Build<'_> {
                 .error(ErrorKind::PolicyExceeded, context)
                 .with_fix("start from an image that the policy names"));
         }
-        let wanted = Wanted {
+        let requested = RequestedImage {
             reference,
-            written: allowed.is_none().then_some(name),
+            original: allowed.is_none().then_some(name),
         };
-        let provided = self.puller.provide(&wanted, self.request.pull, progress);
+        let provided = self.puller.provide(&requested, self.request.pull, progress);
         let (image, _) = provided.await?;
         let triggers = image
             .config
@@ -220,7 +220,7 @@ impl Build<'_> {
             .and_then(|config| config.on_build.clone());
         let mut added = Vec::new();
         for trigger in triggers.into_iter().flatten() {
-            let keyword = dockerfile::trigger(&trigger, self.request.network);
+            let keyword = dockerfile::check_trigger(&trigger, self.request.network);
             added.push(keyword.map_err(|why| {
                 self.invalid(format!("{name} adds {trigger:?} to the build: {why}"))
             })?);
@@ -232,11 +232,11 @@ impl Build<'_> {
     async fn build(
         &self,
         path: &Path,
-        context: &Arc<Context>,
-        checked: &Checked,
+        context: &Arc<BuildContext>,
+        checked: &CheckedDockerfile,
         tag: Option<&ImageReference>,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, BuildFailure> {
         let Puller { engine, config, .. } = self.puller;
         let request = self.request;
         let options = BuildImageOptions {
@@ -263,12 +263,12 @@ impl Build<'_> {
         progress(&ImageEvent::Building);
         let limit = config.image_timeout;
         let client = engine.client.clone().with_timeout(limit);
-        let mut output = Output::new(checked.steps());
+        let mut output = BuildOutput::new(checked.steps());
         let events = async {
             let body = bollard::body_try_stream(archive);
             let mut events = Box::pin(client.build_image(options, None, Some(body)));
             while let Some(event) = events.next().await {
-                output.take(event?, progress);
+                output.observe(event?, progress);
                 if output.steps.difference().is_some() {
                     // Dropping the request stops the builder.
                     break;
@@ -287,18 +287,21 @@ impl Build<'_> {
         match built {
             Ok(Ok(())) => {
                 if output.id.is_some()
-                    && let Some(difference) = output.steps.ended()
+                    && let Some(difference) = output.steps.finish()
                 {
                     return Err(self.differs(&difference, output.id));
                 }
                 output.id.ok_or_else(|| {
-                    let context = format!("the builder gave no image{}", output.told);
+                    let context = format!("the builder returned no image{}", output.step_output);
                     self.error(ErrorKind::ImageBuildFailed, context).into()
                 })
             }
             Ok(Err(error)) => Err(self.failed(error, &output)),
             Err(_) => {
-                let context = format!("the image was not built after {limit:?}{}", output.told);
+                let context = format!(
+                    "the image was not built after {limit:?}{}",
+                    output.step_output
+                );
                 let error = self.error(ErrorKind::ImageTimedOut, context);
                 Err(error.with_fix("allow more time (image_timeout)").into())
             }
@@ -306,24 +309,28 @@ impl Build<'_> {
     }
 
     /// The error for a builder that deviated from the checked Dockerfile.
-    fn differs(&self, difference: &str, made: Option<String>) -> Failure {
+    fn differs(&self, difference: &str, created_image: Option<String>) -> BuildFailure {
         let context = format!(
             "the builder did not follow the Dockerfile that was checked: {}",
             escape(difference)
         );
         let error = self.error(ErrorKind::ImageBuildFailed, context);
-        Failure {
+        BuildFailure {
             error: error
                 .with_fix("let no program of the build print lines such as \"Step 1/2 : RUN\""),
-            is_passing: false,
-            made,
+            is_transient: false,
+            created_image,
         }
     }
 
     /// The error of a failed build, after removing an image that it created.
-    async fn without(&self, failure: Failure, before: &HashSet<String>) -> Error {
-        let Failure { error, made, .. } = failure;
-        let (Some(id), client) = (made, &self.puller.engine.client) else {
+    async fn remove_created_image(&self, failure: BuildFailure, before: &HashSet<String>) -> Error {
+        let BuildFailure {
+            error,
+            created_image,
+            ..
+        } = failure;
+        let (Some(id), client) = (created_image, &self.puller.engine.client) else {
             return error;
         };
         let mut names = Vec::new();
@@ -349,25 +356,26 @@ impl Build<'_> {
         let Ok(tag) = tag.parse() else {
             return false;
         };
-        let found = look(self.puller.tier, self.puller.engine, &tag).await;
+        let found = inspect_named(self.puller.tier, self.puller.engine, &tag).await;
         matches!(found, Ok(Some(image)) if image.id.as_deref() == Some(id))
     }
 
-    fn failed(&self, error: EngineError, output: &Output) -> Failure {
-        let said = match &error {
+    fn failed(&self, error: EngineError, output: &BuildOutput) -> BuildFailure {
+        let message = match &error {
             EngineError::DockerStreamError { error } => error.trim(),
             EngineError::DockerResponseServerError { message, .. } => message.trim(),
             _ => return engine_error(self.puller.tier, Operation::Build, error).into(),
         };
-        let is_passing = said.starts_with(CACHE) && is_upset(said);
-        let kind = match classify(said) {
+        let is_transient =
+            message.starts_with(CACHE_LOOKUP_FAILED) && is_concurrent_removal(message);
+        let kind = match classify(message) {
             Some(ErrorKind::StorageFull) => ErrorKind::StorageFull,
             _ => ErrorKind::ImageBuildFailed,
         };
-        Failure {
-            error: self.error(kind, format!("{}{}", escape(said), output.told)),
-            is_passing,
-            made: None,
+        BuildFailure {
+            error: self.error(kind, format!("{}{}", escape(message), output.step_output)),
+            is_transient,
+            created_image: None,
         }
     }
 
@@ -382,7 +390,7 @@ impl Build<'_> {
 
 /// A Dockerfile that passed all checks.
 #[derive(Debug)]
-struct Checked {
+struct CheckedDockerfile {
     recipe: Recipe,
     /// The text to send.
     text: Arc<str>,
@@ -394,9 +402,9 @@ struct Checked {
     triggers: HashMap<String, Vec<&'static str>>,
 }
 
-impl Checked {
-    fn steps(&self) -> Steps {
-        Steps::of(&self.recipe, self.target, &self.ids, &self.triggers)
+impl CheckedDockerfile {
+    fn steps(&self) -> ExpectedSteps {
+        ExpectedSteps::of(&self.recipe, self.target, &self.ids, &self.triggers)
     }
 
     /// The target stage for the builder: its name, else its number.
@@ -406,7 +414,7 @@ impl Checked {
             .recipe
             .instructions
             .iter()
-            .filter(|one| one.keyword == "FROM");
+            .filter(|instruction| instruction.keyword == "FROM");
         let stage = froms.nth(number).and_then(|from| from.stage.clone());
         Some(stage.unwrap_or_else(|| number.to_string()))
     }
@@ -414,20 +422,20 @@ impl Checked {
 
 /// A failed build.
 #[derive(Debug)]
-struct Failure {
+struct BuildFailure {
     error: Error,
     /// Whether a retry may succeed at once.
-    is_passing: bool,
+    is_transient: bool,
     /// The id of an image that it created.
-    made: Option<String>,
+    created_image: Option<String>,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for BuildFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            is_passing: false,
-            made: None,
+            is_transient: false,
+            created_image: None,
         }
     }
 }

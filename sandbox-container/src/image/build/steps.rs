@@ -8,8 +8,8 @@ use crate::labels;
 
 /// The expected steps.
 #[derive(Debug)]
-pub(super) struct Steps {
-    expected: Vec<Expected>,
+pub(super) struct ExpectedSteps {
+    expected: Vec<ExpectedStep>,
     /// Candidates for the next step: several if an optional one looks like its successor.
     next: BTreeSet<usize>,
     difference: Option<String>,
@@ -17,51 +17,51 @@ pub(super) struct Steps {
 
 /// An expected step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Expected {
+struct ExpectedStep {
     keyword: &'static str,
-    from: Option<From>,
+    from: Option<StepBase>,
     /// Whether builders may skip it, or not announce it.
-    may_be_missing: bool,
+    is_optional: bool,
 }
 
-impl Expected {
+impl ExpectedStep {
     /// Whether it matches an announced step.
-    fn is(&self, keyword: &str, rest: &str) -> bool {
+    fn matches(&self, keyword: &str, rest: &str) -> bool {
         let named = rest.split_whitespace().find(|word| !word.starts_with("--"));
         let is_from = match (&self.from, named) {
-            (Some(from), Some(named)) => from.is(named),
+            (Some(from), Some(named)) => from.matches(named),
             (Some(_), None) => false,
             (None, _) => true,
         };
         // The only label that the Dockerfile does not have is the one that marks our builds.
-        let is_label = keyword != "LABEL" || !self.may_be_missing || rest.contains(labels::BUILT);
+        let is_label = keyword != "LABEL" || !self.is_optional || rest.contains(labels::BUILT);
         self.keyword == keyword && is_from && is_label
     }
 }
 
 /// The base in a `FROM` step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum From {
+enum StepBase {
     /// This image, or `scratch`.
     Exactly(String),
     /// The stage with this name; some builders announce the stage's image id.
     Stage(String),
 }
 
-impl From {
-    fn is(&self, said: &str) -> bool {
+impl StepBase {
+    fn matches(&self, announced: &str) -> bool {
         match self {
-            Self::Exactly(name) => said == name,
+            Self::Exactly(name) => announced == name,
             Self::Stage(name) => {
-                let id = said.strip_prefix("sha256:").unwrap_or(said);
+                let id = announced.strip_prefix("sha256:").unwrap_or(announced);
                 let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
-                said == name || is_id
+                announced == name || is_id
             }
         }
     }
 }
 
-impl Steps {
+impl ExpectedSteps {
     /// The steps up to stage `target`. `triggers` has the keywords of base images' `ONBUILD`
     /// triggers, by image name.
     pub(super) fn of(
@@ -73,26 +73,26 @@ impl Steps {
         let count = recipe
             .instructions
             .iter()
-            .filter(|one| one.keyword == "FROM");
+            .filter(|instruction| instruction.keyword == "FROM");
         let last = target.unwrap_or_else(|| count.count().saturating_sub(1));
         let needed = needed(recipe, last);
-        let optional = |keyword| Expected {
+        let optional = |keyword| ExpectedStep {
             keyword,
             from: None,
-            may_be_missing: true,
+            is_optional: true,
         };
         let mut expected = Vec::new();
         let mut stage = None;
-        for one in &recipe.instructions {
-            if one.keyword != "FROM" {
+        for instruction in &recipe.instructions {
+            if instruction.keyword != "FROM" {
                 let Some(stage) = stage else {
                     // A global argument: some builders do not announce it.
-                    expected.push(optional(one.keyword));
+                    expected.push(optional(instruction.keyword));
                     continue;
                 };
-                expected.push(Expected {
-                    may_be_missing: !needed.contains(&stage),
-                    ..optional(one.keyword)
+                expected.push(ExpectedStep {
+                    is_optional: !needed.contains(&stage),
+                    ..optional(instruction.keyword)
                 });
                 continue;
             }
@@ -104,23 +104,23 @@ impl Steps {
                 return Self::new(expected);
             }
             stage = Some(number);
-            let from = match &one.base {
-                Some(Base::Image(name)) => From::Exactly(ids.get(name).unwrap_or(name).clone()),
-                Some(Base::Stage(_, name)) => From::Stage(name.clone()),
-                Some(Base::Nothing) | None => From::Exactly("scratch".to_owned()),
+            let from = match &instruction.base {
+                Some(Base::Image(name)) => StepBase::Exactly(ids.get(name).unwrap_or(name).clone()),
+                Some(Base::Stage(_, name)) => StepBase::Stage(name.clone()),
+                Some(Base::Nothing) | None => StepBase::Exactly("scratch".to_owned()),
             };
-            expected.push(Expected {
+            expected.push(ExpectedStep {
                 keyword: "FROM",
                 from: Some(from),
-                may_be_missing: !needed.contains(&number),
+                is_optional: !needed.contains(&number),
             });
-            if let Some(Base::Image(name)) = &one.base {
+            if let Some(Base::Image(name)) = &instruction.base {
                 expected.extend(
                     triggers
                         .get(name)
                         .into_iter()
                         .flatten()
-                        .map(|one| optional(one)),
+                        .map(|instruction| optional(instruction)),
                 );
             }
         }
@@ -128,7 +128,7 @@ impl Steps {
         Self::new(expected)
     }
 
-    fn new(expected: Vec<Expected>) -> Self {
+    fn new(expected: Vec<ExpectedStep>) -> Self {
         Self {
             expected,
             next: BTreeSet::from([0]),
@@ -137,7 +137,7 @@ impl Steps {
     }
 
     /// Processes a line of the builder's output.
-    pub(super) fn take(&mut self, line: &str) {
+    pub(super) fn observe(&mut self, line: &str) {
         let Some((keyword, rest)) = announced(line) else {
             return;
         };
@@ -148,14 +148,14 @@ impl Steps {
             .next
             .iter()
             .flat_map(|start| self.reachable(*start))
-            .filter(|at| self.expected[*at].is(keyword, rest))
+            .filter(|at| self.expected[*at].matches(keyword, rest))
             .map(|at| at + 1)
             .collect::<BTreeSet<_>>();
         match next.is_empty() {
             false => self.next = next,
             true => {
-                let instead = self.instead();
-                self.difference = Some(format!("the builder announced {line:?}, {instead}"));
+                let expectation = self.expectation();
+                self.difference = Some(format!("the builder announced {line:?}, {expectation}"));
             }
         }
     }
@@ -163,19 +163,19 @@ impl Steps {
     /// The steps that may come next after step `start - 1`.
     fn reachable(&self, start: usize) -> impl Iterator<Item = usize> {
         let rest = &self.expected[start..];
-        let missing = rest.iter().take_while(|expected| expected.may_be_missing);
+        let missing = rest.iter().take_while(|expected| expected.is_optional);
         start..(start + missing.count() + 1).min(self.expected.len())
     }
 
     /// The next step that must come, from the furthest candidate on.
-    fn required(&self) -> Option<&Expected> {
+    fn required(&self) -> Option<&ExpectedStep> {
         let start = self.next.last().copied().unwrap_or_default();
         let mut rest = self.expected[start..].iter();
-        rest.find(|expected| !expected.may_be_missing)
+        rest.find(|expected| !expected.is_optional)
     }
 
     /// Describes the next step that must come.
-    fn instead(&self) -> String {
+    fn expectation(&self) -> String {
         match self.required() {
             Some(expected) => format!("where the Dockerfile goes on with {}", expected.keyword),
             None => "where the Dockerfile ends".into(),
@@ -188,12 +188,12 @@ impl Steps {
     }
 
     /// How the complete build deviates from the Dockerfile, if it does.
-    pub(super) fn ended(&self) -> Option<String> {
+    pub(super) fn finish(&self) -> Option<String> {
         match &self.difference {
             Some(difference) => Some(difference.clone()),
             None => self
                 .required()
-                .map(|_| format!("the builder ended {}", self.instead())),
+                .map(|_| format!("the builder ended {}", self.expectation())),
         }
     }
 }
@@ -201,11 +201,11 @@ impl Steps {
 /// The stages that stage `last` needs, including itself: builders may skip the others.
 fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
     let mut uses = Vec::<Vec<usize>>::new();
-    for one in &recipe.instructions {
-        if one.keyword == "FROM" {
+    for instruction in &recipe.instructions {
+        if instruction.keyword == "FROM" {
             uses.push(Vec::new());
         }
-        if let (Some(Base::Stage(number, _)), Some(uses)) = (&one.base, uses.last_mut()) {
+        if let (Some(Base::Stage(number, _)), Some(uses)) = (&instruction.base, uses.last_mut()) {
             uses.push(*number);
         }
     }
