@@ -13,6 +13,7 @@ pub mod confinement;
 mod connection;
 mod copy;
 mod counters;
+pub mod disk_split;
 mod entries;
 mod execution;
 mod export;
