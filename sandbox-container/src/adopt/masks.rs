@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use bollard::models::HostConfig;
+use sandbox_host::disk_split::is_below;
 
-use crate::lowering::is_below;
 use crate::verify::ObservedProcess;
 
 /// Files that must be hidden: kernel memory, users' keys, firmware.

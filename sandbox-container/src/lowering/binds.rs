@@ -5,8 +5,8 @@ use std::path::Path;
 use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::WORK_FOLDER;
+use sandbox_host::disk_split::is_below;
 
-use super::storage::is_below;
 use crate::Tier;
 use crate::engine::EngineFacts;
 use crate::folders::HostFolders;

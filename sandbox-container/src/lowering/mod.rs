@@ -15,8 +15,9 @@ use bollard::models::{
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::Mode;
+use sandbox_host::disk_split::is_below;
 
-pub(crate) use storage::{RootFilesystem, StorageSplit, is_below};
+pub(crate) use storage::{RootFilesystem, StorageSplit};
 pub(crate) use tighten::DefaultPaths;
 
 use tmpfs::{Tmpfs, TmpfsMounts};
@@ -377,7 +378,7 @@ const ROOT_HOME: &str = "/root";
 /// Makes host folders below `/root` reachable for code that is not root. The code owns the tmpfs,
 /// because older runtimes copy the permission bits of the folder that it covers.
 fn open_root_home(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
-    let inside = |target: &str| target != ROOT_HOME && storage::is_below(target, ROOT_HOME);
+    let inside = |target: &str| target != ROOT_HOME && is_below(target, ROOT_HOME);
     if mounts
         .iter()
         .filter_map(|mount| mount.target.as_deref())

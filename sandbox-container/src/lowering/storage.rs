@@ -2,19 +2,10 @@
 
 use sandbox_core::{ByteSize, Plan};
 use sandbox_host::WORK_FOLDER;
+use sandbox_host::disk_split::{self, SHARED_MEMORY, is_below};
 
 use super::tmpfs::{Tmpfs, TmpfsMounts};
 use crate::quota::LayerQuota;
-
-/// The engine mounts it itself and takes only its size.
-const SHARED_MEMORY: &str = "/dev/shm";
-
-/// Byte limit for `/dev/shm`, besides an eighth of the disk limit: POSIX shared memory is small in
-/// practice.
-const SHARED_MEMORY_MAX: u64 = 64 << 20;
-
-/// The kernel sizes a tmpfs in pages.
-const PAGE: u64 = 4096;
 
 /// Bytes per inode: without an inode limit a tmpfs could be filled with empty files.
 const BYTES_PER_INODE: u64 = 4096;
@@ -22,10 +13,8 @@ const BYTES_PER_INODE: u64 = 4096;
 /// Minimum number of inodes of any tmpfs.
 const MIN_INODES: u64 = 1024;
 
-/// Folders that a tmpfs would hide with their content: never writable, even if exported.
-const SYSTEM_FOLDERS: [&str; 11] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
-];
+/// In engine options a comma ends a value, and a colon separates path and options.
+const OPTION_SEPARATORS: [char; 2] = [',', ':'];
 
 /// The writable folders of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,31 +57,28 @@ impl StorageSplit {
                     .filter_map(|root| root.to_str())
                     .any(|root| is_below(folder, root))
         };
-        let mut wanted = export_folders.to_vec();
-        wanted.sort();
-        let mut folders: Vec<String> = Vec::new();
-        wanted.insert(0, WORK_FOLDER.to_owned());
-        wanted.retain(|_| !plan.writable_root);
-        wanted.insert(0, "/tmp".to_owned());
-        for folder in wanted {
-            let covered = folders.iter().any(|covering| is_below(&folder, covering));
-            if !covered && !from_host(&folder) && is_mountable(&folder) {
-                folders.push(folder);
-            }
-        }
+        let mut exports = export_folders.to_vec();
+        exports.sort();
+        let workspace = (!plan.writable_root).then(|| WORK_FOLDER.to_owned());
+        let exports = exports.into_iter().filter(|_| !plan.writable_root);
+        let candidates = std::iter::once("/tmp".to_owned())
+            .chain(workspace)
+            .chain(exports)
+            .filter(|folder| !from_host(folder));
+        let folders = disk_split::writable_folders(candidates, &OPTION_SEPARATORS);
         let disk = plan.disk.as_u64();
-        let shared_memory = (disk / 8).min(SHARED_MEMORY_MAX);
-        let count = folders.len() + usize::from(*quota == LayerQuota::Works);
-        let share = (disk - shared_memory) / count.max(1) as u64;
-        // Whole pages, and at least one: a tmpfs of size 0 is unlimited.
-        let share = (share & !(PAGE - 1)).max(PAGE);
+        let parts = folders.len() + usize::from(*quota == LayerQuota::Works);
+        let shares = disk_split::disk_shares(disk, parts);
         Self {
-            tmpfs: folders.into_iter().map(|folder| (folder, share)).collect(),
-            shared_memory: (shared_memory & !(PAGE - 1)).max(PAGE),
+            tmpfs: folders
+                .into_iter()
+                .map(|folder| (folder, shares.each))
+                .collect(),
+            shared_memory: shares.shared_memory,
             host_folders: writable_workspace || !plan.write_roots.is_empty(),
             root: match quota {
                 LayerQuota::NotNeeded => RootFilesystem::ReadOnly,
-                LayerQuota::Works => RootFilesystem::Bounded(share),
+                LayerQuota::Works => RootFilesystem::Bounded(shares.each),
                 LayerQuota::Missing(why) => RootFilesystem::Unbounded(why.clone()),
             },
             disk,
@@ -180,25 +166,12 @@ fn rounded(bytes: u64) -> String {
     }
 }
 
-/// Whether `path` is `folder` or inside it.
-pub(crate) fn is_below(path: &str, folder: &str) -> bool {
-    let folder = folder.trim_end_matches('/');
-    path.strip_prefix(folder)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Whether a tmpfs may be mounted there: not over system folders or the root.
-pub(crate) fn is_mountable(folder: &str) -> bool {
-    // In engine options a comma ends a value, and a colon separates path and options.
-    let plain = !folder.contains([',', ':']) && !folder.split('/').any(|part| part == "..");
-    plain && folder.len() > 1 && !SYSTEM_FOLDERS.iter().any(|system| is_below(folder, system))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lowering::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+    use sandbox_host::disk_split::PAGE;
 
     #[test]
     fn writable_folders_stay_within_the_disk_limit() {
@@ -278,23 +251,5 @@ mod tests {
         assert_eq!(storage.total(), ByteSize::mib(64).as_u64());
         let text = storage.describe();
         assert!(text.contains("layer of its own of 28MiB"), "{text}");
-    }
-
-    #[test]
-    fn system_folders_are_never_hidden() {
-        for folder in [
-            "/",
-            "/usr",
-            "/usr/share/x",
-            "/etc",
-            "/proc/self",
-            "/a,b",
-            "/a:b",
-        ] {
-            assert!(!is_mountable(folder), "{folder}");
-        }
-        for folder in ["/output", "/var/results", "/user", "/liberty"] {
-            assert!(is_mountable(folder), "{folder}");
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bollard::models::{ContainerCreateBody, HostConfig, ResourcesUlimits};
 use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::disk_split::is_below;
 
 use crate::Tier;
 use crate::engine::EngineFacts;
@@ -210,8 +211,7 @@ fn paths(
             path,
             "is not an absolute path without special characters",
         )?;
-        let agents = super::storage::is_below(crate::volume::FOLDER, path)
-            || super::storage::is_below(path, crate::volume::FOLDER);
+        let agents = is_below(crate::volume::FOLDER, path) || is_below(path, crate::volume::FOLDER);
         check.require(!agents, "path", path, "would take the agent away")?;
     }
     let with = |always: &[&str], default_paths: &[String], more: &BTreeSet<String>| {

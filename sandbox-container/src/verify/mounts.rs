@@ -62,7 +62,7 @@ pub(super) fn unexpected_mounts<'a>(
         let target = mount.target.as_str();
         // The kernel escapes spaces and similar characters.
         let is_requested = |requested: &String| escaped(requested.trim_end_matches('/')) == target;
-        let is_inside = |tree: &str| crate::lowering::is_below(target, tree);
+        let is_inside = |tree: &str| sandbox_host::disk_split::is_below(target, tree);
         target == "/"
             || ENGINE_FILES.contains(&target)
             || GENERATED_USER_FILES
