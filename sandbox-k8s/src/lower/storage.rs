@@ -6,15 +6,7 @@ use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
-
-/// POSIX shared memory never gets more than this, nor more than an eighth of the storage.
-const SHARED_MEMORY_MAX: u64 = 64 << 20;
-/// Its folder. Without a volume there a runtime gives it a size of its own.
-const SHARED_MEMORY: &str = "/dev/shm";
-/// Folders of an image that a volume would hide, with everything below: never writable, even when something is exported from there.
-const SYSTEM: [&str; 11] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr",
-];
+use sandbox_host::disk_split::{SHARED_MEMORY, disk_shares, is_below, writable_folders};
 
 /// The writable places of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,23 +20,16 @@ impl Storage {
     pub(crate) fn new(plan: &Plan, exports: &[String]) -> Self {
         let mut exports = exports.to_vec();
         exports.sort();
-        let mut folders: Vec<String> = vec!["/tmp".to_owned()];
-        for folder in std::iter::once(WORK_FOLDER.to_owned()).chain(exports) {
-            let covered = folders.iter().any(|other| is_below(&folder, other));
-            if !covered && is_mountable(&folder) {
-                folders.push(folder);
-            }
-        }
-        let disk = plan.disk.as_u64();
-        let shared = (disk / 8).min(SHARED_MEMORY_MAX);
-        let share = (disk - shared) / folders.len() as u64;
-        // Whole pages, and a size of 0 would be none.
-        let pages = |size: u64| (size & !4095).max(4096);
+        let candidates = ["/tmp".to_owned(), WORK_FOLDER.to_owned()];
+        // A cluster takes no colon in a path.
+        let folders = writable_folders(candidates.into_iter().chain(exports), &[':']);
+        let shares = disk_shares(plan.disk.as_u64(), folders.len());
         let mut folders: Vec<_> = folders
             .into_iter()
-            .map(|folder| (folder, pages(share)))
+            .map(|folder| (folder, shares.each))
             .collect();
-        folders.push((SHARED_MEMORY.to_owned(), pages(shared)));
+        // Without a volume there, a runtime gives it a size of its own.
+        folders.push((SHARED_MEMORY.to_owned(), shares.shared_memory));
         Self { folders }
     }
 
@@ -114,18 +99,6 @@ impl Storage {
 
 fn volume(index: usize) -> String {
     format!("storage-{index}")
-}
-
-fn is_below(path: &str, folder: &str) -> bool {
-    let folder = folder.trim_end_matches('/');
-    path.strip_prefix(folder)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Whether a volume may be there: not over the image's programs, nor over the root itself. A cluster takes no colon in a path.
-fn is_mountable(folder: &str) -> bool {
-    let plain = !folder.contains(':') && !folder.split('/').any(|part| part == "..");
-    plain && folder.len() > 1 && !SYSTEM.iter().any(|system| is_below(folder, system))
 }
 
 #[cfg(test)]
