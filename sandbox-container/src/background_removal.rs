@@ -154,9 +154,9 @@ impl RemovalTask {
         let deadline = Instant::now() + SETTLING_TIMEOUT;
         while Instant::now() < deadline {
             let address = self.endpoint.address();
-            let found = engine::list(self.tier, client, address, &label).await?;
+            let containers = engine::list(self.tier, client, address, &label).await?;
             let mut is_found = false;
-            for container in found {
+            for container in containers {
                 remove(self.tier, client, &container.id).await?;
                 is_found = true;
             }

@@ -48,10 +48,10 @@ async fn query(tier: Tier, engine: &Engine, image: &str) -> Result<DefaultPaths>
         ..ContainerCreateBody::default()
     };
     let container = create(tier, engine, None, body).await?;
-    let found = inspect(&engine.client, container.container()).await;
+    let inspected = inspect(&engine.client, container.container()).await;
     container.remove(&engine.client).await?;
-    let found = found.map_err(|error| engine_error(tier, Operation::Create, error))?;
-    let host = found.host_config.unwrap_or_default();
+    let inspected = inspected.map_err(|error| engine_error(tier, Operation::Create, error))?;
+    let host = inspected.host_config.unwrap_or_default();
     Ok(DefaultPaths {
         masked: host.masked_paths.unwrap_or_default(),
         read_only: host.readonly_paths.unwrap_or_default(),

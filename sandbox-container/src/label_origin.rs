@@ -21,7 +21,7 @@ pub(crate) async fn has_inherited_labels(
 ) -> Result<bool> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
     let image = match inspect(&engine.client, container).await {
-        Ok(found) => found.image.unwrap_or_default(),
+        Ok(inspected) => inspected.image.unwrap_or_default(),
         Err(error) if has_status(&error, 404) => return Ok(true),
         Err(error) => return Err(failed(error)),
     };

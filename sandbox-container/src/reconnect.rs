@@ -106,8 +106,8 @@ impl Reconnection<'_> {
 
     /// Whether the process never started: engines report this as exit code 126, 127 or 255.
     async fn failed_to_start(&self, process: &str) -> bool {
-        let found = self.engine.client.inspect_exec(process).await;
-        // An engine that does not answer has refused nothing.
-        found.is_ok_and(|found| matches!(found.exit_code, Some(126 | 127 | 255)))
+        let exec = self.engine.client.inspect_exec(process).await;
+        // Without an answer, the engine has not refused the process.
+        exec.is_ok_and(|exec| matches!(exec.exit_code, Some(126 | 127 | 255)))
     }
 }

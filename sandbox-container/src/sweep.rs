@@ -77,7 +77,9 @@ async fn remove(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
 fn is_leftover(container: &ListedContainer, owner: OwnerStatus, claimed: bool, now: i64) -> bool {
     let label = |name| container.labels.get(name);
     // Without a creation time it counts as new.
-    let age = container.created.map_or(0, |made| now.saturating_sub(made));
+    let age = container
+        .created
+        .map_or(0, |created| now.saturating_sub(created));
     let lifetime = label(labels::LIFETIME).and_then(|seconds| seconds.parse::<i64>().ok());
     if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(LIFETIME_GRACE)) {
         return true;

@@ -53,8 +53,8 @@ impl ForeignContainer {
             return Err(error(ErrorKind::InvalidRequest, context));
         }
         let command = tier.family.command;
-        let found = match inspect(&engine.client, container).await {
-            Ok(found) => found,
+        let inspected = match inspect(&engine.client, container).await {
+            Ok(inspected) => inspected,
             Err(response) if has_status(&response, 404) => {
                 let context = format!("the engine has no container {container:?}");
                 return Err(error(ErrorKind::SandboxNotFound, context)
@@ -62,7 +62,7 @@ impl ForeignContainer {
             }
             Err(response) => return Err(engine_error(tier, Operation::Adopt, response)),
         };
-        let state = found.state.as_ref();
+        let state = inspected.state.as_ref();
         let is = |flag: Option<bool>| flag == Some(true);
         if !state.is_some_and(|state| is(state.running) && !is(state.paused)) {
             let context = format!("container {container:?} does not run");
@@ -70,7 +70,7 @@ impl ForeignContainer {
                 "`{command} start {container}` or `{command} unpause {container}`"
             )));
         }
-        let config = found.config.as_ref();
+        let config = inspected.config.as_ref();
         let is_sandbox = config
             .and_then(|config| config.labels.as_ref())
             .is_some_and(|labels| labels.contains_key(labels::TIER));
@@ -79,8 +79,8 @@ impl ForeignContainer {
             return Err(error(ErrorKind::InvalidRequest, context)
                 .with_fix("get a detached sandbox by its name; others belong to their handle"));
         }
-        check_image(&found, plan).map_err(|error| error.on(tier))?;
-        Self::new(found).ok_or_else(|| {
+        check_image(&inspected, plan).map_err(|error| error.on(tier))?;
+        Self::new(inspected).ok_or_else(|| {
             let context =
                 format!("the engine does not say how container {container:?} is configured");
             error(ErrorKind::Io, context).with_fix(format!("see `{command} inspect {container}`"))
@@ -88,11 +88,11 @@ impl ForeignContainer {
     }
 
     /// `None` if the response lacks a field that the report needs: it must not look like a default.
-    fn new(found: ContainerInspectResponse) -> Option<Self> {
-        let config = found.config?;
+    fn new(inspected: ContainerInspectResponse) -> Option<Self> {
+        let config = inspected.config?;
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
-        let (id, host) = (found.id?, found.host_config?);
-        let process = found.state.and_then(|state| state.pid);
+        let (id, host) = (inspected.id?, inspected.host_config?);
+        let process = inspected.state.and_then(|state| state.pid);
         let process = process.and_then(|process| first_process(&id, process));
         Some(Self {
             user: config.user.unwrap_or_default(),
@@ -101,7 +101,7 @@ impl ForeignContainer {
             process,
             host,
             id,
-            mounts: found.mounts.unwrap_or_default(),
+            mounts: inspected.mounts.unwrap_or_default(),
         })
     }
 }
@@ -115,14 +115,14 @@ impl ForeignContainer {
 }
 
 /// Checks the image name that the container was created with, else its image's id.
-fn check_image(found: &ContainerInspectResponse, plan: &Plan) -> Result<()> {
+fn check_image(inspected: &ContainerInspectResponse, plan: &Plan) -> Result<()> {
     if plan.images.is_none() {
         return Ok(());
     }
-    let name = found
+    let name = inspected
         .config
         .as_ref()
         .and_then(|config| config.image.clone());
-    let name = name.or_else(|| found.image.clone()).unwrap_or_default();
+    let name = name.or_else(|| inspected.image.clone()).unwrap_or_default();
     plan.check_image(&name.parse::<ImageReference>()?)
 }

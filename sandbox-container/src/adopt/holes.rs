@@ -42,8 +42,8 @@ const PRIVILEGES: &[Capability] = &[Capability::Privileges];
 const PROCESSES: &[Capability] = &[Capability::Processes];
 
 /// Finds all holes of a container.
-pub(super) fn holes(found: &ForeignContainer) -> Vec<Hole> {
-    let host = &found.host;
+pub(super) fn holes(container: &ForeignContainer) -> Vec<Hole> {
+    let host = &container.host;
     let mut holes = Vec::new();
     let mut add = |name: String, of| holes.push(Hole { name, of });
     if host.privileged == Some(true) {
@@ -52,7 +52,7 @@ pub(super) fn holes(found: &ForeignContainer) -> Vec<Hole> {
     for device in devices(host) {
         add(device, FILES);
     }
-    if let Some(unmasked) = &found.unmasked {
+    if let Some(unmasked) = &container.unmasked {
         add(unmasked.clone(), FILES);
     }
     for (mode, namespace, of) in [
@@ -64,7 +64,7 @@ pub(super) fn holes(found: &ForeignContainer) -> Vec<Hole> {
         (&None, "mnt", FILES),
     ] {
         // Podman does not report the host's IPC namespace over Docker's API; the kernel shows it.
-        let process = found.process.as_ref();
+        let process = container.process.as_ref();
         let is_shared =
             process.is_some_and(|process| process.shared_namespaces.contains(&namespace));
         let owner = mode.as_deref().and_then(namespace_owner);
@@ -88,7 +88,7 @@ pub(super) fn holes(found: &ForeignContainer) -> Vec<Hole> {
             PRIVILEGES,
         );
     }
-    for socket in sockets(found) {
+    for socket in sockets(container) {
         add(format!("the host's socket {socket} is mounted"), ISOLATION);
     }
     holes
@@ -130,7 +130,7 @@ fn is_unconfined(option: &str) -> bool {
 }
 
 /// The host's sockets that are mounted. A read-only mount does not prevent connections.
-fn sockets(found: &ForeignContainer) -> impl Iterator<Item = String> {
+fn sockets(container: &ForeignContainer) -> impl Iterator<Item = String> {
     const ENGINE_SOCKETS: [&str; 4] =
         ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
     let is_socket = |source: &&str| {
@@ -138,7 +138,10 @@ fn sockets(found: &ForeignContainer) -> impl Iterator<Item = String> {
         // Known engine sockets count even if they cannot be inspected from here.
         is_engines || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
     };
-    let sources = found.mounts.iter().filter_map(|it| it.source.as_deref());
+    let sources = container
+        .mounts
+        .iter()
+        .filter_map(|it| it.source.as_deref());
     sources.filter(is_socket).map(escape)
 }
 

@@ -31,7 +31,7 @@ impl InstalledAgent {
     pub(super) async fn install(
         tier: Tier,
         engine: &Engine,
-        found: &ForeignContainer,
+        target: &ForeignContainer,
         program: &[u8],
     ) -> Result<Self> {
         let name = unique_name(".sandbox-agent");
@@ -42,7 +42,7 @@ impl InstalledAgent {
                     "run the container without a read-only root, or make a sandbox of its image",
                 )
         };
-        if found.host.readonly_rootfs == Some(true) {
+        if target.host.readonly_rootfs == Some(true) {
             let context = "its root is read-only, so the agent cannot be put there";
             return Err(refused(context.into()));
         }
@@ -56,7 +56,7 @@ impl InstalledAgent {
         let installed = Self {
             tier,
             engine: engine.clone(),
-            container: found.id.clone(),
+            container: target.id.clone(),
             folder: Some(format!("/{name}")),
         };
         let pending = background_removal::track();

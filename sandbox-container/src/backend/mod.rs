@@ -80,8 +80,8 @@ impl<F: OfFamily> ContainerBackend<F> {
     }
 
     async fn engine(&self) -> Result<Engine> {
-        let mut found = self.engine.lock().await;
-        if let Some(engine) = &*found {
+        let mut cached = self.engine.lock().await;
+        if let Some(engine) = &*cached {
             return Ok(engine.clone());
         }
         let engine = Engine::find(self.tier, &self.config).await?;
@@ -92,7 +92,7 @@ impl<F: OfFamily> ContainerBackend<F> {
                 tracing::warn!(%tier, %error, "cannot remove all leftovers of killed owners");
             }
         });
-        Ok(found.insert(engine).clone())
+        Ok(cached.insert(engine).clone())
     }
 
     /// Refuses an engine that cannot run sandboxes.

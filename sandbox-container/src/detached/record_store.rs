@@ -179,7 +179,7 @@ impl RecordStore {
             let age = entry
                 .metadata()
                 .ok()
-                .and_then(|found| found.modified().ok()?.elapsed().ok());
+                .and_then(|metadata| metadata.modified().ok()?.elapsed().ok());
             if is_new
                 && age.is_some_and(|age| age > UNFINISHED_AGE)
                 && let Err(cause) = std::fs::remove_dir_all(entry.path())
@@ -270,16 +270,16 @@ mod tests {
     #[test]
     fn record_is_private_and_found_again() {
         let state = tempfile::tempdir().expect("a folder");
-        let place = state.path().join("state");
+        let folder = state.path().join("state");
         assert!(
-            RecordStore::open_existing(TIER, Some(&place))
+            RecordStore::open_existing(TIER, Some(&folder))
                 .expect("none")
                 .is_none()
         );
-        let store = RecordStore::prepare(TIER, Some(&place)).expect("made");
+        let store = RecordStore::prepare(TIER, Some(&folder)).expect("made");
         let key = Key::new([7; 32]);
         store.write(&record(), &key).expect("written").persist();
-        let store = RecordStore::open_existing(TIER, Some(&place))
+        let store = RecordStore::open_existing(TIER, Some(&folder))
             .expect("found")
             .expect("there");
         assert_eq!(store.record(ID).expect("read"), Some(record()));
@@ -290,7 +290,7 @@ mod tests {
             ("containers/0123456789abcdef/key", 0o600),
             ("containers/0123456789abcdef/sandbox.json", 0o600),
         ] {
-            let found = std::fs::metadata(place.join(path))
+            let found = std::fs::metadata(folder.join(path))
                 .expect(path)
                 .permissions()
                 .mode();
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn dropped_record_is_removed() {
         let state = tempfile::tempdir().expect("a folder");
-        let place = state.path().join("state");
-        let store = RecordStore::prepare(TIER, Some(&place)).expect("made");
+        let folder = state.path().join("state");
+        let store = RecordStore::prepare(TIER, Some(&folder)).expect("made");
         drop(store.write(&record(), &Key::new([7; 32])).expect("written"));
         assert_eq!(std::fs::read_dir(&store.folder).expect("there").count(), 0);
     }

@@ -34,11 +34,11 @@ impl WritingSandbox {
 ///
 /// The engine cannot list its containers.
 pub(super) async fn writers(tier: Tier, engine: &Engine) -> Result<Vec<WritingSandbox>> {
-    let found = engine
+    let containers = engine
         .list(tier, &[labels::WRITABLE_FOLDERS.to_owned()])
         .await?;
-    let found = found.into_iter().filter(|container| container.runs);
-    let writers = found.filter_map(|container| {
+    let running = containers.into_iter().filter(|container| container.runs);
+    let writers = running.filter_map(|container| {
         let name = container.labels.get(labels::NAME).cloned();
         Some(WritingSandbox {
             name: name.unwrap_or_default(),

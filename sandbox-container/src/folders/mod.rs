@@ -56,15 +56,15 @@ impl HostFolders {
         let rule = rule.writable(Identity::of_paths(writable_paths(plan)));
         let mut opened = BTreeMap::new();
         for (field, path) in named_paths(plan) {
-            let found = rule.open(path);
-            let found = found.map_err(|error| open_error(tier, field, path, &error))?;
-            opened.insert(path.to_owned(), found);
+            let folder = rule.open(path);
+            let folder = folder.map_err(|error| open_error(tier, field, path, &error))?;
+            opened.insert(path.to_owned(), folder);
         }
         let folders = Self(opened);
         let writable_folders = folders.writable_folders(plan);
         for (field, path) in named_paths(plan) {
-            if let Some(found) = folders.0.get(path) {
-                let links = found.refuse_links_in(&writable_folders);
+            if let Some(folder) = folders.0.get(path) {
+                let links = folder.refuse_links_in(&writable_folders);
                 links.map_err(|error| open_error(tier, field, path, &error))?;
             }
         }
@@ -121,14 +121,14 @@ impl HostFolders {
     ///
     /// The kernel's error for a path that was not opened.
     pub(crate) fn owned(&self, path: &Path) -> io::Result<FolderOwner> {
-        let found = match self.0.get(path) {
+        let stat = match self.0.get(path) {
             Some(opened) => opened.found,
             None => rustix::fs::stat(path)?,
         };
         Ok(FolderOwner {
-            user: found.st_uid,
-            group: found.st_gid,
-            mode: found.st_mode,
+            user: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode,
         })
     }
 

@@ -48,8 +48,8 @@ pub(crate) async fn source_of_container(
     container: &str,
 ) -> Result<SourceImage> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
-    let found = inspect(&engine.client, container).await;
-    let image = found.map_err(failed)?.image.ok_or_else(|| {
+    let inspected = inspect(&engine.client, container).await;
+    let image = inspected.map_err(failed)?.image.ok_or_else(|| {
         let context = format!("the engine does not say which image container {container} is of");
         Error::new(ErrorKind::Io, "inspect container", context).on(tier)
     })?;

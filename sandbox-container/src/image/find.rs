@@ -75,11 +75,11 @@ pub(crate) struct RequestedImage<'a> {
 pub(crate) async fn find(
     tier: Tier,
     engine: &Engine,
-    wanted: &RequestedImage<'_>,
+    requested: &RequestedImage<'_>,
 ) -> Result<ImageInspect> {
-    match inspect_requested(tier, engine, wanted).await? {
+    match inspect_requested(tier, engine, requested).await? {
         Some(image) => Ok(image),
-        None => Err(not_found(tier, &wanted.reference)),
+        None => Err(not_found(tier, &requested.reference)),
     }
 }
 
@@ -91,22 +91,22 @@ pub(crate) async fn find(
 pub(crate) async fn inspect_requested(
     tier: Tier,
     engine: &Engine,
-    wanted: &RequestedImage<'_>,
+    requested: &RequestedImage<'_>,
 ) -> Result<Option<ImageInspect>> {
-    let found = inspect_named(tier, engine, &wanted.reference).await;
-    let (Ok(None), Some(original)) = (&found, wanted.original) else {
-        return found;
+    let image = inspect_named(tier, engine, &requested.reference).await;
+    let (Ok(None), Some(original)) = (&image, requested.original) else {
+        return image;
     };
     let (Some(native), Some(address)) = (tier.family.native, &engine.address) else {
-        return found;
+        return image;
     };
-    let meant = native.image(address, original).await.map_err(|why| {
+    let image_id = native.image(address, original).await.map_err(|why| {
         let fix = format!("see whether `{} info` works", tier.family.command);
         Error::unavailable(tier, why, fix)
     })?;
-    match meant {
+    match image_id {
         Some(id) => inspect_named(tier, engine, &id.parse()?).await,
-        None => found,
+        None => image,
     }
 }
 

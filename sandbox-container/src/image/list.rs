@@ -109,7 +109,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine, now: i64) -> Result<()> {
 }
 
 /// Converts an inspected image.
-pub(crate) fn info(image: &ImageInspect, brought: bool) -> ImageInfo {
+pub(crate) fn info(image: &ImageInspect, is_new: bool) -> ImageInfo {
     let mut info = ImageInfo::new(image.id.clone().unwrap_or_default());
     info.size = bytes(image.size);
     info.names = full_names(image.repo_tags.iter().flatten());
@@ -123,7 +123,7 @@ pub(crate) fn info(image: &ImageInspect, brought: bool) -> ImageInfo {
         .as_ref()
         .and_then(|config| config.labels.as_ref());
     info.built = labels.is_some_and(|labels| labels.contains_key(labels::BUILT));
-    info.brought = brought;
+    info.brought = is_new;
     info
 }
 

@@ -91,8 +91,8 @@ fn opened(parent: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd>
         Ok(opened) => return Ok(opened),
         Err(errno) => io::Error::from(errno),
     };
-    let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink()) {
+    let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    match stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink()) {
         true => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{name:?} is a link; name what it leads to"),

@@ -343,8 +343,13 @@ impl Build<'_> {
             names.push(&id);
         }
         for name in names {
-            if let Err(left) = removal::remove_image(self.puller.tier, client, name).await {
-                let context = format!("{}; {name} is left: {}", error.context(), left.context());
+            if let Err(removal_error) = removal::remove_image(self.puller.tier, client, name).await
+            {
+                let context = format!(
+                    "{}; {name} is left: {}",
+                    error.context(),
+                    removal_error.context()
+                );
                 return self.error(error.kind(), context);
             }
         }
@@ -356,8 +361,8 @@ impl Build<'_> {
         let Ok(tag) = tag.parse() else {
             return false;
         };
-        let found = inspect_named(self.puller.tier, self.puller.engine, &tag).await;
-        matches!(found, Ok(Some(image)) if image.id.as_deref() == Some(id))
+        let image = inspect_named(self.puller.tier, self.puller.engine, &tag).await;
+        matches!(image, Ok(Some(image)) if image.id.as_deref() == Some(id))
     }
 
     fn failed(&self, error: EngineError, output: &BuildOutput) -> BuildFailure {
