@@ -40,7 +40,7 @@ pub enum PodProfile {
     /// The pod's first process, the agent, takes the network down with `NET_ADMIN`, which it gives up before it serves anybody; and it is
     /// another user than the code. The namespace must allow that: its pod security level is `privileged`, or it has none.
     #[default]
-    HardenedInit,
+    Hardened,
     /// Passes the pod security level `restricted`. The network stays, and code is the agent's own user: what that leaves open is
     /// reported, and refused where it is required.
     Restricted,
@@ -48,13 +48,13 @@ pub enum PodProfile {
 
 impl PodProfile {
     /// Every profile.
-    pub const ALL: [Self; 2] = [Self::HardenedInit, Self::Restricted];
+    pub const ALL: [Self; 2] = [Self::Hardened, Self::Restricted];
 
     /// The name, as it stands in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::HardenedInit => "hardened-init",
+            Self::Hardened => "hardened",
             Self::Restricted => "restricted",
         }
     }

@@ -45,8 +45,11 @@ mod tests {
         for unset in [None, Some(OsString::new())] {
             assert_eq!(named(unset).expect("unset"), PodProfile::default());
         }
-        let error = named(Some("baseline".into())).expect_err("unknown");
-        let fix = error.fix().expect("a fix");
-        assert!(fix.contains("hardened-init or restricted"), "{fix}");
+        // `hardened-init` is the former name of `hardened`.
+        for unknown in ["baseline", "hardened-init"] {
+            let error = named(Some(unknown.into())).expect_err("unknown");
+            let fix = error.fix().expect("a fix");
+            assert!(fix.contains("hardened or restricted"), "{fix}");
+        }
     }
 }

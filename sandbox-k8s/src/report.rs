@@ -224,7 +224,7 @@ mod tests {
             version: &version,
             kernel: &kernel(),
             mode: match profile {
-                PodProfile::HardenedInit => Mode::Split { uid: 7, gid: 7 },
+                PodProfile::Hardened => Mode::Split { uid: 7, gid: 7 },
                 PodProfile::Restricted => Mode::Shared,
             },
             storage: &storage,
@@ -243,11 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn hardened_init() {
-        let report = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 33);
+    fn hardened() {
+        let report = report_of(&CapabilityPolicy::new(), PodProfile::Hardened, 33);
         let gaps = report.unenforced_capabilities();
         assert_eq!(gaps, [Capability::Pids]);
-        let older = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 20);
+        let older = report_of(&CapabilityPolicy::new(), PodProfile::Hardened, 20);
         let disk = older.get(Capability::Disk).expect("an entry").to_string();
         assert!(
             disk.contains("older") && !disk.contains("last message"),
@@ -304,7 +304,7 @@ mod tests {
     fn rules_by_name_are_not_claimed() {
         let mut policy = CapabilityPolicy::new();
         policy.network = Some(NetworkPolicy::Allow(Vec::new()));
-        let report = report_of(&policy, PodProfile::HardenedInit, 33);
+        let report = report_of(&policy, PodProfile::Hardened, 33);
         let network = report.get(Capability::NetworkAccess);
         let network = network
             .or(report.get(Capability::Egress))

@@ -73,7 +73,7 @@ pub(crate) struct Parts<'a> {
 pub(crate) fn mode(plan: &Plan, profile: PodProfile, identity: &Identity) -> Mode {
     let (uid, gid) = code(plan, identity);
     match profile {
-        PodProfile::HardenedInit => Mode::Split { uid, gid },
+        PodProfile::Hardened => Mode::Split { uid, gid },
         PodProfile::Restricted => Mode::Shared,
     }
 }
@@ -85,7 +85,7 @@ fn code(plan: &Plan, identity: &Identity) -> (u32, u32) {
 
 /// Whether the agent takes the pod's network away before code runs.
 pub(crate) fn cuts_network(plan: &Plan, profile: PodProfile) -> bool {
-    profile == PodProfile::HardenedInit && plan.network != NetworkPolicy::Full
+    profile == PodProfile::Hardened && plan.network != NetworkPolicy::Full
 }
 
 /// Whether the pod's network is left to a policy of the namespace.
@@ -158,7 +158,7 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
 /// away before it serves anybody.
 fn serve(profile: PodProfile, cuts_network: bool) -> Vec<String> {
     let mut words = vec![AGENT, "serve", "--listen", SOCKET];
-    if profile == PodProfile::HardenedInit {
+    if profile == PodProfile::Hardened {
         words.extend(["--close", MESSAGE_FILE]);
     }
     if cuts_network {

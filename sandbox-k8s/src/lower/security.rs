@@ -41,7 +41,7 @@ pub(super) fn main(profile: PodProfile, code: (u32, u32)) -> SecurityContext {
             run_as_group: Some(i64::from(code.1)),
             ..with(&[])
         },
-        PodProfile::HardenedInit => as_root(&AGENT),
+        PodProfile::Hardened => as_root(&AGENT),
     }
 }
 

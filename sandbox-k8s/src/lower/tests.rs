@@ -66,16 +66,16 @@ pub(crate) fn shown(mut pod: Pod) -> Pod {
 }
 
 #[test]
-fn hardened_init() {
+fn hardened() {
     let spec = SandboxSpec::new("job").lifetime(std::time::Duration::from_secs(90));
-    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::HardenedInit).expect("a pod");
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
     insta::assert_json_snapshot!(shown(pod));
 }
 
 #[test]
 fn detached() {
     let spec = SandboxSpec::new("kept_one").detached(true);
-    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::HardenedInit).expect("a pod");
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
     let metadata = shown(pod.clone()).metadata;
     // The rest is as that of every other.
     insta::assert_json_snapshot!(metadata);
@@ -116,7 +116,7 @@ fn the_canary() {
 
 #[test]
 fn both_profiles_keep_the_cluster_out() {
-    for profile in [PodProfile::HardenedInit, PodProfile::Restricted] {
+    for profile in [PodProfile::Hardened, PodProfile::Restricted] {
         let pod = lowered(&SandboxSpec::new("sb"), &CapabilityPolicy::new(), profile);
         let spec = pod.expect("a pod").spec.expect("a specification");
         assert_eq!(spec.automount_service_account_token, Some(false));
@@ -143,7 +143,7 @@ fn both_profiles_keep_the_cluster_out() {
                 .unwrap_or_default()
         };
         let main = &spec.containers[0];
-        let cuts = profile == PodProfile::HardenedInit;
+        let cuts = profile == PodProfile::Hardened;
         assert_eq!(adds(main).contains(&"NET_ADMIN".to_owned()), cuts);
         let command = main.command.as_ref().expect("a command");
         assert_eq!(command.contains(&CUT_NETWORK.to_owned()), cuts);
@@ -156,7 +156,7 @@ fn a_full_network_stays() {
     let mut policy = CapabilityPolicy::new();
     policy.network = Some(NetworkPolicy::Full);
     let spec = SandboxSpec::new("sb");
-    let pod = lowered(&spec, &policy, PodProfile::HardenedInit).expect("a pod");
+    let pod = lowered(&spec, &policy, PodProfile::Hardened).expect("a pod");
     let spec = pod.spec.expect("a specification");
     assert_eq!(spec.dns_config, None);
     let main = serde_json::to_string(&spec.containers[0]).expect("JSON");
@@ -189,7 +189,7 @@ fn what_a_pod_cannot_be_is_refused() {
             ErrorKind::InvalidSpec,
         ),
     ] {
-        let error = lowered(&spec, &policy, PodProfile::HardenedInit).expect_err("refused");
+        let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err("refused");
         assert_eq!(error.kind(), kind, "{error}");
     }
     let mut packages = CapabilityPolicy::new();
@@ -197,7 +197,7 @@ fn what_a_pod_cannot_be_is_refused() {
     let mut roots = CapabilityPolicy::new();
     roots.filesystem_read_roots = Some(vec!["/srv".into()]);
     for (policy, named) in [(packages, "packages: "), (roots, "filesystem_read_roots, ")] {
-        let error = lowered(&spec, &policy, PodProfile::HardenedInit).expect_err(named);
+        let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err(named);
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.context().starts_with(named), "{error}");
         assert!(error.fix().is_some(), "{error}");

@@ -8,7 +8,7 @@ fn asked() -> (Pod, Asked) {
     let pod = lowered_with(
         &SandboxSpec::new("job").label("app", "api"),
         &CapabilityPolicy::new(),
-        PodProfile::HardenedInit,
+        PodProfile::Hardened,
         None,
     )
     .expect("a pod");

@@ -49,8 +49,8 @@ fn merged(profile: PodProfile) -> k8s_openapi::api::core::v1::Pod {
 }
 
 #[test]
-fn merged_into_hardened_init() {
-    insta::assert_json_snapshot!(merged(PodProfile::HardenedInit));
+fn merged_into_hardened() {
+    insta::assert_json_snapshot!(merged(PodProfile::Hardened));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn merged_into_restricted() {
 /// Everything that a template may not say is as it was without one.
 #[test]
 fn the_restrictions_are_the_same_with_it() {
-    for profile in [PodProfile::HardenedInit, PodProfile::Restricted] {
+    for profile in [PodProfile::Hardened, PodProfile::Restricted] {
         let spec = SandboxSpec::new("job");
         let bare = lowered_with(&spec, &CapabilityPolicy::new(), profile, None).expect("a pod");
         let mut merged = merged(profile).spec.expect("a specification");
