@@ -1,4 +1,4 @@
-//! Bringing the agent into a namespace: a ConfigMap named by the agent's hash, which nobody can change once it is there.
+//! Brings the agent into a namespace: an immutable ConfigMap named by the agent's hash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::error::{Operation, cluster_error};
 use crate::lower::AGENT_KEY;
 use crate::{TIER, creation, labels};
 
-/// What a ConfigMap can hold is 1 MiB in all.
+/// A ConfigMap holds at most 1 MiB in all.
 const MOST: usize = 1_000_000;
 
-/// The agent as a namespace holds it.
+/// The agent's program and its ConfigMap.
 #[derive(Debug)]
 pub(crate) struct AgentMap {
     /// The ConfigMap's name.
     pub name: String,
     program: Arc<[u8]>,
-    /// Whether the one in the namespace was compared with ours.
+    /// Set once the namespace's ConfigMap was compared with the program.
     verified: OnceCell<()>,
 }
 
 impl AgentMap {
-    /// The map of this build of the agent.
+    /// For this build of the agent.
     pub(crate) fn new(program: Arc<[u8]>) -> Self {
         let hash = blake3::hash(&program).to_hex();
         Self {
@@ -38,12 +38,11 @@ impl AgentMap {
         }
     }
 
-    /// The program.
     pub(crate) fn program(&self) -> &[u8] {
         &self.program
     }
 
-    /// Why no pod can be made with it, where that is so.
+    /// Fails if the program is missing or too large for a ConfigMap.
     pub(crate) fn check(&self) -> Result<()> {
         let (reason, fix) = match self.program.len() {
             0 => (
@@ -59,11 +58,11 @@ impl AgentMap {
         Err(Error::unavailable(TIER, reason, fix))
     }
 
-    /// Makes it where it is missing, and compares what is there with ours, once.
+    /// Creates the ConfigMap if it is missing, and verifies it once.
     ///
     /// # Errors
     ///
-    /// What the cluster refuses; `SetupFailed` where somebody has put something else under the name.
+    /// Errors of the cluster; `SetupFailed` if the ConfigMap has other content.
     pub(crate) async fn provide(&self, cluster: &Cluster) -> Result<()> {
         let provided = self
             .verified
@@ -73,7 +72,7 @@ impl AgentMap {
 
     async fn create_or_compare(&self, cluster: &Cluster) -> Result<()> {
         let maps = cluster.config_maps();
-        // Mostly it is there, and its bytes are many to send in vain.
+        // It usually exists, so look before sending a megabyte.
         let found = maps
             .get_opt(&self.name)
             .await
@@ -120,7 +119,7 @@ impl AgentMap {
         }
     }
 
-    /// Whether a map holds these bytes and nothing else, for good.
+    /// Whether a map is immutable and holds exactly this program.
     fn is_ours(&self, map: &ConfigMap) -> bool {
         let empty =
             |data: &Option<BTreeMap<String, String>>| data.as_ref().is_none_or(BTreeMap::is_empty);

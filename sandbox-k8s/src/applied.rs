@@ -1,6 +1,7 @@
-//! What the kernel says inside of a pod, before code runs: compared with what was asked for, and only ever lowering a report.
+//! Compares the kernel's state inside a pod with the request, before code runs. This only ever
+//! downgrades the report.
 //!
-//! The agent reads it, whom nobody can have disturbed yet.
+//! The agent reads the state; no code that could interfere has run yet.
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
@@ -10,28 +11,30 @@ use sandbox_host::AgentInstance;
 use crate::lower::MESSAGE_FILE;
 use crate::report::MESSAGE_GAP;
 
-/// How much of such a file is read.
+/// The most bytes read of such a file.
 const MOST: usize = 64 * 1024;
 
-/// Files with the memory limit, in bytes: of control groups of version 2 and 1.
+/// Files with the memory limit in bytes, for cgroup v2 and v1.
 const MEMORY: [&str; 2] = [
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 ];
-/// The same for processors: quota and period in one file, or in two.
+/// Files with the processor quota: v2 has quota and period in one file, v1 in two.
 const CPUS: [&str; 2] = [
     "/sys/fs/cgroup/cpu.max",
     "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
 ];
 const PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 
-/// Ways out by IPv4, behind a line with titles; the first word is the interface. Links are not followed, and the agent is the first process.
+/// IPv4 routes, after a header line; the first column is the interface. This is the view of the
+/// first process, the agent; links are not followed.
 const ROUTES: &str = "/proc/1/net/route";
-/// The same by IPv6, without titles; the last word is the interface.
+/// IPv6 routes, without a header; the last column is the interface.
 const ROUTES_6: &str = "/proc/1/net/ipv6_route";
 
-/// Sockets that take connections or packets, behind a line with titles. Only code's would be there, which has not begun: with every interface
-/// down the loopback still works, and an agent of a mesh on the node may listen inside of the pod's network.
+/// Sockets that accept connections or packets, after a header line. None should exist before code
+/// runs. Even with all interfaces down, loopback works, so a service mesh's agent on the node could
+/// listen inside the pod's network.
 const SOCKETS: [&str; 4] = [
     "/proc/1/net/tcp",
     "/proc/1/net/tcp6",
@@ -39,10 +42,11 @@ const SOCKETS: [&str; 4] = [
     "/proc/1/net/udp6",
 ];
 
-/// What is mounted in the pod, for the first process as for any other.
+/// Mounts of the pod, as seen by the first process.
 const MOUNTS: &str = "/proc/1/mountinfo";
 
-/// Lowers what the kernel does not say as it was asked for; `no_network` says that every interface but the loopback is to be down.
+/// Downgrades what the kernel does not confirm. With `no_network`, every interface but loopback
+/// must be down.
 pub(crate) async fn lower(
     report: &mut EnforcementReport,
     instance: &AgentInstance,
@@ -71,7 +75,7 @@ pub(crate) async fn lower(
         || format!("the kernel's limit is {memory:?}, not {asked}"),
     );
     let cpus = milli_cpus(instance).await;
-    // A quota is a whole number of microseconds, and a runtime rounds up to its least.
+    // A quota is a whole number of microseconds, and runtimes round up to their minimum.
     let asked = u64::from(plan.cpus.as_milli()).max(10) + 1;
     check(
         report,
@@ -80,13 +84,13 @@ pub(crate) async fn lower(
         || format!("the kernel's quota is {cpus:?} thousandths, not {asked}"),
     );
     let message = instance.fetch(MESSAGE_FILE, &mut Text(Vec::new())).await;
-    // Read as the code's user, to whom it is closed or not there.
+    // The code's user reads it, so it must be closed or missing.
     if !message.is_err_and(|error| error.kind() == ErrorKind::Path) {
         admit(report, Capability::Disk, MESSAGE_GAP);
     }
 }
 
-/// What leads out of the pod, in the kernel's words, or why that is not known.
+/// A remaining way out of the pod, or why that is unknown; `None` if there is none.
 async fn way_out(instance: &AgentInstance) -> Option<String> {
     let Some(routes) = read(instance, ROUTES).await else {
         return Some(format!("{ROUTES} cannot be read in the pod"));
@@ -109,9 +113,9 @@ async fn way_out(instance: &AgentInstance) -> Option<String> {
     None
 }
 
-/// The first port that somebody listens on, out of the kernel's table.
+/// The first port with a listener, from the kernel's table.
 fn listening(table: &str) -> Option<u16> {
-    // TCP's state of that name, and the one that every socket of UDP has that is not connected.
+    // TCP_LISTEN, and TCP_CLOSE, which the kernel shows for unconnected UDP sockets.
     const STATES: [&str; 2] = ["0A", "07"];
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -122,7 +126,7 @@ fn listening(table: &str) -> Option<u16> {
     })
 }
 
-/// The first interface, beside the loopback, that a route leads over.
+/// The first interface other than loopback that a route uses.
 fn route<'a>(routes: &'a str, routes_6: &'a str) -> Option<&'a str> {
     let first = routes
         .lines()
@@ -132,7 +136,7 @@ fn route<'a>(routes: &'a str, routes_6: &'a str) -> Option<&'a str> {
     first.chain(last).flatten().find(|name| *name != "lo")
 }
 
-/// Whether the root cannot be written: a later mount lies over an earlier one.
+/// Whether the root is read-only. The last mount on `/` counts.
 fn root_is_read_only(table: &str) -> bool {
     let mut mounts = table.lines().rev().filter_map(|line| {
         let mut fields = line.split(' ').skip(4);
@@ -142,7 +146,7 @@ fn root_is_read_only(table: &str) -> bool {
     root.is_some_and(|(_, options)| options.split(',').any(|option| option == "ro"))
 }
 
-/// Adds a gap to what is claimed.
+/// Adds a gap to a reported enforcement.
 fn admit(report: &mut EnforcementReport, capability: Capability, more: &str) {
     let partial = match report.get(capability) {
         Some(Enforcement::Enforced { mechanism }) => Enforcement::partial(mechanism, more),
@@ -154,12 +158,12 @@ fn admit(report: &mut EnforcementReport, capability: Capability, more: &str) {
     report.set(capability, partial);
 }
 
-/// Whether the agent of a sandbox answers.
+/// Whether a sandbox's agent answers.
 pub(crate) async fn answers(instance: &AgentInstance) -> bool {
     let mut text = Text(Vec::new());
     match instance.fetch("/proc/uptime", &mut text).await {
         Ok(()) => true,
-        // That it may not is an answer too.
+        // A refusal is an answer, too.
         Err(error) => error.kind() == ErrorKind::Path,
     }
 }
@@ -179,7 +183,7 @@ fn check(
     }
 }
 
-/// A number; `max` and what is no number are no limit.
+/// A limit as a number; `None` for `max` and anything else.
 fn limit(text: Option<&str>) -> Option<u64> {
     text?.trim().parse().ok()
 }
@@ -195,7 +199,7 @@ async fn milli_cpus(instance: &AgentInstance) -> Option<u64> {
     quota(&format!("{} {}", used.trim(), period.trim()))
 }
 
-/// Thousandths of a processor out of a quota and its period.
+/// Quota divided by period, in thousandths of a processor.
 fn quota(text: &str) -> Option<u64> {
     let mut words = text.split_whitespace();
     let quota: u64 = words.next()?.parse().ok()?;
@@ -212,7 +216,7 @@ async fn first(instance: &AgentInstance, paths: &[&str]) -> Option<String> {
     None
 }
 
-/// The text of a file inside; `None` where it is not there, or cannot be read: then it is not known.
+/// The content of a file in the sandbox; `None` if it is missing or cannot be read.
 async fn read(instance: &AgentInstance, path: &str) -> Option<String> {
     let mut text = Text(Vec::new());
     instance.fetch(path, &mut text).await.ok()?;
@@ -271,7 +275,7 @@ mod tests {
         assert_eq!(listening(""), None);
         assert_eq!(listening(&socket("0A")), Some(15053));
         assert_eq!(listening(&socket("07")), Some(15053));
-        // Connected, and closing.
+        // Connected and closing sockets.
         assert_eq!(listening(&socket("01")), None);
         assert_eq!(listening(&socket("06")), None);
         let six = "0: 00000000000000000000000001000000:3A99 00000000000000000000000000000000:0000 0A 0:0\n";

@@ -1,4 +1,4 @@
-//! The backend: from a plan to a pod whose agent answers.
+//! The Kubernetes backend: creates, adopts, lists and removes sandboxes that are pods.
 
 use std::sync::Arc;
 
@@ -51,17 +51,17 @@ pub struct KubernetesBackend {
     pool: Option<Arc<Pool>>,
 }
 
-/// What makes sandboxes, for whoever asks and for a pool.
+/// Creates sandboxes for callers and for the warm pool.
 #[derive(Debug)]
 pub(crate) struct Maker {
     config: KubernetesConfig,
     agent: AgentMap,
     gate: Arc<Gate>,
-    /// The cluster once it was found. One that vanished is looked for again.
+    /// The cluster, once found. Cleared when it stops answering, so that the next call looks again.
     cluster: Mutex<Option<Cluster>>,
 }
 
-/// What is decided of a sandbox before the cluster is asked for anything.
+/// Decisions about a sandbox that need no request to the cluster.
 struct Draft {
     identity: Identity,
     mode: Mode,
@@ -72,7 +72,7 @@ struct Draft {
 }
 
 impl KubernetesBackend {
-    /// Connects to nothing yet.
+    /// Creates the backend. It connects to the cluster on first use.
     #[must_use]
     pub fn new(config: KubernetesConfig) -> Self {
         let program = config
@@ -91,25 +91,28 @@ impl KubernetesBackend {
         Self { maker, pool }
     }
 
-    /// What the API server was asked for by this backend and its sandboxes, so far.
+    /// Counts of the requests that this backend and its sandboxes have sent to the API server.
     #[must_use]
     pub fn requests(&self) -> Requests {
         self.maker.gate.counted()
     }
 
-    /// What the warm pool has done so far; `None` without one ([`KubernetesConfig::warm`]).
+    /// Counts of the warm pool; `None` without a pool ([`KubernetesConfig::warm`]).
     #[must_use]
     pub fn pool(&self) -> Option<PoolCounts> {
         Some(self.pool.as_ref()?.counts())
     }
 
-    /// Starts pods ahead for sandboxes like this one ([`sandbox_core::SandboxClient::check`] gives the plan), until the warm pool is full
-    /// or one of them could not be started ([`PoolCounts::failure`] says why). Gives how many are ready; 0 without a pool, and for a
-    /// plan that is never taken from one.
+    /// Starts pods ahead for sandboxes with this plan until the warm pool is full. Stops at the
+    /// first pod that cannot be started; [`PoolCounts::failure`] says why.
+    /// [`sandbox_core::SandboxClient::check`] returns the plan.
+    ///
+    /// Returns how many pods are ready: 0 without a pool, and for a plan that the pool does not
+    /// serve.
     ///
     /// # Errors
     ///
-    /// Those of the cluster, and of a plan that no pod can be.
+    /// Errors of the cluster, and of a plan that no pod can satisfy.
     pub async fn prepare(&self, plan: &Plan) -> Result<usize> {
         let Some(pool) = &self.pool else {
             return Ok(0);
@@ -121,7 +124,7 @@ impl KubernetesBackend {
         }
     }
 
-    /// A pod of the pool as this sandbox.
+    /// Claims a pod of the warm pool as this sandbox.
     async fn claim(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<AgentInstance>> {
         let Some(pool) = &self.pool else {
             return Ok(None);
@@ -154,7 +157,7 @@ impl Maker {
         Ok(found.insert(cluster).clone())
     }
 
-    /// A cluster that does not answer any more may be another one by the next time.
+    /// Forgets the cluster if it does not answer: a later call may find another one.
     async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SandboxUnavailable
@@ -204,7 +207,7 @@ impl Maker {
         report::report(plan, &facts)
     }
 
-    /// Whether a policy denies this plan's pods their network.
+    /// Whether a NetworkPolicy denies this plan's pods their network.
     async fn denial(&self, plan: &Plan, cluster: &Cluster, draft: &Draft) -> Result<Denial> {
         let canary = Canary {
             cluster,
@@ -238,7 +241,7 @@ impl Maker {
         }
     }
 
-    /// The image of a plan, where it may be used.
+    /// The plan's image, if the policy allows it.
     fn image<'a>(&'a self, plan: &'a Plan) -> Result<&'a str> {
         let image = plan.image.as_deref().unwrap_or(&self.config.default_image);
         plan.check_image(&image.parse()?)
@@ -246,18 +249,18 @@ impl Maker {
         Ok(image)
     }
 
-    /// What a pod of this plan is: everything that is not the identity's is decided by the plan.
+    /// Lowers a plan to a pod. Only the identity does not come from the plan.
     fn lower(&self, plan: &Plan, draft: &Draft) -> Result<(Pod, Sandbox)> {
         let parts = self.parts(plan, draft)?;
         Ok((lower::pod(plan, &parts)?, self.sandbox(plan, draft)?))
     }
 
-    /// What tells whether a pod that was started for another plan can be this one's; `None` where none can.
+    /// The pool shape of a plan; `None` for a plan that the pool cannot serve.
     async fn shape(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<Shape>> {
         if !pool::is_poolable(plan, plan.pull.unwrap_or(self.config.pull)) {
             return Ok(None);
         }
-        // No two shapes differ by who somebody is.
+        // Identity is not part of a shape, so a constant one is used.
         let nobody = Identity::of(plan, 0);
         let draft = self.draft(plan, cluster, nobody).await?;
         let (pod, sandbox) = self.lower(plan, &draft)?;
@@ -271,13 +274,13 @@ impl Maker {
         Ok(started.instance)
     }
 
-    /// A pod for a pool.
+    /// Starts a pod for the pool.
     pub(crate) async fn start_ahead(&self, plan: &Plan) -> Result<Started> {
         let cluster = self.cluster().await?;
         self.noticing(self.start(plan, cluster, false).await).await
     }
 
-    /// Makes a pod that was started ahead into this plan's sandbox.
+    /// Turns a pod of the pool into this plan's sandbox.
     async fn take(
         &self,
         plan: &Plan,
@@ -303,13 +306,14 @@ impl Maker {
         Ok(instance)
     }
 
-    /// Lowers a report to what the kernel says inside.
+    /// Downgrades the report to what the kernel shows inside the pod.
     async fn compare(&self, report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
         let no_network = lower::cuts_network(plan, self.config.profile);
         applied::lower(report, instance, plan, no_network).await;
     }
 
-    /// Starts a pod and enters it: as soon as that can be where somebody waits for it, else when its kubelet says that it runs.
+    /// Starts a pod and connects to its agent. With `soon`, tries `exec` before the kubelet reports
+    /// that the container runs.
     async fn start(&self, plan: &Plan, cluster: Cluster, soon: bool) -> Result<Started> {
         let mut draft = self.draft(plan, &cluster, Identity::new(plan)?).await?;
         let (asked, sandbox) = self.lower(plan, &draft)?;
@@ -329,7 +333,7 @@ impl Maker {
         let expected = expected.as_ref();
         self.agent.provide(&cluster).await?;
         let cluster = cluster.for_sandbox();
-        // Before it is made: nothing of it is missed.
+        // Subscribe before the pod is created, so that no change is missed.
         let Identity { pod, creation, .. } = &draft.identity;
         let mut ticket = cluster.watch.expect(pod, creation);
         let (made, guard) = self.place(plan, &cluster, asked, expected).await?;
@@ -338,7 +342,7 @@ impl Maker {
         let target = pod::target(&made)?;
         let reach = Arc::new(PodReach::new(pods.clone(), target.clone()));
         let isolator = PodIsolator::new(cluster.clone(), target, guard, reach.last_words());
-        // Later clients find a detached one by what its status says.
+        // Later clients find a detached sandbox by its pod's status, so wait for that status.
         let running = match soon && !plan.detached {
             true => {
                 let pace = &cluster.pace;
@@ -381,7 +385,7 @@ impl Maker {
         })
     }
 
-    /// Makes a pod. The name of a detached sandbox that has ended is free.
+    /// Creates a pod. The name of a detached sandbox that has ended is freed first.
     async fn place(
         &self,
         plan: &Plan,
@@ -399,7 +403,7 @@ impl Maker {
         }
     }
 
-    /// A container that somebody else has made, and that runs.
+    /// Looks at a running container that another tool created.
     async fn adoption<'a>(
         &self,
         cluster: &'a Cluster,
@@ -408,7 +412,7 @@ impl Maker {
     ) -> Result<Adoption<'a>> {
         sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
         if !plan.packages.is_empty() {
-            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
+            // A policy may accept missing enforcement, but missing packages would break the code.
             let context = "nothing is installed for a container that somebody else has made";
             return Err(
                 Error::new(ErrorKind::Unsupported, "install packages", context)
@@ -424,7 +428,7 @@ impl Maker {
         })
     }
 
-    /// What of the cluster detached sandboxes are found in.
+    /// Runs `act` on the registry of detached sandboxes.
     async fn with_registry<T>(
         &self,
         act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
@@ -434,7 +438,7 @@ impl Maker {
         self.noticing(done).await
     }
 
-    /// Whether the pod that was made is not to be compared with the one that was asked for.
+    /// Whether a mutant is active that must not be rejected by the check of the created pod.
     fn takes_any_pod(&self) -> bool {
         #[cfg(feature = "mutants")]
         return self.config.mutation.is_some();
@@ -442,7 +446,7 @@ impl Maker {
         false
     }
 
-    /// Whether what is claimed is not to be compared with what the kernel says.
+    /// Whether a mutant is active whose report must not be corrected by the kernel's state.
     fn lies(&self) -> bool {
         #[cfg(feature = "mutants")]
         return !matches!(
@@ -458,8 +462,8 @@ impl Maker {
         paths.write.extend(draft.storage.folders());
         let mut profile = Profile::new(Isolation::Container, paths);
         profile.pids_by_rlimit = plan.user.is_none();
-        // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to, unless the agent
-        // could close it.
+        // The kubelet gives every container a world-writable file on the node's disk for its last
+        // message. Only an agent with a user of its own can close it.
         profile.disk_by_rlimit = true;
         let mut confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
         confinement.landlock = landlock(plan, &draft.kernel, &profile);
@@ -471,7 +475,7 @@ impl Maker {
         let settings = &mut sandbox.settings;
         let lease = self.config.lease.max(SHORTEST_LEASE);
         settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        // What is mounted exists, and the rest of the root is read-only.
+        // Mounted folders exist already, and the rest of the root is read-only.
         settings
             .make_dirs
             .retain(|folder| draft.storage.covers(folder));
@@ -485,7 +489,7 @@ impl Maker {
     }
 }
 
-/// Before a pod is made for it.
+/// Fails early, before a pod is created, if the workspace is not a folder.
 fn check_workspace(plan: &Plan) -> Result<()> {
     let Some(workspace) = &plan.workspace else {
         return Ok(());
@@ -507,10 +511,11 @@ async fn bring_workspace(plan: &Plan, instance: &mut AgentInstance) -> Result<()
     }
 }
 
-/// The newest ABI of Landlock that is made use of.
+/// The newest Landlock ABI whose rights are used.
 const NEWEST_LANDLOCK: u32 = 7;
 
-/// The Landlock domain of executions, of which the agent uses what its node's kernel knows: a layer behind the pod's own mounts and users.
+/// The Landlock domain of executions, behind the pod's mounts and users. The agent drops the rights
+/// that its node's kernel does not know.
 fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
     let newest = Kernel {
         landlock_abi: NEWEST_LANDLOCK,
@@ -523,8 +528,9 @@ fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockR
     })
 }
 
-/// What every node's kernel can do that runs our pods. A pod selects this process' architecture, and without seccomp its runtime
-/// would not start it; what else a node's kernel can do, an ordinary account of the cluster is not told.
+/// What every node that can run our pods supports. A pod selects this process's architecture, and a
+/// runtime without seccomp would refuse it. An ordinary account cannot query anything else about a
+/// node's kernel.
 fn kernel() -> Result<Kernel> {
     let arch = Arch::native().ok_or_else(|| {
         let fix = "use a machine with x86_64 or aarch64";

@@ -1,4 +1,4 @@
-//! The cluster: how it is found, and what is known of it.
+//! Finds the cluster and holds what is known about it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use crate::knock::Pace;
 use crate::requests::Gate;
 use crate::watch::PodWatch;
 
-/// Within this time a cluster answers, or is not there.
+/// A cluster that does not answer within this time is unavailable.
 const PATIENCE: Duration = Duration::from_millis(1800);
 
 /// How many clusters this process has found.
@@ -30,22 +30,23 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
-    /// Without the gate, to make the clients of sandboxes of.
+    /// The client without the gate, from which the clients of sandboxes are made.
     bare: Client,
     gate: Arc<Gate>,
-    /// To make another client of, where this one's runtime is gone. A caller's own client has none.
+    /// For another client after this one's runtime has ended. `None` for a client that the caller
+    /// made.
     config: Option<Config>,
-    /// That other client, once it is made.
+    /// That other client, once made.
     elsewhere: Arc<OnceLock<Client>>,
-    /// Which of this process' clusters this is.
+    /// The number of this cluster in this process.
     number: u64,
     pub namespace: String,
     pub version: Version,
-    /// What tells this client's pods from those of others.
+    /// The label value that marks this client's pods.
     pub owner: Arc<str>,
-    /// What becomes of those that somebody waits for.
+    /// The shared watch of pods that this client waits for.
     pub watch: Arc<PodWatch>,
-    /// How long they take.
+    /// How long pods took to start.
     pub pace: Arc<Pace>,
 }
 
@@ -63,12 +64,12 @@ impl std::fmt::Debug for Cluster {
 pub(crate) struct Version {
     pub major: u32,
     pub minor: u32,
-    /// As it calls itself.
+    /// The version as the server writes it.
     pub text: String,
 }
 
 impl Version {
-    /// Numbers may be followed by what a vendor added. An unreadable one is older than all.
+    /// Vendors may append text to the numbers. An unreadable number counts as 0.
     fn new(major: &str, minor: &str, text: String) -> Self {
         let number = |text: &str| {
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -81,18 +82,20 @@ impl Version {
         }
     }
 
-    /// Whether every kubelet of the cluster is at least of this minor version: one may be three versions older than its server.
+    /// Whether every kubelet has at least this minor version: a kubelet may be three minor versions
+    /// older than its server.
     pub(crate) fn kubelets_at_least(&self, minor: u32) -> bool {
         self.major > 1 || (self.major == 1 && self.minor >= minor + 3)
     }
 }
 
 impl Cluster {
-    /// Looks for it.
+    /// Connects to the configured cluster.
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` within 2 s where there is none, it does not answer, or does not know who asks.
+    /// `SandboxUnavailable` within 2 s if there is no cluster, it does not answer, or it does not
+    /// know the account.
     pub(crate) async fn find(config: &KubernetesConfig, gate: &Arc<Gate>) -> Result<Self> {
         let (bare, found) = match &config.client {
             Some(client) => (client.clone(), None),
@@ -135,7 +138,7 @@ impl Cluster {
         })
     }
 
-    /// The same, with the requests of one more sandbox counted by themselves.
+    /// The same cluster, with the requests of one more sandbox counted separately.
     pub(crate) fn for_sandbox(&self) -> Self {
         Self {
             client: self.gate.sandbox(self.bare.clone()),
@@ -148,7 +151,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The same, as the server writes them.
+    /// The same, with all fields that the server writes.
     pub(crate) fn pods_as_written(&self) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
@@ -164,12 +167,13 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's policies of its pods' network.
+    /// The namespace's NetworkPolicies.
     pub(crate) fn network_policies(&self) -> Api<NetworkPolicy> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What tells this cluster from others in this process. That of a caller's own client is no other's.
+    /// Identifies this cluster within this process. A caller's own client counts as a cluster of
+    /// its own.
     pub(crate) fn place(&self) -> String {
         match &self.config {
             Some(config) => config.cluster_url.to_string(),
@@ -182,8 +186,8 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's pods, for the one runtime that removes pods of others. `None` where the client is the caller's, who sees to its
-    /// runtime.
+    /// The namespace's pods, for the runtime that removes pods in the background. `None` if the
+    /// caller made the client and keeps its runtime alive.
     pub(crate) fn pods_elsewhere(&self) -> Option<Result<Api<Pod>, kube::Error>> {
         let config = self.config.as_ref()?;
         let client = match self.elsewhere.get() {
@@ -219,7 +223,7 @@ async fn read(config: &KubernetesConfig) -> Result<Config> {
     };
     let mut found = found?;
     found.connect_timeout = Some(PATIENCE);
-    // The gate does that, and counts it.
+    // The gate retries, and counts retries.
     found.default_retry = false;
     Ok(found)
 }
@@ -256,7 +260,7 @@ mod tests {
         );
         std::fs::write(&path, text).expect("write");
         let config = KubernetesConfig::default().kubeconfig(&path);
-        // It listens and says nothing, then nobody listens.
+        // The server listens but does not answer; then it does not listen.
         for listens in [Some(listener), None] {
             let error = Cluster::find(&config, &gate).await.expect_err("no answer");
             assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");

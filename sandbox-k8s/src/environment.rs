@@ -1,4 +1,4 @@
-//! What the environment sets of the tier that is opened by its name.
+//! Environment variables that configure the backend if it is opened by name.
 
 use std::ffi::OsString;
 
@@ -7,14 +7,15 @@ use sandbox_core::{Error, ErrorKind, Result};
 use crate::TIER;
 use crate::config::PodProfile;
 
-/// The variable that names the profile of pods, for those who open the backend by its name. An empty one counts as one that is not set.
+/// The environment variable with the profile of pods, used if the backend is opened by name. Empty
+/// counts as unset.
 pub const POD_PROFILE_VARIABLE: &str = "SANDBOX_K8S_PROFILE";
 
-/// The profile that [`POD_PROFILE_VARIABLE`] names.
+/// The profile named by [`POD_PROFILE_VARIABLE`].
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a value that nobody knows.
+/// `InvalidSpec` for an unknown value.
 pub(crate) fn profile() -> Result<PodProfile> {
     named(std::env::var_os(POD_PROFILE_VARIABLE))
 }

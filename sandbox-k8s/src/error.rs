@@ -1,4 +1,4 @@
-//! The cluster's errors as ours.
+//! Maps errors of the cluster to errors of this library.
 
 use kube::Error as ClusterError;
 use kube::client::UpgradeConnectionError;
@@ -7,34 +7,35 @@ use sandbox_core::{Error, ErrorKind};
 use crate::TIER;
 use crate::failure::SEE_CLUSTER;
 
-/// What the cluster was asked for: the operation's name in errors, and the right that it takes.
+/// A request to the cluster. Determines the operation in errors, and the right that the request
+/// needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Its version.
+    /// Get the server's version.
     Version,
-    /// Making the pod of a sandbox.
+    /// Create a pod.
     CreatePod,
-    /// Following what becomes of it.
+    /// Watch pods.
     WatchPod,
-    /// Looking at it.
+    /// Get a pod.
     GetPod,
-    /// Entering it.
+    /// Execute a program in a pod.
     Exec,
-    /// Removing it.
+    /// Remove a pod.
     DeletePod,
-    /// Finding what was left.
+    /// List pods.
     ListPods,
-    /// Bringing the agent.
+    /// Create the agent's ConfigMap.
     CreateAgent,
-    /// Looking at the agent that is there.
+    /// Get the agent's ConfigMap.
     GetAgent,
-    /// Denying pods their network.
+    /// Create the NetworkPolicy.
     CreateNetworkPolicy,
-    /// Looking at the policy that is there.
+    /// Get the NetworkPolicy.
     GetNetworkPolicy,
-    /// Keeping the key of a detached sandbox.
+    /// Create the Secret of a detached sandbox.
     CreateSecret,
-    /// Finding it again.
+    /// Get the Secret of a detached sandbox.
     GetSecret,
 }
 
@@ -55,7 +56,7 @@ impl Operation {
         }
     }
 
-    /// Whether something is made, for which a namespace has to be there.
+    /// Whether the request creates an object, which needs an existing namespace.
     fn makes(self) -> bool {
         matches!(
             self,
@@ -63,14 +64,14 @@ impl Operation {
         )
     }
 
-    /// Verb and resource, as a role names them.
+    /// Verb and resource, as in a role.
     pub(crate) fn right(self) -> &'static str {
         match self {
             Self::Version => "get on /version",
             Self::CreatePod => "create on pods",
             Self::WatchPod => "watch on pods",
             Self::GetPod => "get on pods",
-            // A websocket is opened with the method of `get`; newer servers ask for `create` as well.
+            // A websocket is opened with `get`; newer servers require `create` as well.
             Self::Exec => "get and create on pods/exec",
             Self::DeletePod => "delete on pods",
             Self::ListPods => "list on pods",
@@ -84,11 +85,11 @@ impl Operation {
     }
 }
 
-/// An error of the cluster.
+/// Converts an error of the cluster.
 pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error {
     let (code, words) = match &error {
         ClusterError::Api(status) => (status.code, status.message.clone()),
-        // Here the server's words are lost on the way.
+        // Here the client library drops the server's message.
         ClusterError::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
             (status.as_u16(), format!("the API server answers {status}"))
         }
@@ -118,7 +119,7 @@ pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error 
                 operation.right()
             ))
         }
-        // A webhook chooses its code, and one that nobody answers for is the server's own failure.
+        // Webhooks choose their status codes, and an unreachable webhook is a server error.
         (_, Some(fix)) => new(ErrorKind::SetupFailed).with_fix(fix),
         (403, _) => new(ErrorKind::SetupFailed).with_fix("see what the namespace admits"),
         (404, _) if operation.makes() => {
@@ -131,12 +132,12 @@ pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error 
     }
 }
 
-/// Whether a role is missing, and nothing else.
+/// Whether the message means a missing role.
 fn is_missing_right(words: &str) -> bool {
     words.contains(" cannot ") && words.contains(" resource ")
 }
 
-/// What a namespace's admission says, and what helps.
+/// Fragments of admission errors, and the fixes.
 const ADMISSION: [(&str, &str); 14] = [
     ("exceeded quota", QUOTA),
     ("failed quota", QUOTA),
@@ -171,7 +172,7 @@ fn admission(words: &str) -> Option<&'static str> {
     known.map(|(_, fix)| *fix)
 }
 
-/// An error and all of its causes, which say more than it.
+/// An error with all of its causes.
 fn causes(error: &ClusterError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -212,7 +213,7 @@ mod tests {
         let taken = cluster_error(Operation::CreatePod, taken);
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
 
-        // What a detached sandbox has beside its pod is admitted as well.
+        // Secrets are subject to admission, too.
         let quota = "secrets \"x\" is forbidden: exceeded quota: q, requested: secrets=1";
         let text = cluster_error(Operation::CreateSecret, refused(403, quota)).to_string();
         assert!(text.contains("quota raised"), "{text}");
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// In the words of Kubernetes 1.20 and 1.33.
+    /// Messages of Kubernetes 1.20 and 1.33.
     #[test]
     fn admission_is_told_from_a_missing_right() {
         for (code, words, fix) in [

@@ -1,4 +1,4 @@
-//! Why a pod does not run: the scheduler's and the kubelet's own words, out of the pod's status alone.
+//! Explains why a pod does not run, from its status: the scheduler's and the kubelet's messages.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use sandbox_core::{Error, ErrorKind};
@@ -9,21 +9,20 @@ use crate::lower::CONTAINER;
 /// How far a pod has come.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Its agent's program runs.
     Running,
-    /// On its way.
+    /// The pod is starting.
     Coming,
-    /// No node has room for it, in the scheduler's words. That may change.
+    /// No node has room; holds the scheduler's message. May change.
     Unschedulable(String),
-    /// It will not run.
+    /// The pod will not run.
     Failed(Error),
 }
 
-/// What helps where a cluster does not answer.
+/// The fix for a cluster that does not answer.
 pub(crate) const SEE_CLUSTER: &str =
     "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)";
 
-/// What a container waits for, where waiting does not help.
+/// Reasons for waiting that will not resolve themselves, and their error kinds.
 const HOPELESS: [(&str, ErrorKind); 10] = [
     ("ErrImageNeverPull", ErrorKind::ImageNotFound),
     ("ErrImagePull", ErrorKind::ImageNotFound),
@@ -37,7 +36,7 @@ const HOPELESS: [(&str, ErrorKind); 10] = [
     ("CrashLoopBackOff", ErrorKind::SetupFailed),
 ];
 
-/// How far a pod has come, by its status.
+/// How far a pod has come, according to its status.
 pub(crate) fn progress(pod: &Pod) -> Progress {
     let Some(status) = &pod.status else {
         return Progress::Coming;
@@ -67,7 +66,7 @@ pub(crate) fn progress(pod: &Pod) -> Progress {
     }
 }
 
-/// The error of a pod that ended before its agent answered.
+/// The error for a pod that ended before its agent answered.
 pub(crate) fn too_soon(why: String) -> Error {
     failed(ErrorKind::SetupFailed, why)
 }
@@ -89,7 +88,7 @@ fn hopeless(container: &ContainerStatus) -> Option<Error> {
     let (_, kind) = HOPELESS.iter().find(|(known, _)| *known == reason)?;
     let words = waiting.message.as_deref().unwrap_or("no more is known");
     let kind = match *kind {
-        // The reason does not tell them apart; the registry's words do.
+        // The reason is the same for all three; the registry's message differs.
         ErrorKind::ImageNotFound if is_denied(words) => ErrorKind::ImageDenied,
         ErrorKind::ImageNotFound if is_unreachable(words) => ErrorKind::RegistryUnreachable,
         kind => kind,
@@ -131,13 +130,13 @@ fn unschedulable(status: &PodStatus) -> Option<String> {
     Some(condition.message.clone().unwrap_or_default())
 }
 
-/// The error of a pod that no node has had room for.
+/// The error for a pod that no node had room for.
 pub(crate) fn no_room(words: &str) -> Error {
     failed(ErrorKind::SetupFailed, format!("Unschedulable: {words}"))
         .with_fix("ask for less memory or fewer processors, or wait until other pods have ended")
 }
 
-/// Why a pod that has run does not run any more.
+/// Why a pod that ran has ended; `None` if it runs.
 pub(crate) fn over(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
@@ -149,14 +148,14 @@ pub(crate) fn over(pod: &Pod) -> Option<String> {
     (ended || stopped).then(|| end(status).unwrap_or_else(|| "its agent has ended".into()))
 }
 
-/// Why a pod has ended, where its status says so.
+/// Why a pod has ended, if its status says so.
 pub(crate) fn end(status: &PodStatus) -> Option<String> {
     let part = |reason: Option<&str>, message: Option<&str>| match (reason, message) {
         (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
         (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
         (None, None) => None,
     };
-    // Evicted, DeadlineExceeded, NodeLost.
+    // For example Evicted, DeadlineExceeded or NodeLost.
     if let Some(words) = part(status.reason.as_deref(), status.message.as_deref()) {
         return Some(words);
     }

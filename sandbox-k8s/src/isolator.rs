@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::failure;
 use crate::pod::{self, Guard, Target};
 
-/// How long the cluster may take to say why a pod has ended.
+/// How long the cluster may take to report why a pod has ended.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The pod around an agent.
@@ -25,11 +25,11 @@ pub(crate) struct PodIsolator(Arc<Inner>);
 struct Inner {
     cluster: Cluster,
     pod: Target,
-    /// Whether the pod is known to be gone.
+    /// Whether the pod is known to be removed.
     gone: AtomicBool,
-    /// Whether its removal goes on in the background.
+    /// Whether a removal runs in the background.
     going: AtomicBool,
-    /// Removes the pod with the isolator. A sandbox that is nobody's has none.
+    /// Removes the pod on drop. `None` for a sandbox that this process does not own.
     guard: Mutex<Option<Guard>>,
     last_words: Mutex<LastWords>,
 }
@@ -39,12 +39,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PodIsolator {
-    /// Takes over a pod that runs.
+    /// Takes ownership of a running pod.
     pub(crate) fn new(cluster: Cluster, pod: Target, guard: Guard, last_words: LastWords) -> Self {
         Self::of(cluster, pod, Some(guard), last_words)
     }
 
-    /// A pod that runs and is not this process'.
+    /// A running pod that this process does not own.
     pub(crate) fn of_others(cluster: Cluster, pod: Target) -> Self {
         Self::of(cluster, pod, None, LastWords::default())
     }
@@ -60,25 +60,25 @@ impl PodIsolator {
         }))
     }
 
-    /// The pod.
     pub(crate) fn pod(&self) -> &Target {
         &self.0.pod
     }
 
-    /// From now on the last words come this way.
+    /// Replaces the source of the tail of standard error.
     pub(crate) fn listen_to(&self, words: LastWords) {
         *lock(&self.0.last_words) = words;
     }
 
-    /// The pod is not this process' any more: it outlives the isolator.
+    /// Gives up ownership: the pod outlives the isolator.
     pub(crate) fn keep(&self) {
         if let Some(guard) = self.take_guard() {
             guard.release();
         }
     }
 
-    /// Removes the pod of a sandbox whose creation failed; gives the error, with what could not be removed. Where the cluster does not
-    /// answer, nobody waits for it once more: the drop goes on.
+    /// Removes the pod of a sandbox whose creation failed. Returns the error, with a failed removal
+    /// as its source. If the cluster does not answer, returns at once; the guard's drop retries in
+    /// the background.
     pub(crate) async fn after(&self, failed: Error) -> Error {
         if failed.kind() == ErrorKind::SandboxUnavailable {
             return failed;
@@ -105,7 +105,7 @@ impl Isolator for PodIsolator {
         if inner.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Where this is cut short, its drop goes on.
+        // If this future is dropped, the guard's drop continues.
         let guard = self.take_guard();
         pod::remove(&inner.cluster.pods(), &inner.pod).await?;
         inner.gone.store(true, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Isolator for PodIsolator {
 
     fn destroy_soon(&self) {
         let inner = &*self.0;
-        // Dropping a guard removes the pod in the background.
+        // Dropping the guard removes the pod in the background.
         let guarded = self.take_guard().is_some();
         let going = inner.going.swap(true, Ordering::Relaxed);
         if !guarded && !going && !inner.gone.load(Ordering::Relaxed) {
@@ -126,7 +126,7 @@ impl Isolator for PodIsolator {
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        // The node's kernel knows, and a pod's status says it of whole containers alone: the agent counts.
+        // A pod's status reports kills of whole containers only, so the agent counts them.
         None
     }
 

@@ -1,8 +1,9 @@
-//! Entering a pod before its kubelet says that it runs.
+//! Connects to a pod before its kubelet reports that it runs.
 //!
-//! A kubelet looks at its containers once a second and says then which have started; but it lets somebody into one from the moment in
-//! which it has. So a client that waits for a few pods knocks: it tries to enter, and what the status says counts all the same. One that
-//! waits for many does not, since there each request counts, and a busy node takes longer than its kubelet.
+//! A kubelet reports container starts once per second, but accepts `exec` as soon as the container
+//! runs. A client that waits for few pods therefore tries `exec` while it also waits for the
+//! status. A client that waits for many pods does not: each request counts, and a busy node is
+//! slower than its kubelet's poll.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,26 +21,26 @@ use crate::reach::{PodReach, has_no_container};
 use crate::wait::{self, Patience};
 use crate::watch::Ticket;
 
-/// How many pods are few.
+/// At most this many waiting pods are probed by `exec`.
 const FEW: usize = 4;
-/// How often is knocked at one pod, at most.
+/// The most attempts per pod.
 const KNOCKS: usize = 10;
-/// How long a container takes to start, as long as nothing is known: less than most do.
+/// The assumed start time of a container before one was measured. Most take longer.
 const FIRST: Duration = Duration::from_millis(300);
-/// The pause between two attempts, as a part of the time that the pod has taken so far: so the delay is in proportion.
+/// The pause between attempts is the time since scheduling divided by this.
 const PART: u32 = 8;
-/// And at least this: as long as an attempt takes.
+/// The shortest pause between attempts: about the duration of one.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// How long it took of late from the moment in which a node had a pod to that in which it could be entered.
+/// The last measured time from scheduling a pod to the first successful `exec`.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// In microseconds; 0 where nothing is known.
+    /// Microseconds; 0 if not measured yet.
     last: AtomicU64,
 }
 
 impl Pace {
-    /// After which time it is worth the first attempt: somewhat less than it took last.
+    /// The delay before the first attempt: three quarters of the last measured time.
     fn first(&self) -> Duration {
         match self.last.load(Ordering::Relaxed) {
             0 => FIRST,
@@ -53,11 +54,12 @@ impl Pace {
     }
 }
 
-/// Waits until a pod is entered, or runs and can be. Gives the pod as it is then, where the status was faster.
+/// Waits until `exec` succeeds or the status says that the pod runs. Returns the pod if the status
+/// was first.
 ///
 /// # Errors
 ///
-/// As [`wait::until_running`]: why nobody may enter is said by whoever does it next.
+/// As [`wait::until_running`]. Errors of `exec` are left to the next connection attempt.
 pub(crate) async fn until_entered(
     pods: &Api<Pod>,
     ticket: &mut Ticket,
@@ -99,7 +101,7 @@ where
         }
         let (entered, ran) = match select(&mut running, pin!(enter())).await {
             Either::Right((entered, _)) => (entered, None),
-            // What is under way may be in already, and then is the agent's first client.
+            // The attempt may have connected already, as the agent's first client, so finish it.
             Either::Left((ran, attempt)) => {
                 let ran = ran?;
                 (attempt.await, Some(ran))
@@ -107,7 +109,8 @@ where
         };
         match (entered, ran) {
             (Ok(()), ran) => {
-                // At once: so it may have been possible for long.
+                // The first attempt succeeded at once: the container may have run for long, so
+                // record half.
                 let part = if number == 0 { 2 } else { 1 };
                 pace.took(begin.elapsed() / part);
                 return Ok(ran);
@@ -143,8 +146,8 @@ mod tests {
         is_placed
     }
 
-    /// Knocks at a pod of which `answers` come, one after the other and the last one for ever, while its status says nothing or `ran`;
-    /// gives what came of it and how often it was tried.
+    /// Probes a pod whose `exec` gives `answers` in order, repeating the last, while its status is
+    /// `ran`. Returns the result and the number of attempts.
     async fn knocked(
         ran: impl Future<Output = Result<u8>>,
         pace: &Pace,
@@ -167,11 +170,11 @@ mod tests {
         let (came, tried) = knocked(pending(), &pace, &[early, early, Ok(())]).await;
         assert!(matches!(came, Some(Ok(None))), "{came:?}");
         assert_eq!(tried, 3);
-        // From now on it waits for about as long as that took.
+        // The next probe waits for about as long as this one took.
         assert!(pace.first() > FIRST * 3 / 4, "{:?}", pace.first());
         pace.took(Duration::from_millis(80));
         assert_eq!(pace.first(), Duration::from_millis(60));
-        // What was slow once does not make all that follow slow.
+        // One slow start does not slow down all that follow.
         pace.took(LONG);
         let soon = async {
             sleep(Duration::from_millis(50)).await;
@@ -206,7 +209,7 @@ mod tests {
         let failed = ready(Err(error(ErrorKind::ImageNotFound)));
         let (came, _) = knocked(failed, &pace, &[Ok(())]).await;
         assert!(matches!(came, Some(Err(error)) if error.kind() == ErrorKind::ImageNotFound));
-        // Nobody knocks at a pod that no node has.
+        // A pod without a node is not probed.
         let (_placed, is_placed) = oneshot::channel();
         let waiting = knock(pending::<Result<u8>>(), is_placed, &pace, || async {
             panic!("it has no node")
@@ -222,7 +225,7 @@ mod tests {
             let (runs, told) = oneshot::channel::<()>();
             let runs = Cell::new(Some(runs));
             let enter = || async {
-                // The status says so while this is under way.
+                // The status arrives during this attempt.
                 drop(runs.take());
                 sleep(Duration::from_millis(50)).await;
                 ended.set(true);

@@ -1,4 +1,4 @@
-//! The labels and annotations by which our pods are known.
+//! The labels and annotations that identify our pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,42 +9,44 @@ use serde_json::Value;
 
 use crate::TIER;
 
-/// What every label of ours begins with; a specification may not use it.
+/// The reserved prefix of our labels.
 pub(crate) const PREFIX: &str = "sandbox.";
 
-/// The tier: everything that has this label is ours.
+/// The tier. Every object that we create has this label.
 pub(crate) const OURS: &str = "sandbox.tier";
 
-/// What the network of a pod is to be, for policies of the namespace to select by.
+/// The intended network of a pod, which NetworkPolicies select by.
 pub(crate) const NETWORK: &str = "sandbox.network";
 
-/// Its value where a pod is to have none.
+/// The value of [`NETWORK`] for a pod without network.
 pub(crate) const DENIED: &str = "denied";
 
-/// The client that made a pod: which of them it hears about.
+/// The client that created a pod. Its watch selects by this label.
 pub(crate) const CLIENT: &str = "sandbox.client";
 
-/// The version of this crate that made it.
+/// The version of this crate that created a pod.
 const VERSION: &str = "sandbox.version";
 
-/// What a detached sandbox's pod has, and no other.
+/// Marks the pods of detached sandboxes.
 const DETACHED: &str = "sandbox.detached";
 
-/// The name of the sandbox: an annotation, since it may end like no label may.
+/// The sandbox's name. An annotation, since a sandbox name may end with characters that a label
+/// value may not.
 const NAME: &str = "sandbox.name";
 
-/// The specification's labels, as JSON: an annotation, since policies, services and webhooks of the cluster select by labels, and these are
-/// whoever's who writes the specification.
+/// The specification's labels, as JSON. An annotation, since policies, services and webhooks of the
+/// cluster select by labels, and the specification's author is not trusted with that.
 const LABELS: &str = "sandbox.labels";
 
-/// What tells the creation of a pod from every other: an answer of the API server that was lost on the way leaves nothing else to know
-/// it by.
+/// Identifies the creation of a pod: the only way to find the pod if the API server's response was
+/// lost.
 const CREATION: &str = "sandbox.creation";
 
-/// For how many seconds a pod's client waits for it to run: an annotation, for whoever finds the pod when its client is no more.
+/// For how many seconds the client waits for a pod to run. An annotation that tells later clients
+/// when the pod counts as abandoned.
 const PATIENCE: &str = "sandbox.patience";
 
-/// The labels of a sandbox's pod. None of them is the specification's.
+/// The labels of a sandbox's pod, none of which come from the specification.
 pub(crate) fn labels(detached: bool) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from(ours());
     if detached {
@@ -53,11 +55,11 @@ pub(crate) fn labels(detached: bool) -> BTreeMap<String, String> {
     labels
 }
 
-/// What stands beside the labels.
+/// The annotations of a sandbox's pod.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a label of the specification that looks like ours.
+/// `InvalidSpec` if a label of the specification has the reserved prefix.
 pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
@@ -76,7 +78,7 @@ pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String
     Ok(annotations)
 }
 
-/// Takes away what no two pods have in common.
+/// Removes the name and the annotations that differ between all pods.
 pub(crate) fn forget_identity(pod: &mut Pod) {
     pod.metadata.name = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
@@ -84,25 +86,25 @@ pub(crate) fn forget_identity(pod: &mut Pod) {
     }
 }
 
-/// Says whose a pod is, so that its client's watch has it.
+/// Labels a pod with its client, so that the client's watch includes it.
 pub(crate) fn add_client(pod: &mut Pod, owner: &str) {
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(CLIENT.to_owned(), owner.to_owned());
 }
 
-/// Says how long a pod's client waits for it to run: see [`patience`].
+/// Records how long a pod's client waits for it to run: see [`patience`].
 pub(crate) fn add_patience(pod: &mut Pod, patience: Duration) {
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(PATIENCE.to_owned(), patience.as_secs().to_string());
 }
 
-/// After which time nobody waits any more for a pod to run, where that is known.
+/// How long a pod's client waits for it to run, if recorded.
 pub(crate) fn patience(pod: &Pod) -> Option<Duration> {
     let seconds = annotation(pod, PATIENCE)?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// The labels of everything that is ours.
+/// The labels of all our objects.
 pub(crate) fn ours() -> [(String, String); 2] {
     [
         (OURS.to_owned(), TIER.to_owned()),
@@ -110,32 +112,32 @@ pub(crate) fn ours() -> [(String, String); 2] {
     ]
 }
 
-/// What stands beside the labels of a pod that is no sandbox.
+/// The annotations of a pod that is not a sandbox.
 pub(crate) fn of_creation(creation: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(CREATION.to_owned(), creation.to_owned())])
 }
 
-/// What selects everything that is ours.
+/// Selects all our objects.
 pub(crate) fn selector() -> String {
     format!("{OURS}={TIER}")
 }
 
-/// What selects the pods of detached sandboxes.
+/// Selects the pods of detached sandboxes.
 pub(crate) fn detached_selector() -> String {
     format!("{OURS}={TIER},{DETACHED}=true")
 }
 
-/// The name of the sandbox that a pod is, where it says so.
+/// The name of a pod's sandbox, if recorded.
 pub(crate) fn sandbox_name(pod: &Pod) -> Option<&str> {
     annotation(pod, NAME)
 }
 
-/// Which creation a pod came of.
+/// The creation that a pod resulted from.
 pub(crate) fn creation(pod: &Pod) -> Option<&str> {
     annotation(pod, CREATION)
 }
 
-/// Whether a pod is one of ours, detached or not.
+/// Whether a pod is ours, detached or not.
 pub(crate) fn is_ours(pod: &Pod) -> bool {
     has(pod, OURS, TIER)
 }
@@ -145,12 +147,13 @@ pub(crate) fn is_detached_sandbox(pod: &Pod, name: &str) -> bool {
     is_ours(pod) && is_detached(pod) && sandbox_name(pod) == Some(name)
 }
 
-/// Whether a pod of ours is a detached sandbox's.
+/// Whether a pod of ours is a detached sandbox.
 pub(crate) fn is_detached(pod: &Pod) -> bool {
     has(pod, DETACHED, "true")
 }
 
-/// The labels that the specification gave a pod of ours. Whoever may change the pod may change them; what is no such list is none.
+/// The labels that the specification gave a pod of ours. Anyone who may change the pod may change
+/// them; an invalid list counts as empty.
 pub(crate) fn of_specification(pod: &Pod) -> BTreeMap<String, String> {
     let written = annotation(pod, LABELS);
     written

@@ -1,4 +1,4 @@
-//! A pod that is ours: made so that none is lost, and removed.
+//! Creates and removes our pods, without losing track of one.
 
 use std::time::Duration;
 
@@ -15,43 +15,43 @@ use crate::lower::CONTAINER;
 use crate::made::Asked;
 use crate::{TIER, creation, labels};
 
-/// How long an API server that does not answer is waited for. What is left then has ended by itself, and goes with the next sweep.
+/// How long a background removal retries while the API server does not answer. After that, the pod
+/// ends by itself and a later sweep removes it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one removal may take: an API server that is away must not hold up whoever kills a sandbox.
+/// The timeout of one removal, so that an unreachable API server does not block the caller.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long the kubelet of a pod that has ended may take to end its container. It gives it two seconds, and looks every second.
+/// How long a kubelet may take to stop the container of a pod that has ended: it grants 2 s, and
+/// polls every second.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// The pauses between two attempts, the first and the longest.
+/// The first and the longest pause between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 
-/// A pod that was made, and what tells it from another one that has its name later.
+/// Identifies one pod, as opposed to a later one with the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The pod's name.
     pub name: String,
-    /// Which of that name.
     pub which: Which,
-    /// Whether another pod may get the name.
+    /// Whether a later pod may get the same name.
     pub named: bool,
 }
 
-/// Which pod of a name.
+/// Tells pods with the same name apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The one that the API server gave this identity to.
+    /// The UID that the API server assigned.
     Uid(String),
-    /// The one that came of this creation: the server's answer did not come.
+    /// The creation request, if its response was lost.
     Creation(String),
 }
 
-/// A pod as the API server describes it.
+/// The reference of a pod that the API server returned.
 ///
 /// # Errors
 ///
-/// `Protocol` where it does not say which.
+/// `Protocol` if the pod has no name or UID.
 pub(crate) fn target(pod: &Pod) -> Result<Target> {
     Target::of(pod).ok_or_else(|| {
         let context = "the API server names no identity of the pod";
@@ -60,7 +60,7 @@ pub(crate) fn target(pod: &Pod) -> Result<Target> {
 }
 
 impl Target {
-    /// The same; `None` for one that was never made.
+    /// As [`reference`]; `None` for a pod without a name or UID.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         Some(Self {
             name: pod.metadata.name.clone()?,
@@ -78,7 +78,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Somebody else has removed it, or it is not to be removed.
+    /// Gives up the removal: the pod is removed already, or is to stay.
     pub(crate) fn release(mut self) {
         self.target = None;
     }
@@ -92,13 +92,13 @@ impl Drop for Guard {
     }
 }
 
-/// Makes the pod in a task of its own: when this future is dropped in the middle, the task still learns what was made, and its guard
-/// removes it.
+/// Creates the pod in a task of its own. If this future is dropped midway, the task still learns
+/// what was created, and its guard removes it.
 ///
 /// # Errors
 ///
-/// What the cluster refuses. An answer that was lost on the way leaves a guard behind as well. A pod that is not the one that was `asked`
-/// for is removed.
+/// Errors of the cluster; if the response was lost, a guard removes what may have been created. A
+/// pod that differs from the `asked` one is removed.
 pub(crate) async fn create(
     cluster: &Cluster,
     pod: Pod,
@@ -119,7 +119,7 @@ pub(crate) async fn create(
             guard.release();
             Err(differs)
         }
-        // Its drop goes on.
+        // The guard's drop retries.
         Err(left) => Err(differs.with_source(left)),
     }
 }
@@ -129,7 +129,8 @@ fn unreadable(error: &serde_json::Error) -> Error {
     Error::new(ErrorKind::Protocol, "create pod", context).on(TIER)
 }
 
-/// The same without a look at what was made. The answer is as the server wrote it: a type would leave out the fields that it does not know.
+/// As [`create`], without the comparison. Returns all fields that the server wrote: a type would
+/// drop the fields that it does not know.
 async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
     let cluster = cluster.clone();
     let under_way = REMOVER.hold();
@@ -156,13 +157,14 @@ async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
             }
             Err(error) => {
                 if let kube::Error::Api(_) = &error {
-                    // It said so: nothing was made.
+                    // The server refused, so nothing was created.
                     guard.release();
                 }
                 Err(cluster_error(Operation::CreatePod, error))
             }
         };
-        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
+        // If the receiver is gone, these are dropped in order: the removal starts before
+        // `under_way` ends.
         Ok((made, under_way))
     });
     let made = made.await;
@@ -170,14 +172,15 @@ async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
         .0
 }
 
-/// Removes a pod; one that is gone is no error, and another one that has its name by now stays. Its kubelet ends it without grace.
+/// Removes a pod without a grace period. Succeeds if the pod is gone, and leaves a later pod with
+/// the same name alone.
 ///
-/// The object of one whose name may come again goes when the kubelet has ended it, after some seconds: as long as two pods of a name run, a
-/// kubelet takes who enters one of them to either.
+/// If the name may be reused, the object stays until the kubelet has stopped the container, which
+/// takes some seconds. While two pods with one name run, a kubelet may route `exec` to either.
 ///
 /// # Errors
 ///
-/// What the cluster refuses, and where it does not answer within 10 s.
+/// Errors of the cluster, and no answer within 10 s.
 pub(crate) async fn remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
     let removal = tokio::time::timeout(ANSWER, try_remove(pods, target));
     removal.await.unwrap_or_else(|_| {
@@ -205,7 +208,7 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
     if target.named {
         until_stopped(pods, target).await?;
     }
-    // The shortest that is not none.
+    // The shortest period for which the object stays until the container has stopped.
     let grace = if target.named { 1 } else { 0 };
     let parameters = DeleteParams::default()
         .grace_period(grace)
@@ -215,14 +218,14 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
         });
     match pods.delete(&target.name, &parameters).await {
         Ok(_) => Ok(()),
-        // A conflict: what has the name now is another one.
+        // On a conflict, another pod has the name now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(cluster_error(Operation::DeletePod, error)),
     }
 }
 
-/// Waits until nothing of a pod runs that has failed or ended, for a while. Its time is over before its kubelet has ended the container,
-/// and the object of such a pod goes at once, whatever grace it is given.
+/// Waits some time for the kubelet to stop the containers of a pod that has ended. The object of
+/// such a pod is deleted at once, whatever the grace period.
 async fn until_stopped(pods: &Api<Pod>, target: &Target) -> Result<()> {
     let deadline = Instant::now() + STOPPING;
     while Instant::now() < deadline {
@@ -234,11 +237,11 @@ async fn until_stopped(pods: &Api<Pod>, target: &Target) -> Result<()> {
         }
         sleep(PAUSES[0]).await;
     }
-    // A kubelet may never say so.
+    // A kubelet may never report it.
     Ok(())
 }
 
-/// Whether a pod has ended, and a container of it still runs.
+/// Whether a pod has ended while a container of it still runs.
 fn is_stopping(pod: &Pod) -> bool {
     let Some(status) = &pod.status else {
         return false;
@@ -252,7 +255,7 @@ fn is_stopping(pod: &Pod) -> bool {
     has_ended && states.any(|state| state.running.is_some())
 }
 
-/// The image that code runs in, as its node names it.
+/// The image of the sandbox container, as the node reports it.
 pub(crate) fn image(pod: &Pod) -> Option<String> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let main = statuses.iter().find(|status| status.name == CONTAINER)?;
@@ -261,7 +264,8 @@ pub(crate) fn image(pod: &Pod) -> Option<String> {
 
 static REMOVER: Background = Background::new("sandbox-pods");
 
-/// Starts to remove a pod and returns. Needs no runtime, for whoever drops a sandbox after its runtime has ended.
+/// Starts to remove a pod in the background. Needs no runtime, so it works in a drop after the
+/// runtime has ended.
 pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
     let removal = Removal {
         cluster: cluster.clone(),
@@ -273,7 +277,7 @@ pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
     }
 }
 
-/// Waits until every removal of this process is over, done or given up.
+/// Waits until all removals of this process have succeeded or given up.
 pub(crate) async fn settled() {
     REMOVER.settled().await;
 }
@@ -288,7 +292,7 @@ impl Removal {
     async fn run(self) {
         let name = &self.target.name;
         let pods = match self.cluster.pods_elsewhere() {
-            // The caller's own client, whose runtime is the caller's to keep.
+            // The caller made the client and keeps its runtime alive.
             None => self.cluster.pods(),
             Some(Ok(pods)) => pods,
             Some(Err(error)) => {

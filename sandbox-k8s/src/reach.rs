@@ -1,4 +1,4 @@
-//! The way to a pod's agent, as often as it has to be gone.
+//! Connects to a pod's agent, and reconnects after a broken stream.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,26 +17,27 @@ use crate::failure;
 use crate::pod::Target;
 use crate::stream::{self, PodStream};
 
-/// How often a pod that is said to run, and lets nobody in, is tried for the first time: for three seconds or so. A kubelet tells that
-/// a container has ended a second after it has.
+/// Attempts of the first connection to a pod that is reported as running but refuses `exec`: about
+/// 3 s in all. A kubelet reports the end of a container up to 1 s late.
 const ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Enters a pod by the API server's `exec`. Where that breaks, the pod says whether it is of any use to come back.
+/// Connects to a pod's agent by the API server's `exec`. After a broken stream, the pod's status
+/// decides whether another attempt makes sense.
 pub(crate) struct PodReach {
     pods: Api<Pod>,
     pod: Target,
     last_words: LastWords,
-    /// Whether it was tried before.
+    /// Whether a connection was attempted before.
     tried: AtomicBool,
-    /// The first stream, where it was opened ahead.
+    /// The first stream, if it was opened ahead.
     first: Mutex<Option<PodStream>>,
-    /// Why the pod does not run any more, where that was seen.
+    /// Why the pod has ended, if that was observed.
     over: Mutex<Option<String>>,
 }
 
 impl PodReach {
-    /// The way into a pod that runs.
+    /// A connector to a running pod.
     pub(crate) fn new(pods: Api<Pod>, pod: Target) -> Self {
         Self {
             pods,
@@ -48,18 +49,20 @@ impl PodReach {
         }
     }
 
-    /// Opens the first stream ahead. It must be used: the agent takes it for that of its first client.
+    /// Opens the first stream ahead. It must be used, since the agent treats it as the stream of
+    /// its first client.
     ///
     /// # Errors
     ///
-    /// What the cluster refuses: also as long as the container does not run.
+    /// Errors of the cluster, including that the container does not run yet.
     pub(crate) async fn enter(&self) -> Result<(), Error> {
         let stream = stream::enter(&self.pods, &self.pod.name, &self.last_words).await?;
         *lock(&self.first) = Some(stream);
         Ok(())
     }
 
-    /// Why the agent did not answer its first client: where its pod has ended meanwhile, for that reason.
+    /// Replaces the error of a failed first connection by the reason why the pod has ended, if it
+    /// has.
     pub(crate) fn why(&self, failed: Error) -> Error {
         match lock(&self.over).take() {
             Some(why) => failure::too_soon(why).with_source(failed),
@@ -67,17 +70,17 @@ impl PodReach {
         }
     }
 
-    /// What was said on standard error, of all its streams.
+    /// The tail of standard error, over all streams.
     pub(crate) fn last_words(&self) -> LastWords {
         self.last_words.clone()
     }
 
-    /// Whether the pod still runs.
+    /// Checks that the pod still runs.
     async fn look(&self) -> Result<(), Unreachable> {
         let found = self.pods.get_opt(&self.pod.name).await;
         let found =
             found.map_err(|error| Unreachable::Now(cluster_error(Operation::GetPod, error)))?;
-        // Another one may have its name by now, whose agent waits for its own first client.
+        // Another pod may have this name by now; its agent waits for a first client of its own.
         let Some(pod) = found.filter(|pod| Target::of(pod).as_ref() == Some(&self.pod)) else {
             return Err(gone("it was removed, or its node was".into()));
         };
@@ -100,8 +103,8 @@ fn gone(why: String) -> Unreachable {
     Unreachable::Ever(Error::new(ErrorKind::SandboxEnded, "enter pod", context).on(TIER))
 }
 
-/// Whether the pod's container may not run, or not any more, which servers say with various codes. A missing right, or a server that does
-/// not answer, is no such thing.
+/// Whether the error may mean that the container does not run yet or any more. Servers use various
+/// codes for that. A missing right or an unreachable server is a different error.
 pub(crate) fn has_no_container(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::SandboxEnded)
 }

@@ -1,7 +1,8 @@
-//! What a cluster enforces of a plan.
+//! Reports what a cluster enforces of a plan.
 //!
-//! What the pod's own fields ask for is reported as enforced, since a node that could not do it would not run the pod; and it is
-//! compared with what the kernel says inside (see [`crate::applied`]) before code runs.
+//! What the pod's fields request is reported as enforced: a node that cannot enforce it would not
+//! run the pod. Before code runs, the report is compared with the kernel's state inside the pod
+//! (see [`crate::observed`]).
 
 use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::policy::NetworkPolicy;
@@ -16,10 +17,10 @@ use crate::network::Denial;
 
 const NOT_BUILT: &str = "not built for pods yet";
 
-/// The first kubelet that gives a volume in memory its own size.
+/// The first minor version whose kubelet limits the size of each memory volume.
 const SIZED_MEMORY: u32 = 22;
 
-/// What decides what is enforced, beside the plan.
+/// Inputs of the report besides the plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub profile: PodProfile,
@@ -27,13 +28,13 @@ pub(crate) struct Facts<'a> {
     pub kernel: &'a Kernel,
     pub mode: Mode,
     pub storage: &'a Storage,
-    /// What is known of the namespace's policy, where the pod's network is left to it.
+    /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
     pub denial: Option<&'a Denial>,
-    /// Whether the code's user is nobody else's on the node.
+    /// Whether code has a user of its own on the node.
     pub own_user: bool,
 }
 
-/// What is enforced of each demand of a plan.
+/// The enforcement of each demand of a plan.
 pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
@@ -42,7 +43,7 @@ pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
     report
 }
 
-/// Says that a sandbox came from a warm pool, where it says how processes end.
+/// Notes in the entry for processes that the sandbox came from a warm pool.
 pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
     if let Some(Enforcement::Enforced { mechanism }) = report.get(Capability::Processes) {
         let mechanism = format!("{mechanism}; pod {pod} of the warm pool, started ahead");
@@ -69,7 +70,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => by_agent("agent, host clock", kernel, mode),
         Capability::Lifetime => Enforcement::enforced("activeDeadlineSeconds of the pod"),
-        // The host counts by itself what it takes from the stream.
+        // The host counts the bytes that it receives.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
         }
@@ -85,7 +86,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
             match network(plan, facts) {
-                // A network that stays although it should not is a way to packages.
+                // A network that should be denied but is not allows package downloads.
                 open @ Enforcement::Unenforced { .. } => open,
                 _ => packages::denied(plan),
             }
@@ -132,7 +133,7 @@ fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// What keeps files apart, with Landlock behind it where the agent has found it: nothing is enforced by that alone.
+/// File isolation, with Landlock as a second layer if the agent found it.
 fn behind(mechanism: &str, kernel: &Kernel) -> Enforcement {
     match kernel.landlock_abi {
         0..LandlockRules::LEAST_ABI => Enforcement::enforced(mechanism),
@@ -147,7 +148,7 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// A pod cannot ask for a limit of its processes, and cannot know what its kubelet was told.
+/// A pod cannot request a limit on processes, nor read its kubelet's.
 fn pids(facts: &Facts<'_>) -> Enforcement {
     if !facts.own_user {
         return Enforcement::unenforced(
@@ -165,8 +166,8 @@ fn pids(facts: &Facts<'_>) -> Enforcement {
     Enforcement::partial("RLIMIT_NPROC", gap)
 }
 
-/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk: without a user of its own, the agent
-/// cannot close it.
+/// The kubelet's last-message file is world-writable and on the node's disk. An agent without a
+/// user of its own cannot close it.
 pub(crate) const MESSAGE_GAP: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
 
 fn disk(facts: &Facts<'_>) -> Enforcement {

@@ -1,7 +1,7 @@
-//! What the API server is asked for: how much at once, how often again, and how often in all.
+//! Limits, retries and counts requests to the API server.
 //!
-//! All requests of a backend go through here, those of every sandbox too. So that many sandboxes at once do not ask many things at
-//! once, and what each has cost is known.
+//! All requests of a backend and its sandboxes pass through one gate. This bounds how many run at
+//! once and shows what each sandbox costs.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,47 +17,47 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::Semaphore;
 
-/// How many requests wait for an answer at once, unless the configuration says otherwise: fewer than a server lets one account have
-/// by default.
+/// The default for how many requests wait for an answer at once: fewer than a server allows one
+/// account by default.
 pub const REQUESTS_AT_ONCE: usize = 24;
 
-/// How often a server may say that it has too much to do before that is the answer.
+/// Attempts per request before a "too many requests" answer is returned.
 const ATTEMPTS: u32 = 8;
 
-/// The pauses where a server does not say how long to wait, the first and the longest.
+/// The first and the longest pause before a retry, if the server names none.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
 
-/// The longest that a server may ask for.
+/// The longest pause that a server may ask for.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What a backend has asked the API server for, so far.
+/// Counts of the requests that a backend has sent to the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
-    /// How often, by verb and resource ("create pods", "exec pods", "watch pods"). What was sent again counts again.
+    /// Requests by verb and resource ("create pods", "exec pods", "watch pods"), retries included.
     pub by_kind: BTreeMap<String, u64>,
-    /// How many of them the server has put off, for it had too much to do.
+    /// Requests that the server postponed because it was busy.
     pub put_off: u64,
-    /// How many sandboxes they were for, pods that were started ahead included.
+    /// Sandboxes that the requests were for, including pods that were started ahead.
     pub sandboxes: u64,
-    /// The most that were for a single sandbox, beside what is common to all.
+    /// The largest number of requests for one sandbox, without those that all share.
     pub most_for_one: u64,
 }
 
 impl Requests {
-    /// All of them.
+    /// The number of all requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_kind.values().sum()
     }
 
-    /// How many of one kind.
+    /// The number of requests of one kind.
     #[must_use]
     pub fn of(&self, kind: &str) -> u64 {
         self.by_kind.get(kind).copied().unwrap_or_default()
     }
 
-    /// All of them, shared among the sandboxes; `None` before the first one.
+    /// All requests divided by the number of sandboxes; `None` before the first sandbox.
     #[must_use]
     pub fn per_sandbox(&self) -> Option<f64> {
         #[expect(
@@ -68,7 +68,7 @@ impl Requests {
     }
 }
 
-/// Where requests are bounded and counted.
+/// Bounds and counts requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     room: Semaphore,
@@ -76,7 +76,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Lets this many wait for an answer at once.
+    /// A gate that lets this many requests wait for an answer at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self {
             room: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
@@ -92,12 +92,12 @@ impl Gate {
         self.lock().clone()
     }
 
-    /// The same client, through this gate.
+    /// The same client behind this gate.
     pub(crate) fn client(self: &Arc<Self>, client: Client) -> Client {
         self.around(client, None)
     }
 
-    /// As [`Gate::client`], counted for one more sandbox.
+    /// As [`RequestGate::client`], counted as one more sandbox.
     pub(crate) fn sandbox(self: &Arc<Self>, client: Client) -> Client {
         self.lock().sandboxes += 1;
         self.around(client, Some(Arc::default()))
@@ -161,9 +161,10 @@ async fn send(
     let mut attempts_left = ATTEMPTS;
     loop {
         attempts_left -= 1;
-        // A body that cannot be had twice is sent once.
+        // A body that cannot be cloned is sent only once.
         let again = (attempts_left > 0).then(|| body.try_clone()).flatten();
-        // Held until the answer begins: a watch or an execution goes on without. It is never closed.
+        // Held until the response head arrives: watches and executions continue without a permit.
+        // The semaphore is never closed.
         let room = gate.room.acquire().await;
         gate.count(&kind, own);
         let answer = client
@@ -186,22 +187,24 @@ async fn send(
     }
 }
 
-/// Whether the same request may be sent again: the server has not begun with it, or what it asks for twice is the same as once.
+/// Whether to repeat the request: the server has not started it, or repeating it has no further
+/// effect.
 fn is_put_off(method: &Method, status: StatusCode) -> bool {
     let harmless = [Method::GET, Method::DELETE].contains(method);
     status == StatusCode::TOO_MANY_REQUESTS
         || (harmless && status == StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// A pause that is up to half as long again, so that many who were put off do not all come back together.
+/// The pause lengthened by up to half at random, so that postponed requests do not return at the
+/// same moment.
 pub(crate) fn spread(pause: Duration) -> Duration {
     let mut byte = [0];
-    // Without randomness they come back together.
+    // Without random bytes the pause is not lengthened.
     let _ = rustix::rand::getrandom(&mut byte, rustix::rand::GetRandomFlags::empty());
     pause + pause * u32::from(byte[0]) / 510
 }
 
-/// Verb and resource of a request, as a role names them; an execution is one of its own.
+/// Verb and resource of a request, as a role names them; `exec` counts as a verb.
 fn kind(method: &Method, uri: &http::Uri) -> String {
     let parts: Vec<&str> = uri
         .path()
@@ -274,7 +277,7 @@ mod tests {
         }
     }
 
-    /// A server that puts the first requests off, on a real connection.
+    /// A server that postpones the first two requests, over a real connection.
     #[tokio::test]
     async fn a_server_with_too_much_to_do_is_asked_again_when_it_says() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};

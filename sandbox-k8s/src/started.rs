@@ -1,4 +1,4 @@
-//! A pod that runs, before it is anybody's sandbox.
+//! A running pod that no sandbox uses yet.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use crate::applied;
 use crate::identity::Identity;
 use crate::watch::Ticket;
 
-/// How long an agent that was started ahead may take to show that it is there.
+/// How long the agent of a warm pod may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// A pod whose agent was entered, and nobody's yet.
+/// A pod whose agent is connected and that no sandbox uses yet.
 pub(crate) struct Started {
     pub instance: AgentInstance,
     pub identity: Identity,
-    /// Hears of its end.
+    /// Reports the end of the pod.
     pub ticket: Ticket,
-    /// The image as its node names it, where it has said so yet.
+    /// The image as the node reports it, if it has.
     pub image: Option<String>,
 }
 
 impl Started {
-    /// Whether it is known to have ended.
+    /// Whether the pod or its agent is known to have ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.instance.has_ended() || self.ticket.has_ended()
     }
 
-    /// Whether its agent answers, now.
+    /// Whether the agent answers now.
     pub(crate) async fn answers(&self) -> bool {
         let asked = tokio::time::timeout(ANSWER, applied::answers(&self.instance)).await;
         asked.unwrap_or(false)

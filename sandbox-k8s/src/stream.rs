@@ -1,4 +1,5 @@
-//! An execution in a pod as the agent's bytes: its standard input and output, and its last words.
+//! Connects to the agent by executing a program in its pod: standard input and output carry the
+//! bytes, standard error is kept for error messages.
 
 use std::io;
 use std::pin::Pin;
@@ -16,41 +17,44 @@ use crate::TIER;
 use crate::error::{Operation, cluster_error};
 use crate::lower::{AGENT, CONTAINER, SOCKET};
 
-/// How many bytes wait on the way in either direction.
+/// The buffer size in each direction, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// The same of standard error.
+/// The buffer size of standard error, in bytes.
 const ERRORS: usize = 4096;
 
-/// How much such a program may say.
+/// The most output read from such a program, in bytes.
 const OUTPUT: u64 = 64 * 1024;
 
 /// A duplex byte stream to the agent of a pod. Dropping it ends the connection.
 pub(crate) struct PodStream {
     output: Pin<Box<dyn AsyncRead + Send>>,
     input: Pin<Box<dyn AsyncWrite + Send>>,
-    /// Carries the bytes while it lives.
+    /// Keeps the connection open.
     _process: AttachedProcess,
 }
 
-/// Starts a program beside the agent that carries bytes to it. What it says on standard error goes to the `last_words`.
+/// Runs a program beside the agent that forwards bytes to it. Its standard error goes to
+/// `last_words`.
 ///
-/// A websocket of the older protocol ends as a whole when its standard input does, and takes the status with it. Neither matters here:
-/// the agent's own frames say what has begun and what has ended, and this side closes the connection only when nothing more is to come.
+/// A websocket of the older protocol closes as a whole when standard input ends, and loses the exit
+/// status. Neither matters: the agent's frames report starts and ends, and this side closes the
+/// connection only when nothing more will follow.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
+/// Errors of the cluster.
 pub(crate) async fn enter(pods: &Api<Pod>, pod: &str, last_words: &LastWords) -> Result<PodStream> {
     let command = [AGENT, "connect", "--wait", SOCKET];
     execute(pods, (pod, CONTAINER), command, last_words).await
 }
 
-/// Starts a program in a container of a pod; gives its standard input and output. What it says on standard error goes to the `last_words`.
+/// Runs a program in a container of a pod; returns its standard input and output. Its standard
+/// error goes to `last_words`.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
+/// Errors of the cluster.
 pub(crate) async fn execute<'a>(
     pods: &Api<Pod>,
     (pod, container): (&str, &str),
@@ -76,7 +80,7 @@ pub(crate) async fn execute<'a>(
     let input = process.stdin().ok_or_else(|| missing("standard input"))?;
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
-    // Ends with the process: what is not read would hold up the rest.
+    // Ends with the process. Unread standard error would block the other streams.
     tokio::spawn(keep_last(errors, last_words.clone()));
     Ok(PodStream {
         output: Box::pin(output),
@@ -85,12 +89,12 @@ pub(crate) async fn execute<'a>(
     })
 }
 
-/// Runs a program beside the agent to its end; gives its output.
+/// Runs a program beside the agent until it ends; returns its output. The exit status is ignored,
+/// since the output tells.
 ///
 /// # Errors
 ///
-/// What the cluster refuses, and `SetupFailed` where it does not end in time or says more than it may. How it has ended is left to what it
-/// says.
+/// Errors of the cluster; `SetupFailed` after the timeout or without a standard output.
 pub(crate) async fn output(
     pods: &Api<Pod>,
     pod: &str,
@@ -125,7 +129,7 @@ pub(crate) async fn output(
 
 async fn keep_last(mut errors: impl AsyncRead + Unpin, words: LastWords) {
     let mut bytes = [0; 1024];
-    // An error is an end too: there is nothing more to keep.
+    // An error ends the stream, too.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {
         words.extend(&bytes[..count]);
     }

@@ -1,4 +1,4 @@
-//! Removing what others left: pods of ours that have ended, and those that nobody waits for any more.
+//! Removes leftovers: our pods that have ended, and pods that no client waits for any more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,18 +14,20 @@ use crate::error::{Operation, cluster_error};
 use crate::labels;
 use crate::pod::{self, Target};
 
-/// A pod that has not begun to run after this long has nobody who waits, where it does not say for how long its client does.
+/// After this long a pod that does not run counts as abandoned, if it does not record its client's
+/// timeout.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// How long beyond its client's patience a pod stays that does not run: the cluster's clock and this one's may differ.
+/// Added to the client's timeout, since the clocks of the cluster and of this machine may differ.
 const MARGIN: Duration = Duration::from_secs(300);
 
-/// Removes what is ours and has ended, and with each what the cluster keeps of it. A pod whose owner was killed ends by itself, with
-/// its agent. Gives the sandboxes' names, sorted.
+/// Removes our pods that have ended or were abandoned. A pod whose owner was killed ends by itself,
+/// together with its agent. Returns the sandboxes' names, sorted.
 ///
 /// # Errors
 ///
-/// What the cluster refuses to list; and, once everything was tried, the names of those that could not be removed, each with the reason.
+/// Errors of the list request. Otherwise, after all removals were tried, one error that names each
+/// pod that could not be removed, with the reason.
 pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
     let pods = cluster.pods();
     let ours = ListParams::default().labels(&labels::selector());
@@ -44,11 +46,11 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
     swept.result()
 }
 
-/// What a sweep has come to.
+/// The outcome of a sweep.
 #[derive(Debug, Default)]
 struct Swept {
     removed: BTreeSet<String>,
-    /// The names of those that are left, each with the reason.
+    /// Names of sandboxes that could not be removed, each with its error.
     left: Vec<(String, Error)>,
 }
 
@@ -80,7 +82,7 @@ impl Swept {
     }
 }
 
-/// Whether nothing of a pod runs, or ever will.
+/// Whether a pod has ended or will never run.
 fn is_dead(pod: &Pod, now: Timestamp) -> bool {
     match pod
         .status
@@ -89,7 +91,7 @@ fn is_dead(pod: &Pod, now: Timestamp) -> bool {
     {
         Some("Succeeded" | "Failed") => true,
         Some("Running") => false,
-        // On its way, or the node does not answer.
+        // The pod is starting, or its node does not answer.
         _ => {
             let waited = labels::patience(pod);
             let waited = waited.map_or(FORGOTTEN, |patience| patience.saturating_add(MARGIN));
@@ -140,10 +142,10 @@ mod tests {
         assert!(dead("Succeeded", late) && dead("Failed", late));
         assert!(!dead("Running", early));
         assert!(dead("Pending", early) && !dead("Pending", late));
-        // A clock that is behind makes nothing old.
+        // If the clock is behind, no pod is old.
         assert!(!dead("Pending", "2026-01-01T13:00:00Z"));
         assert!(!is_dead(&Pod::default(), now));
-        // One whose client has said for how long it waits.
+        // A pod that records its client's timeout.
         let dead = |minutes: u64, made: &str| {
             let pod = json!({
                 "metadata": {"creationTimestamp": made},

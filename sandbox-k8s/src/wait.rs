@@ -1,4 +1,4 @@
-//! Waiting for a pod to run, by what the client's one watch says of it.
+//! Waits for a pod to run, based on the client's shared watch.
 
 use std::time::Duration;
 
@@ -14,23 +14,25 @@ use crate::failure::{self, Progress};
 use crate::made::Asked;
 use crate::watch::{Change, Ticket};
 
-/// How long a last look at a pod may take whose time is over.
+/// How long the final look at a pod may take after the timeout.
 const LAST_LOOK: Duration = Duration::from_secs(5);
 
-/// How long to wait.
+/// How long to wait for a pod.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// For the whole.
+    /// For the pod to run.
     pub start: Duration,
     /// For a node with room.
     pub scheduling: Duration,
 }
 
-/// Waits until the pod's container runs, and gives the pod as it is then. Tells whoever wants to know when a node has it.
+/// Waits until the pod's container runs, and returns the pod. Signals `placed` when a node is
+/// assigned.
 ///
 /// # Errors
 ///
-/// As soon as the pod is another one than was asked for, where that is given. As soon as it is known that it will not, in the scheduler's or the kubelet's words; at the latest when the time is over.
+/// If the pod differs from the `asked` one; as soon as the scheduler or the kubelet reports that it
+/// cannot run; if the server refuses or does not answer; when the timeout is over.
 pub(crate) async fn until_running(
     pods: &Api<Pod>,
     ticket: &mut Ticket,
@@ -49,7 +51,7 @@ pub(crate) async fn until_running(
     };
     loop {
         let Ok(change) = timeout_at(wait.next_bound(), ticket.next()).await else {
-            // Whatever the watch has not said: the pod itself has the last word.
+            // The watch may have missed the change, so look at the pod itself.
             let asked = timeout(LAST_LOOK, pods.get(ticket.name())).await;
             return match asked.map_err(|_| wait.over())? {
                 Ok(pod) if wait.look(&pod)? => Ok(pod),
@@ -84,18 +86,18 @@ fn removed() -> Error {
     .on(TIER)
 }
 
-/// What is known while waiting.
+/// State of a wait.
 #[derive(Debug)]
 struct Wait<'a> {
     deadline: Instant,
     room_until: Instant,
-    /// The scheduler's words, while no node has room.
+    /// The scheduler's message, while no node has room.
     no_room: Option<String>,
-    /// What the pod's state was last called.
+    /// The last reported state of the pod.
     last: Option<String>,
-    /// What the pod is compared with, whenever it is seen.
+    /// The requested pod, which each observed state is compared with.
     asked: Option<&'a Asked>,
-    /// Who wants to know when a node has it.
+    /// Signalled when a node is assigned.
     placed: Option<oneshot::Sender<()>>,
 }
 
@@ -112,7 +114,7 @@ impl Wait<'_> {
             .as_ref()
             .is_some_and(|spec| spec.node_name.is_some());
         if let Some(placed) = self.placed.take_if(|_| has_node) {
-            // Who does not listen any more does not want to know.
+            // The receiver may be gone.
             let _ = placed.send(());
         }
         match failure::progress(pod) {
@@ -145,7 +147,7 @@ impl Wait<'_> {
     }
 }
 
-/// What a pod is doing, in few words.
+/// A short description of what a pod is doing.
 fn state(status: &k8s_openapi::api::core::v1::PodStatus) -> Option<String> {
     let init = status.init_container_statuses.iter().flatten();
     let main = status.container_statuses.iter().flatten();

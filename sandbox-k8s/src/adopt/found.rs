@@ -11,16 +11,15 @@ use crate::error::{Operation, cluster_error};
 use crate::pod::Target;
 use crate::{TIER, failure, labels};
 
-/// Which container of a pod is meant where nobody says so.
+/// The annotation that names a pod's default container.
 const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
 
-/// The longest name that an object of a cluster has.
+/// The longest name of a Kubernetes object.
 const LONGEST: usize = 253;
 
-/// A container that runs.
+/// A running container.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The pod's name.
     pub pod: String,
     pub target: Target,
     pub container: Container,
@@ -38,13 +37,16 @@ fn error(kind: ErrorKind, context: String) -> Error {
 }
 
 impl Found {
-    /// Asks for a container as `POD` or `POD/CONTAINER`.
+    /// Finds a container named `POD` or `POD/CONTAINER`.
     ///
     /// # Errors
     ///
-    /// `SandboxNotFound`; `SandboxEnded` for one that does not run; `InvalidRequest` for a sandbox of ours, and where it is not said
-    /// which container is meant; `PolicyExceeded` for an image that the plan does not allow; `Unsupported` for another user than the
-    /// container's, and for root of the node that may write to its kernel's settings.
+    /// - `SandboxNotFound` for an unknown pod or container;
+    /// - `SandboxEnded` for a container that does not run;
+    /// - `InvalidRequest` for a sandbox of ours, or if the container is ambiguous;
+    /// - `PolicyExceeded` for an image that the plan does not allow;
+    /// - `Unsupported` for another user than the container's, or for the node's root with write
+    ///   access to kernel settings.
     pub(crate) async fn look(cluster: &Cluster, written: &str, plan: &Plan) -> Result<Self> {
         let (pod, container) = parse(written)?;
         let found = cluster.pods().get_opt(pod).await;
@@ -102,7 +104,7 @@ impl Found {
         (&self.pod, &self.container.name)
     }
 
-    /// Whether the container that was found runs still.
+    /// Whether the same container still runs.
     pub(super) async fn still_runs(&self, cluster: &Cluster) -> Result<bool> {
         let found = cluster.pods().get_opt(&self.pod).await;
         let found = found.map_err(|error| cluster_error(Operation::GetPod, error))?;
@@ -110,7 +112,7 @@ impl Found {
         Ok(same.is_some_and(|pod| runs(&pod, &self.container.name)))
     }
 
-    /// A cluster executes as the container's own user, and says who that is only where the pod does.
+    /// `exec` always uses the container's user, which is known only if the pod sets it.
     fn check_user(&self, plan: &Plan) -> Result<()> {
         let Some((user, group)) = plan.user else {
             return Ok(());
@@ -195,7 +197,7 @@ pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A pod that runs, with these containers beside what else its specification says.
+    /// A running pod with these containers, in addition to the given specification.
     pub(in crate::adopt) fn pod(names: &[&str], mut spec: serde_json::Value) -> Pod {
         let containers = names.iter().map(|name| json!({"name": name, "image": "i"}));
         let statuses = names.iter().map(|name| {

@@ -1,21 +1,21 @@
-//! What a container of a foreign pod was given beyond what containers have: each of it is a way past what its namespaces keep apart.
+//! Access that a foreign container has beyond the default, each a way around its namespaces.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, SecurityContext};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::TIER;
 
-/// What was given, by what it opens.
+/// Additional access, grouped by what it endangers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Loosened {
-    /// Privileges of the node's kernel.
+    /// Privileges on the node's kernel.
     privileges: Vec<String>,
     /// Storage or kernel settings of the node.
     files: Vec<String>,
 }
 
 impl Loosened {
-    /// Looks at a container and its pod.
+    /// Inspects a container and its pod.
     pub(super) fn of(spec: &PodSpec, container: &Container) -> Self {
         let mut this = Self::default();
         let own = container.security_context.clone().unwrap_or_default();
@@ -67,12 +67,12 @@ impl Loosened {
         self.files.push(what.to_owned());
     }
 
-    /// What opens privileges, in words; `None` where nothing does.
+    /// What endangers privileges, as text; `None` if nothing does.
     pub(super) fn privileges(&self) -> Option<String> {
         joined(&self.privileges)
     }
 
-    /// The same of files.
+    /// What endangers files, as text; `None` if nothing does.
     pub(super) fn files(&self) -> Option<String> {
         joined(&self.files)
     }
@@ -85,7 +85,8 @@ fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Devices come by claims, as raw volumes, and as resources that a plugin of the kubelet's gives: those with a domain in their names.
+/// Devices come as claims, as raw volumes, and as resources of device plugins, whose names contain
+/// a domain.
 fn devices(container: &Container) -> Vec<String> {
     let resources = container.resources.clone().unwrap_or_default();
     let claims = resources.claims.into_iter().flatten();
@@ -98,11 +99,12 @@ fn devices(container: &Container) -> Vec<String> {
     claims.chain(volumes).chain(plugins).collect()
 }
 
-/// Refuses what no policy can accept: root that may write to the settings of the node's kernel, which is root of the node.
+/// Refuses what no policy can accept: root that may write to the node's kernel settings, and so
+/// controls the node.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a container whose `/proc` is unmasked, where its user may be root and is the node's.
+/// `Unsupported` for a container with an unmasked `/proc` whose user may be the node's root.
 pub(super) fn check(spec: &PodSpec, container: &Container) -> Result<()> {
     let own = container.security_context.as_ref();
     let all = spec.security_context.as_ref();

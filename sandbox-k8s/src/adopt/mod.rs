@@ -1,8 +1,9 @@
-//! Pods that somebody else has made: entered, and left as they were.
+//! Adopts pods that another tool created, and leaves them as they were.
 //!
-//! A cluster has no way to put a file into a container but to execute a program of its image. So the container needs a shell, `mkdir`,
-//! `chmod`, `head` and `rm`: they put the agent's program into a folder of its own, from where it is executed. Once it answers it is taken
-//! away again, and runs on without its file.
+//! Kubernetes can put a file into a container only by running a program of its image. So the
+//! container needs a shell, `mkdir`, `chmod`, `head` and `rm`. They store the agent's program in a
+//! folder of its own and start it there. Once the agent answers, the file is removed; the process
+//! keeps running.
 
 mod found;
 mod loosened;
@@ -22,7 +23,7 @@ pub(crate) use found::Found;
 use planted::Planted;
 use served::Served;
 
-/// A container of a pod to enter.
+/// A container to adopt.
 #[derive(Debug)]
 pub(crate) struct Adoption<'a> {
     pub cluster: &'a Cluster,
@@ -32,16 +33,17 @@ pub(crate) struct Adoption<'a> {
 }
 
 impl Adoption<'_> {
-    /// What is enforced in the container.
+    /// The enforcement report for the container.
     pub(crate) fn report(&self) -> EnforcementReport {
         report::report(self.plan, &self.found, &self.kernel)
     }
 
-    /// Enters it.
+    /// Starts the agent in the container.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a container into which nothing can be put; what the cluster or the agent refuses. Nothing is left there then.
+    /// `Unsupported` for a container without the required programs; errors of the cluster or the
+    /// agent. The container is then left unchanged.
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
         let planted = Planted::put(self.cluster, &self.found, program).await?;
         let entered = self.start(&planted).await;
@@ -69,7 +71,7 @@ impl Adoption<'_> {
         let profile = Profile::new(Isolation::Container, paths);
         let confinement = confinement::confinement(self.plan, &self.kernel, Mode::Shared, &profile);
         let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
-        // Nothing is made in a container that is not ours.
+        // A foreign container gets no new folders.
         sandbox.settings.make_dirs = Vec::new();
         if self.plan.workdir.is_none() {
             sandbox.settings.workdir = planted.workdir().as_bytes().to_vec();

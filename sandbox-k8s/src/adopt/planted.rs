@@ -1,4 +1,4 @@
-//! The agent's program in a foreign container, for as long as it takes to start.
+//! Installs the agent's program in a foreign container while it starts.
 
 use sandbox_core::{Error, ErrorKind, Result, unique_name};
 
@@ -6,11 +6,11 @@ use super::{Found, script};
 use crate::TIER;
 use crate::cluster::Cluster;
 
-/// What the scripts need of the image, beside what a shell has built in.
+/// The programs that the scripts need from the image.
 const PROGRAMS: &str = "sh, mkdir, chmod, head and rm";
 
-/// Puts a program of `$2` bytes into a new folder `$1` in the first place where one can be made and executed. An input that is read too far
-/// is no loss: nothing comes behind.
+/// Installs a program of `$2` bytes in a new folder `$1`, in the first place that allows writing
+/// and executing. `head` may read past the program, since no input follows it.
 const PLANT: &str = r#"
 umask 077
 for place in /tmp /var/tmp /run /dev/shm ""; do
@@ -27,7 +27,7 @@ done
 echo nowhere
 "#;
 
-/// Takes the folder `$1` away, wherever it was put.
+/// Removes the folder `$1` wherever it was created.
 const REMOVE: &str = r#"
 for place in /tmp /var/tmp /run /dev/shm ""; do
     if [ -d "$place/$1" ]; then rm -r "$place/$1" || exit 0; fi
@@ -35,7 +35,8 @@ done
 echo removed
 "#;
 
-/// The agent's program in a container. Taken away by [`Planted::remove`], or in the background when this is dropped.
+/// The agent's program in a container. Removed by [`InstalledAgent::remove`], or in the background
+/// on drop.
 #[derive(Debug)]
 pub(super) struct Planted {
     cluster: Cluster,
@@ -47,11 +48,13 @@ pub(super) struct Planted {
 }
 
 impl Planted {
-    /// Puts the program into a folder that only the container's user may enter, under a name that nobody can know beforehand.
+    /// Installs the program in a folder with an unpredictable name that only the container's user
+    /// may enter.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a container without the programs that it takes, and for one where nothing can be written and executed.
+    /// `Unsupported` for a container without the required programs, or without a place to write and
+    /// execute.
     pub(super) async fn put(cluster: &Cluster, found: &Found, program: &[u8]) -> Result<Self> {
         let mut planted = Self {
             cluster: cluster.clone(),
@@ -73,7 +76,7 @@ impl Planted {
                 planted.gone = true;
                 Err(refused(found, why, words))
             }
-            // Whatever it has done, it may have left something.
+            // The script may have left something, so the drop cleans up.
             Answer::None => Err(refused(
                 found,
                 &format!("it has no shell that can bring the agent, which takes {PROGRAMS}"),
@@ -87,17 +90,17 @@ impl Planted {
         format!("{}/agent", self.folder)
     }
 
-    /// Its folder's name, which nothing else in the container has.
+    /// The folder's name, unique in the container.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the container's own programs start.
+    /// The container's working directory.
     pub(super) fn workdir(&self) -> &str {
         &self.workdir
     }
 
-    /// Takes it away. What runs of it runs on.
+    /// Removes the program. A running agent continues.
     pub(super) async fn remove(mut self) -> Result<()> {
         self.gone = true;
         remove(&self.cluster, &self.found, &self.name).await
@@ -147,7 +150,7 @@ fn refused(found: &Found, why: &str, words: Option<String>) -> Error {
         )
 }
 
-/// What the script says.
+/// The outcome of the install script.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Planted {
@@ -155,7 +158,7 @@ enum Answer {
         workdir: String,
     },
     Refused(&'static str),
-    /// There is no shell, or it was ended.
+    /// There is no shell, or it was killed.
     None,
 }
 
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// By the shell of the machine that the test runs on.
+    /// Uses the shell of the test machine.
     #[test]
     fn the_scripts_do_what_they_say() {
         let name = unique_name(".sandbox-agent-test");
@@ -220,7 +223,7 @@ mod tests {
             let mut child = shell.spawn().expect("a shell");
             let mut stdin = child.stdin.take().expect("its input");
             stdin.write_all(input).expect("written");
-            // Its input stays open, as it does in a pod.
+            // The input stays open, as in a pod.
             let output = child.wait_with_output().expect("its end");
             drop(stdin);
             String::from_utf8(output.stdout).expect("text")

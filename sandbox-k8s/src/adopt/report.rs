@@ -1,4 +1,5 @@
-//! What holds in a container of a foreign pod: what the pod's own specification says, and what the agent does for each execution.
+//! The enforcement report of a foreign pod: what its specification states, and what the agent does
+//! for each execution.
 
 use k8s_openapi::api::core::v1::Volume;
 use sandbox_core::policy::NetworkPolicy;
@@ -11,7 +12,7 @@ use super::Found;
 use super::loosened::Loosened;
 use crate::quantity::thousandths;
 
-/// What is enforced of each demand of a plan.
+/// The enforcement of each demand of a plan.
 pub(super) fn report(plan: &Plan, found: &Found, kernel: &Kernel) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
@@ -40,7 +41,7 @@ fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) ->
         ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
             match network(plan, found) {
-                // A network that stays although it should not is a way to packages.
+                // A network that should be denied but is not allows package downloads.
                 open @ Enforcement::Unenforced { .. } => open,
                 _ => packages::denied(plan),
             }
@@ -53,7 +54,7 @@ fn loosened(found: &Found) -> Loosened {
     Loosened::of(&found.spec, &found.container)
 }
 
-/// Whether the container shows anything of its node, or of the cluster.
+/// Whether the container can access folders of its node or volumes of the cluster.
 fn files(found: &Found, writing: bool) -> Enforcement {
     if let Some(why) = loosened(found).files() {
         return Enforcement::unenforced(why);
@@ -88,7 +89,7 @@ fn files(found: &Found, writing: bool) -> Enforcement {
     Enforcement::partial(mechanism, gap)
 }
 
-/// Whether a volume is never written to, whoever mounts it.
+/// Whether a volume is read-only by its type.
 fn is_read_only(volume: &Volume) -> bool {
     volume.secret.is_some()
         || volume.config_map.is_some()
@@ -134,7 +135,7 @@ fn processes(found: &Found) -> Enforcement {
     )
 }
 
-/// A limit of the container's, in thousandths.
+/// A limit of the container, in thousandths.
 fn limit(found: &Found, resource: &str) -> Option<u128> {
     let limits = found.container.resources.as_ref()?.limits.as_ref()?;
     thousandths(&limits.get(resource)?.0).filter(|limit| *limit > 0)

@@ -1,4 +1,4 @@
-//! The agent in a foreign container, as the container's own shell finds it.
+//! Observes the agent in a foreign container through the container's shell.
 
 use async_trait::async_trait;
 use sandbox_core::{Error, ErrorKind, Result};
@@ -9,8 +9,8 @@ use super::{Found, Planted, script};
 use crate::TIER;
 use crate::cluster::Cluster;
 
-/// Says whether a process runs whose command line has the name `$2$1`. It comes in two halves, the wrong way round, so that this one's own
-/// has not.
+/// Prints whether a process runs whose command line contains `$2$1`. The name is passed in swapped
+/// halves, so that this script's own command line does not match.
 const LOOK: &str = r#"
 for process in /proc/[0-9]*/cmdline; do
     case "$(head -c 4096 "$process" 2>/dev/null)" in *"$2$1"*) echo runs; exit 0;; esac
@@ -23,7 +23,7 @@ echo ended
 pub(super) struct Served {
     cluster: Cluster,
     found: Found,
-    /// What is in the command line of its processes, and of nobody else's.
+    /// A string that occurs only in the command lines of the agent's processes.
     name: String,
     last_words: LastWords,
 }
@@ -56,7 +56,7 @@ impl ForeignAgent for Served {
 
     async fn runs(&self) -> Result<bool> {
         if !self.found.still_runs(&self.cluster).await? {
-            // The container is gone, and everything in it.
+            // The container is gone, and the agent with it.
             return Ok(false);
         }
         let (one, two) = self.name.split_at(self.name.len() / 2);

@@ -1,4 +1,4 @@
-//! The moment when a sandbox stops to be its creator's.
+//! Turns a new sandbox into a detached one.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::error::{Operation, cluster_error};
 use crate::isolator::PodIsolator;
 use crate::{TIER, creation};
 
-/// A pod whose agent has answered, of a sandbox that is to be detached.
+/// A pod whose agent has answered, for a sandbox that is to become detached.
 #[derive(Debug)]
 pub(crate) struct HandOver<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -23,16 +23,17 @@ pub(crate) struct HandOver<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) key: Key,
     pub(crate) env: BTreeMap<String, String>,
-    /// Its guard removes the pod until everything is done.
+    /// Its guard removes the pod until the hand-over is complete.
     pub(crate) isolator: PodIsolator,
 }
 
 impl HandOver<'_> {
-    /// Writes down the sandbox and its key, and becomes its later client, with which it is nobody's.
+    /// Stores the record and the key, and reconnects as a later client that does not own the
+    /// sandbox.
     ///
     /// # Errors
     ///
-    /// The sandbox has been removed then. So it is when this future is dropped.
+    /// The sandbox has been removed then, and also if this future is dropped.
     pub(crate) async fn finish(self, first: AgentInstance) -> Result<AgentInstance> {
         match self.try_finish(first).await {
             Ok(instance) => Ok(instance),
@@ -50,11 +51,12 @@ impl HandOver<'_> {
         let record = Record::new(TIER, plan, env, enforcement, lifetime, place);
         let secret = secret::encode(&record, &self.key)?;
         let secrets = cluster.secrets();
-        // Where the answer does not come, what was made goes with the pod.
+        // If the response is lost, the garbage collector removes the Secret with the pod.
         let kept = creation::create(&secrets, &secret).await;
         kept.map_err(|error| cluster_error(Operation::CreateSecret, error))?;
         let instance = reconnect::attach(cluster, &self.key, later, &self.isolator).await?;
-        // Without an await after it: a creation that is given up leaves nothing, one that has returned a sandbox.
+        // No await may follow: a creation that is dropped leaves nothing, one that returns leaves a
+        // sandbox.
         self.isolator.keep();
         drop(first);
         Ok(instance)

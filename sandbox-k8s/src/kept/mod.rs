@@ -1,9 +1,10 @@
-//! Sandboxes that outlive the process that made them: found again by their pod's name, and entered with the key that a Secret of the
-//! same namespace keeps. Whoever may read that may use them.
+//! Detached sandboxes: found again by their pod's name, and connected to with the key in a Secret
+//! of the same namespace. Anyone who may read the Secret may use the sandbox.
 //!
-//! The pod ends at its time to live, by the kubelet's clock, whoever is left of its clients. The Secret belongs to it, so that the
-//! cluster's garbage collector takes it away with the pod. Until its creator has come back as a later client the agent ends with its
-//! first stream; so a creator that is killed at any moment leaves either nothing that runs or a whole sandbox.
+//! The kubelet ends the pod at its time to live, whatever its clients do. The pod owns the Secret,
+//! so the cluster's garbage collector removes both. Until its creator has reconnected as a later
+//! client, the agent ends with its first stream. So a creator that is killed at any moment leaves
+//! either a complete sandbox or nothing that runs.
 
 mod hand_over;
 mod reconnect;
@@ -30,8 +31,8 @@ use crate::pod::{self, Target};
 use crate::{TIER, labels};
 use secret::Place;
 
-/// How long a pod that was removed may take to end; a kubelet gives each two seconds and looks every second or so, and one on a node that is
-/// busy was seen to take more than 15 s.
+/// How long a removed pod may take to end. A kubelet grants each pod 2 s and polls every second; on
+/// busy nodes more than 15 s were observed.
 const GOING: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -41,13 +42,13 @@ pub(crate) struct Registry<'a> {
     pub(crate) cluster: &'a Cluster,
 }
 
-/// What has become of a detached sandbox's pod.
+/// The state of a detached sandbox's pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// Its creator is not done with it.
+    /// The creator has not finished.
     Coming,
     Running,
-    /// Why, where that is known.
+    /// With the reason, if known.
     Ended(Option<String>),
 }
 
@@ -65,20 +66,20 @@ impl State {
         }
         match failure::progress(pod) {
             Progress::Running => Self::Running,
-            // A node that does not answer may come back, and with it the sandbox.
+            // An unreachable node may come back together with the sandbox.
             _ if phase == Some("Unknown") => Self::Running,
             _ => Self::Coming,
         }
     }
 }
 
-/// Whether a pod was removed, and its kubelet is ending it.
+/// Whether a pod was removed and its kubelet is ending it.
 fn is_going(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
 impl Registry<'_> {
-    /// One that runs.
+    /// Connects to a running sandbox.
     pub(crate) async fn get(&self, name: &str) -> Result<Found> {
         let pod = self.running(name).await?;
         let place = Place::of(&pod)?;
@@ -94,7 +95,7 @@ impl Registry<'_> {
                 plan,
                 instance: Box::new(instance),
             }),
-            // Its pod may have ended since it was found.
+            // The pod may have ended meanwhile.
             Err(error) => Err(match self.running(name).await {
                 Ok(_) => error,
                 Err(known) => known,
@@ -102,7 +103,7 @@ impl Registry<'_> {
         }
     }
 
-    /// All of the namespace.
+    /// All detached sandboxes of the namespace.
     pub(crate) async fn list(&self) -> Result<Vec<SandboxInfo>> {
         let parameters = ListParams::default().labels(&labels::detached_selector());
         let pods = self.cluster.pods().list(&parameters).await;
@@ -112,14 +113,14 @@ impl Registry<'_> {
         Ok(list)
     }
 
-    /// Ends one, whatever state it is in, and removes what is left of it.
+    /// Ends a sandbox in any state and removes its pod and Secret.
     pub(crate) async fn remove(&self, name: &str) -> Result<()> {
         let pod = self.pod(name).await?;
         let pod = pod.filter(|pod| !is_going(pod));
         let pod = pod.ok_or_else(|| not_found(TIER, name))?;
         let target = pod::target(&pod)?;
         pod::remove(&self.cluster.pods(), &target).await?;
-        // Its code runs until the kubelet has ended it.
+        // Code runs until the kubelet has stopped the pod.
         match self.is_gone(name, &target).await? {
             true => Ok(()),
             false => {
@@ -131,12 +132,11 @@ impl Registry<'_> {
         }
     }
 
-    /// Whether a name that a creation was refused for is free now: what had it has ended, and is removed. So a sandbox whose time is over
-    /// is in nobody's way.
+    /// Frees a name that a creation was refused for, if its sandbox has ended.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` for one that runs.
+    /// `AlreadyExists` if the sandbox runs.
     pub(crate) async fn free(&self, name: &str) -> Result<()> {
         let Some(pod) = self.pod(name).await? else {
             return Ok(());
@@ -153,7 +153,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Waits until a pod that was removed has ended; gives whether it has, in time.
+    /// Waits until a removed pod has ended; `false` after the timeout.
     async fn is_gone(&self, name: &str, target: &Target) -> Result<bool> {
         let deadline = Instant::now() + GOING;
         while Instant::now() < deadline {
@@ -165,7 +165,7 @@ impl Registry<'_> {
         Ok(false)
     }
 
-    /// The pod of a sandbox that runs.
+    /// The pod of a running sandbox.
     async fn running(&self, name: &str) -> Result<Pod> {
         let pod = self.pod(name).await?;
         let pod = pod.ok_or_else(|| not_found(TIER, name))?;
@@ -202,7 +202,7 @@ fn unfinished(name: &str) -> Error {
         ))
 }
 
-/// What a list shows of a pod, unless it is still being made.
+/// The list entry of a pod; `None` while it is being created or removed.
 fn info(pod: &Pod) -> Option<SandboxInfo> {
     if is_going(pod) {
         return None;

@@ -1,4 +1,4 @@
-//! The way of a later client to a detached sandbox.
+//! Connects a later client to a detached sandbox.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::cluster::Cluster;
 use crate::isolator::PodIsolator;
 use crate::reach::PodReach;
 
-/// Becomes a client of the agent in a pod. The sandbox is left as it is where that fails.
+/// Becomes a client of the agent in a pod. On failure the sandbox stays unchanged.
 ///
 /// # Errors
 ///
-/// What the cluster refuses, and as [`AgentInstance::attach_by`].
+/// Errors of the cluster, and as [`AgentInstance::attach_by`].
 pub(super) async fn attach(
     cluster: &Cluster,
     key: &Key,

@@ -1,4 +1,5 @@
-//! What the cluster keeps of a detached sandbox: its key and its plan, in a Secret that belongs to its pod and goes with it.
+//! The Secret of a detached sandbox. It holds the key and the record, and is owned by the pod,
+//! which removes it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,29 +14,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{TIER, labels};
 
-/// The keys of a Secret's data.
+/// The keys of the Secret's data.
 const RECORD: &str = "sandbox.json";
 const KEY: &str = "key";
 
 /// The content of `sandbox.json`.
 pub(super) type Record = state::Record<Place>;
 
-/// Where a detached sandbox is.
+/// Identifies the pod of a detached sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
-    /// The pod's name.
     pub(super) pod: String,
-    /// What tells it from others that have had its name.
+    /// Distinguishes the pod from others with the same name.
     pub(super) uid: String,
 }
 
 impl Place {
-    /// Where this pod is.
+    /// The location of this pod.
     ///
     /// # Errors
     ///
-    /// For one that the API server did not make.
+    /// `Protocol` for a pod without a name or UID.
     pub(super) fn of(pod: &Pod) -> Result<Self> {
         let (name, uid) = (&pod.metadata.name, &pod.metadata.uid);
         let place = name.clone().zip(uid.clone());
@@ -46,7 +46,8 @@ impl Place {
         Ok(Self { pod, uid })
     }
 
-    /// The Secret's name. The pod's own comes again, with the name of its sandbox.
+    /// The Secret's name. It contains the UID, since the pod's name is reused with the sandbox's
+    /// name.
     pub(super) fn secret(&self) -> String {
         format!("sandbox-{}", self.uid)
     }
@@ -56,7 +57,7 @@ impl Place {
 ///
 /// # Errors
 ///
-/// For a plan that would not read back as it is.
+/// For a record that cannot be encoded.
 pub(super) fn encode(record: &Record, key: &Key) -> Result<Secret> {
     let place = &record.parts;
     let owner = OwnerReference {
@@ -83,11 +84,11 @@ pub(super) fn encode(record: &Record, key: &Key) -> Result<Secret> {
     })
 }
 
-/// What a Secret says of the sandbox in this pod.
+/// Decodes the Secret of the sandbox in this pod.
 ///
 /// # Errors
 ///
-/// Where it says it of another one, or not at all.
+/// If it is incomplete or belongs to another pod.
 pub(super) fn decode(secret: &Secret, place: &Place) -> Result<(Record, Key)> {
     let shown = format!("Secret {}", place.secret());
     let refused = |why: &str| {
@@ -146,7 +147,7 @@ mod tests {
         let (record, mut secret) = secret();
         let (read, key) = decode(&secret, &place()).expect("read");
         assert_eq!((read, key), (record, Key::new([7; 32])));
-        // The record has the time in it, and labels the version.
+        // The record contains the time, and a label the version.
         secret.data = None;
         let labels = secret.metadata.labels.get_or_insert_default();
         assert!(labels.remove("sandbox.version").is_some());

@@ -1,4 +1,5 @@
-//! The pods that try the network for those of sandboxes: the agent and nothing else, as narrow as the code of the profile `restricted`.
+//! The canary pods that test the network policy: the agent alone, as restricted as code in the
+//! profile `restricted`.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use sandbox_core::{ByteSize, Result};
@@ -9,19 +10,19 @@ use super::{
 use crate::identity::Identity;
 use crate::labels;
 
-/// What one needs.
+/// The memory of a canary pod.
 const MEMORY: ByteSize = ByteSize::mib(16);
-/// In thousandths of a processor.
+/// Thousandths of a processor.
 const CPUS: u32 = 20;
-/// After this many seconds it ends, whoever has forgotten it.
+/// Seconds after which a forgotten canary pod ends.
 const DEADLINE: i64 = 180;
 
-/// A pod that takes connections to `port`; `denied` puts it under the policy. Its labels are those of the sandbox' pod that it stands for,
-/// so that whatever selects the one selects the other.
+/// A pod that accepts connections on `port`; `denied` puts it under the policy. It has the labels
+/// of the sandbox's pod that it represents, so that the same selectors match.
 ///
 /// # Errors
 ///
-/// Where the pod template says other things than ours.
+/// If the pod template contradicts our settings.
 pub(crate) fn canary(
     parts: &Parts<'_>,
     identity: &Identity,
@@ -51,7 +52,7 @@ pub(crate) fn canary(
     }
     if let Some(spec) = &mut pod.spec {
         spec.security_context = Some(security::pod(profile, code));
-        // Tells it of the cluster's name server, which it tries.
+        // Tells the pod the cluster's name server, which it tries to reach.
         spec.dns_policy = Some("ClusterFirst".to_owned());
         spec.active_deadline_seconds = Some(DEADLINE);
     }

@@ -1,4 +1,4 @@
-//! A plan as a pod: pure, so that snapshots can show it.
+//! Lowers a plan to a pod. Pure, so that snapshots can show the result.
 
 mod canary;
 mod security;
@@ -26,37 +26,36 @@ use crate::network::{self, Denial};
 use crate::template::PodTemplate;
 use crate::{TIER, labels};
 
-/// The container that code runs in.
+/// The name of the container that code runs in.
 pub(crate) const CONTAINER: &str = "sandbox";
-/// The container that sees that the network is denied before that one starts.
+/// The name of the init container that waits until the network is denied.
 const NETWORK: &str = "network";
-/// Where the agent is.
+/// The folder of the agent.
 const FOLDER: &str = "/.sandbox-agent";
-/// The agent.
+/// The path of the agent.
 pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
-/// The key of the agent in what brings it, and the file's name.
+/// The agent's key in the ConfigMap, and its file name.
 pub(crate) const AGENT_KEY: &str = "agent";
-/// The name that the agent listens on, in the pod's own network namespace.
+/// The agent's abstract socket, in the pod's network namespace.
 pub(crate) const SOCKET: &str = "@sandbox-agent";
-/// The file that a kubelet gives every container for its last message: on the node's disk, and everybody's to write.
+/// The kubelet's world-writable file for a container's last message, on the node's disk.
 pub(crate) const MESSAGE_FILE: &str = "/dev/termination-log";
-/// Lets the agent take the network away, before it serves anybody, and give up the capability for it.
+/// Makes the agent take the network down and give up the capability before it serves a client.
 pub(crate) const CUT_NETWORK: &str = "--cut-network";
-/// The agent's volume.
+/// The name of the agent's volume.
 const VOLUME: &str = "agent";
 
-/// Less than this a container runtime cannot start a container in.
+/// Container runtimes cannot start a container with less memory.
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
-/// What a pod may leave on the node's disk: messages of the agent's. Everything that code writes is in memory.
+/// Space on the node's disk for the agent's messages. Code writes to memory only.
 const NODE_DISK: &str = "16Mi";
 
-/// What a pod is made of, beside the plan.
+/// The inputs of a pod besides the plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub identity: &'a Identity,
     pub profile: PodProfile,
     pub arch: Arch,
-    /// The image's name.
     pub image: &'a str,
     pub pull: PullPolicy,
     /// The name of the ConfigMap with the agent.
@@ -65,11 +64,11 @@ pub(crate) struct Parts<'a> {
     pub template: Option<&'a PodTemplate>,
     /// Whether the sandbox outlives its creator.
     pub detached: bool,
-    /// What is known of the namespace's policy, where the pod's network is left to it.
+    /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
     pub denial: Option<&'a Denial>,
 }
 
-/// As whom code runs beside the agent.
+/// Whether code and agent run as different users.
 pub(crate) fn mode(plan: &Plan, profile: PodProfile, identity: &Identity) -> Mode {
     let (uid, gid) = code(plan, identity);
     match profile {
@@ -83,12 +82,12 @@ fn code(plan: &Plan, identity: &Identity) -> (u32, u32) {
     plan.user.unwrap_or((identity.user, identity.user))
 }
 
-/// Whether the agent takes the pod's network away before code runs.
+/// Whether the agent takes the pod's network down before code runs.
 pub(crate) fn cuts_network(plan: &Plan, profile: PodProfile) -> bool {
     profile == PodProfile::Hardened && plan.network != NetworkPolicy::Full
 }
 
-/// Whether the pod's network is left to a policy of the namespace.
+/// Whether the pod's network is left to a NetworkPolicy.
 pub(crate) fn leaves_network(plan: &Plan, profile: PodProfile) -> bool {
     profile == PodProfile::Restricted && plan.network != NetworkPolicy::Full
 }
@@ -97,7 +96,7 @@ pub(crate) fn leaves_network(plan: &Plan, profile: PodProfile) -> bool {
 ///
 /// # Errors
 ///
-/// `InvalidSpec` and `Unsupported` for what no pod can be.
+/// `InvalidSpec` and `Unsupported` for plans that no pod can satisfy.
 pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
     check(plan, parts)?;
     let code = code(plan, parts.identity);
@@ -122,7 +121,7 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
     let spec = PodSpec {
         init_containers: first_step(plan, parts, code).map(|step| vec![step]),
         security_context: Some(security::pod(parts.profile, code)),
-        // A lookup reaches nobody instead of the cluster's own name server.
+        // Name lookups fail locally instead of reaching the cluster's name server.
         dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
         dns_config: offline.then(|| PodDNSConfig {
             nameservers: Some(vec!["127.0.0.1".to_owned()]),
@@ -154,8 +153,8 @@ pub(crate) fn pod(plan: &Plan, parts: &Parts<'_>) -> Result<Pod> {
     Ok(pod)
 }
 
-/// The agent's command line. Where it is another user than the code, it keeps the last message's file to itself, and can take the network
-/// away before it serves anybody.
+/// The agent's command line. With a user of its own, the agent closes the last-message file to code
+/// and can take the network down before it serves a client.
 fn serve(profile: PodProfile, cuts_network: bool) -> Vec<String> {
     let mut words = vec![AGENT, "serve", "--listen", SOCKET];
     if profile == PodProfile::Hardened {
@@ -167,7 +166,8 @@ fn serve(profile: PodProfile, cuts_network: bool) -> Vec<String> {
     words.into_iter().map(ToOwned::to_owned).collect()
 }
 
-/// What runs before the agent, where a policy denies the network: it waits until that has taken effect for this pod, too.
+/// The init container for a network that a policy denies. It waits until the policy is in force for
+/// this pod.
 fn first_step(plan: &Plan, parts: &Parts<'_>, code: (u32, u32)) -> Option<Container> {
     let Some(Denial::Proven { witnesses }) = parts.denial else {
         return None;
@@ -186,12 +186,12 @@ fn first_step(plan: &Plan, parts: &Parts<'_>, code: (u32, u32)) -> Option<Contai
     })
 }
 
-/// What every pod of ours is, around its one container.
+/// The fields that all our pods share.
 fn frame(arch: Arch, main: Container, volumes: Vec<Volume>) -> Pod {
     let spec = PodSpec {
         containers: vec![main],
         volumes: Some(volumes),
-        // Nothing of the cluster's is in it.
+        // Keep service account tokens and service addresses out of the pod.
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         host_network: Some(false),
@@ -216,8 +216,8 @@ fn frame(arch: Arch, main: Container, volumes: Vec<Volume>) -> Pod {
     }
 }
 
-/// What both containers have in common: the image, of which nothing runs, and the limits, since a pod gets as much as its most
-/// demanding step asks for.
+/// The fields that both containers share: the image, whose programs are not started, and the
+/// limits, since a pod gets the maximum over its init and main containers.
 fn container(memory: ByteSize, milli_cpus: u32, parts: &Parts<'_>) -> Container {
     let limits = BTreeMap::from([
         ("memory".to_owned(), Quantity(memory.as_u64().to_string())),
@@ -248,7 +248,7 @@ fn container(memory: ByteSize, milli_cpus: u32, parts: &Parts<'_>) -> Container 
             limits: Some(limits),
             ..ResourceRequirements::default()
         }),
-        // What the agent says last comes with the pod's status.
+        // The pod's status then contains the agent's last message.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     }
@@ -287,7 +287,8 @@ fn architecture(arch: Arch) -> &'static str {
     }
 }
 
-/// Refuses what is asked for and not there, whatever a policy accepts: it would be missing all the same.
+/// Refuses requests that pods cannot fulfil, even if the policy accepts missing enforcement: the
+/// code would lack what it asked for.
 fn check(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let refused = |kind, context: &str, fix: &str| {
         Err(Error::new(kind, "create sandbox", context)

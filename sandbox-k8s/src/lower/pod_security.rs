@@ -1,5 +1,5 @@
-//! Our pods against the published rules of the pod security levels (Kubernetes' "Pod Security Standards"), control by control: a cluster
-//! older than 1.23 has nobody who would hold them against it.
+//! Checks our pods against Kubernetes' Pod Security Standards, control by control. Clusters before
+//! 1.23 have no admission plugin that does.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::tests::{lowered_under, parts_with};
 use super::*;
 
-/// What the level `baseline` lets a container add.
+/// Capabilities that the level `baseline` lets a container add.
 const BASELINE_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -26,7 +26,7 @@ const BASELINE_CAPABILITIES: [&str; 13] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// And which kernel settings a pod.
+/// Kernel settings that the level `baseline` allows.
 const SAFE_SYSCTLS: [&str; 5] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -34,7 +34,7 @@ const SAFE_SYSCTLS: [&str; 5] = [
     "net.ipv4.tcp_syncookies",
     "net.ipv4.ping_group_range",
 ];
-/// The only volumes of the level `restricted`.
+/// Volume types that the level `restricted` allows.
 const RESTRICTED_VOLUMES: [&str; 8] = [
     "configMap",
     "csi",
@@ -62,7 +62,7 @@ fn json(value: &impl k8s_openapi::serde::Serialize) -> Value {
     serde_json::to_value(value).expect("JSON")
 }
 
-/// The controls of the level `baseline` that a pod does not pass.
+/// The `baseline` controls that a pod violates.
 fn baseline(pod: &Pod) -> Vec<&'static str> {
     let spec = pod.spec.clone().unwrap_or_default();
     let of_pod = spec.security_context.clone().unwrap_or_default();
@@ -171,7 +171,7 @@ fn baseline(pod: &Pod) -> Vec<&'static str> {
     failed(&checks)
 }
 
-/// Those of the level `restricted`, which has all of `baseline`.
+/// The `restricted` controls that a pod violates, including those of `baseline`.
 fn restricted(pod: &Pod) -> Vec<&'static str> {
     let spec = pod.spec.clone().unwrap_or_default();
     let of_pod = spec.security_context.clone().unwrap_or_default();
@@ -260,7 +260,7 @@ fn failed(checks: &[(&'static str, bool)]) -> Vec<&'static str> {
         .collect()
 }
 
-/// Pods of many kinds of plans, with and without a policy that was proven.
+/// Pods of many kinds of plans, with and without a proven policy.
 fn pods(profile: PodProfile) -> Vec<Pod> {
     let mut full = CapabilityPolicy::new();
     full.network = Some(NetworkPolicy::Full);
@@ -323,13 +323,13 @@ fn hardened_profile_fails_level_baseline_only_for_net_admin() {
             cut += 1;
         }
         assert_eq!(baseline(&pod), [""; 0], "{pod:?}");
-        // The stricter level is not what it claims.
+        // The profile does not meet the stricter level.
         assert!(restricted(&pod).contains(&"Running as Non-root"));
     }
     assert!(cut > 0);
 }
 
-/// Each check can fail: it names its control where the pod has what the control forbids.
+/// Each check can fail: it names its control if the pod violates it.
 #[test]
 fn every_control_is_looked_at() {
     let pod = pods(PodProfile::Restricted).remove(0);

@@ -1,4 +1,4 @@
-//! What a pod's containers may do.
+//! Security contexts of pods and containers.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, PodSecurityContext, SeccompProfile, SecurityContext,
@@ -6,11 +6,12 @@ use k8s_openapi::api::core::v1::{
 
 use crate::config::PodProfile;
 
-/// What the agent needs to become the code's user, to empty the bounding set, to kill, and to give folders away, before it gives up
-/// the last two of them.
+/// Capabilities of the agent: SETUID and SETGID to become the code's user, and KILL to end it.
+/// SETPCAP (to empty the bounding set) and CHOWN (to hand over folders) are given up after setup.
 const AGENT: [&str; 5] = ["CHOWN", "KILL", "SETGID", "SETPCAP", "SETUID"];
 
-/// The same where it takes the network away first: before anybody is served, it has given up the additional one.
+/// As [`AGENT`], plus the capability to take the network down, given up before the first client is
+/// served.
 const CUTTING: [&str; 6] = ["CHOWN", "KILL", "NET_ADMIN", "SETGID", "SETPCAP", "SETUID"];
 
 fn seccomp() -> SeccompProfile {
@@ -20,7 +21,7 @@ fn seccomp() -> SeccompProfile {
     }
 }
 
-/// The whole pod's.
+/// The security context of the whole pod.
 pub(super) fn pod(profile: PodProfile, code: (u32, u32)) -> PodSecurityContext {
     let restricted = profile == PodProfile::Restricted;
     PodSecurityContext {
@@ -32,7 +33,7 @@ pub(super) fn pod(profile: PodProfile, code: (u32, u32)) -> PodSecurityContext {
     }
 }
 
-/// The container's that code runs in.
+/// The security context of the container that code runs in.
 pub(super) fn main(profile: PodProfile, code: (u32, u32)) -> SecurityContext {
     match profile {
         PodProfile::Restricted => SecurityContext {
@@ -45,12 +46,12 @@ pub(super) fn main(profile: PodProfile, code: (u32, u32)) -> SecurityContext {
     }
 }
 
-/// The same container's where the agent takes the network away.
+/// As [`main`], for an agent that takes the network down.
 pub(super) fn cutting() -> SecurityContext {
     as_root(&CUTTING)
 }
 
-/// A cluster gives capabilities to root alone.
+/// Kubernetes grants added capabilities to root only.
 fn as_root(capabilities: &[&str]) -> SecurityContext {
     SecurityContext {
         run_as_non_root: Some(false),

@@ -1,4 +1,4 @@
-//! Where code may write: sized volumes in memory that share the plan's storage between them.
+//! Writable folders: volumes in memory that split the plan's storage between them.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,16 @@ use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::disk_split::{SHARED_MEMORY, disk_shares, is_below, writable_folders};
 
-/// The writable places of a sandbox.
+/// The writable folders of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Storage {
-    /// Folders with a volume each, and its size in bytes.
+    /// One volume per folder, with its size in bytes.
     folders: Vec<(String, u64)>,
 }
 
 impl Storage {
-    /// Splits the plan's storage evenly between the folders that code may write to. `exports` are the parents of what may be exported.
+    /// Splits the plan's storage evenly between the writable folders. `exports` are the parent
+    /// folders of exports.
     pub(crate) fn new(plan: &Plan, exports: &[String]) -> Self {
         let mut exports = exports.to_vec();
         exports.sort();
@@ -33,7 +34,6 @@ impl Storage {
         Self { folders }
     }
 
-    /// The volumes.
     pub(super) fn volumes(&self) -> impl Iterator<Item = Volume> {
         self.folders
             .iter()
@@ -48,7 +48,6 @@ impl Storage {
             })
     }
 
-    /// Where they are.
     pub(super) fn mounts(&self) -> impl Iterator<Item = VolumeMount> {
         self.folders
             .iter()
@@ -60,12 +59,13 @@ impl Storage {
             })
     }
 
-    /// The folders.
+    /// The writable folders.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.folders.iter().map(|(folder, _)| folder.into())
     }
 
-    /// Folders that are to belong to the code: a volume is root's, and open to everyone.
+    /// Folders to hand over to the code's user. The other volumes belong to root but are
+    /// world-writable.
     pub(crate) fn to_give(&self) -> Vec<Vec<u8>> {
         let owned = self.folders.iter().map(|(folder, _)| folder);
         owned
@@ -74,7 +74,7 @@ impl Storage {
             .collect()
     }
 
-    /// Whether a folder lies in one of the writable places.
+    /// Whether a path lies in a writable folder.
     pub(crate) fn covers(&self, folder: &[u8]) -> bool {
         std::str::from_utf8(folder).is_ok_and(|folder| {
             self.folders
@@ -83,7 +83,7 @@ impl Storage {
         })
     }
 
-    /// How the storage is bounded, for the enforcement report.
+    /// The description of the storage limits in the enforcement report.
     pub(crate) fn describe(&self) -> String {
         let places = self
             .folders

@@ -58,7 +58,7 @@ fn parts<'a>(storage: &'a Storage, identity: &'a Identity, profile: PodProfile) 
     }
 }
 
-/// The version changes with each release and is no part of what a snapshot shows.
+/// Removes the version, which changes with each release, from a snapshot.
 pub(crate) fn shown(mut pod: Pod) -> Pod {
     let labels = pod.metadata.labels.get_or_insert_default();
     assert!(labels.remove("sandbox.version").is_some());
@@ -77,7 +77,7 @@ fn detached() {
     let spec = SandboxSpec::new("kept_one").detached(true);
     let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
     let metadata = shown(pod.clone()).metadata;
-    // The rest is as that of every other.
+    // The specification equals that of an attached sandbox.
     insta::assert_json_snapshot!(metadata);
     let deadline = pod.spec.and_then(|spec| spec.active_deadline_seconds);
     assert_eq!(deadline, Some(3600));
@@ -134,7 +134,7 @@ fn both_profiles_keep_the_cluster_out() {
             let resources = container.resources.as_ref().expect("resources");
             assert_eq!(resources.requests, resources.limits);
         }
-        // Only an agent that gives it up may touch the network.
+        // Only an agent that gives the capability up may have it.
         let adds = |container: &Container| {
             let context = container.security_context.as_ref();
             let capabilities = context.and_then(|context| context.capabilities.as_ref());

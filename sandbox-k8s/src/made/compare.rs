@@ -1,4 +1,4 @@
-//! Two pods, field by field.
+//! Compares two pods field by field.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use super::rules::{Rule, rule};
 use crate::annotations::is_harmless;
 use crate::quantity::thousandths;
 
-/// How much of a value is told, in characters.
+/// The most characters of a value in a message.
 const TOLD: usize = 80;
 
-/// Lists of a pod whose elements have names, and the field that is the name.
+/// Lists whose elements have names: path, name field, and what an element is called.
 const NAMED: &[(&str, &str, &str)] = &[
     ("spec.containers", "name", "container"),
     ("spec.initContainers", "name", "init container"),
@@ -21,7 +21,7 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("spec.initContainers[].volumeMounts", "mountPath", "mount"),
 ];
 
-/// Who is known to add what: the beginning of a name.
+/// Prefixes of names that known injectors add.
 const KNOWN: &[(&str, &str)] = &[
     ("istio-", "Istio's sidecar injector"),
     ("linkerd-", "Linkerd's proxy injector"),
@@ -35,7 +35,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("azure-identity-token", "Azure's workload identity webhook"),
 ];
 
-/// Something that differs.
+/// The description of a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Difference(String);
 
@@ -45,7 +45,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What differs of labels and specification.
+/// Differences of labels and specification.
 pub(super) fn differences(asked: &Value, found: &Value) -> Vec<Difference> {
     let mut comparison = Comparison::default();
     let labels = (&asked["metadata"]["labels"], &found["metadata"]["labels"]);
@@ -54,7 +54,7 @@ pub(super) fn differences(asked: &Value, found: &Value) -> Vec<Difference> {
     comparison.0
 }
 
-/// Which annotations differ, of those that may change what a pod may do.
+/// Differences of annotations that may change what a pod may do.
 pub(super) fn annotations(asked: &Value, found: &Value) -> Vec<Difference> {
     let of = |pod: &Value| pod["metadata"]["annotations"].as_object().cloned();
     let (asked, found) = (of(asked).unwrap_or_default(), of(found).unwrap_or_default());
@@ -75,7 +75,7 @@ pub(super) fn annotations(asked: &Value, found: &Value) -> Vec<Difference> {
     differences
 }
 
-/// Where a value is: for the rules, and for whoever reads of it.
+/// The path of a field, for rules and for messages.
 #[derive(Debug, Clone)]
 struct Place {
     path: String,
@@ -202,7 +202,7 @@ impl Comparison {
     }
 }
 
-/// Whether a rule lets this difference be.
+/// Whether a rule permits this difference.
 fn allows(rule: Rule, asked: &Value, found: &Value) -> bool {
     match rule {
         Rule::Any => true,
@@ -219,7 +219,7 @@ fn allows(rule: Rule, asked: &Value, found: &Value) -> bool {
             let object = found.as_object();
             asked.is_null() && object.is_some_and(|found| found.keys().all(|name| name == field))
         }
-        // Of a list; an object goes on.
+        // For lists; objects are compared further.
         Rule::More => match (asked, found) {
             (Value::Null, Value::Array(_)) => true,
             (Value::Array(asked), Value::Array(found)) => {
@@ -239,7 +239,7 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// That something was added, and by whom.
+/// Describes an addition and its likely origin.
 fn added(what: &str, name: &str) -> String {
     let known = KNOWN
         .iter()

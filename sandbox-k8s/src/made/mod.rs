@@ -1,8 +1,9 @@
-//! Whether the pod that the cluster has made is the one that was asked for.
+//! Checks that the created pod is the requested one.
 //!
-//! Between the two stand admission plugins and webhooks, which may change anything: another container, a volume with a token, a label that
-//! a policy selects by. So the answer is compared with the request, field by field, and again whenever the pod is seen before code runs.
-//! What a server fills in by itself is listed ([`rules`]); whatever else differs is an error, and the pod is removed.
+//! Admission plugins and webhooks may change anything: add a container, a volume with a token, or a
+//! label that a policy selects by. So the response is compared with the request, field by field,
+//! and again whenever the pod is seen before code runs. [`rules`] lists what servers fill in. Any
+//! other difference is an error, and the pod is removed.
 
 mod compare;
 mod rules;
@@ -14,23 +15,24 @@ use serde_json::Value;
 use crate::TIER;
 use compare::Difference;
 
-/// How many differences are told.
+/// The most differences in a message.
 const TOLD: usize = 5;
 
-/// A pod as it was asked for.
+/// The pod as requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked(Value);
 
 impl Asked {
-    /// Takes down what is asked for.
+    /// Records the requested pod.
     ///
     /// # Errors
     ///
-    /// When a pod cannot be written down.
+    /// If the pod cannot be serialized.
     pub(crate) fn of(pod: &Pod) -> Result<Self> {
         let mut asked = written(pod)?;
         let spec = &mut asked["spec"];
-        // Both names are set, to the account of the namespace where nobody names one. Its token is another matter.
+        // Servers set both fields, by default to the namespace's default account. Its token is not
+        // mounted.
         let account = spec["serviceAccountName"].as_str().unwrap_or("default");
         let account = Value::from(account);
         spec["serviceAccountName"] = account.clone();
@@ -38,22 +40,23 @@ impl Asked {
         Ok(Self(asked))
     }
 
-    /// Compares it with the answer to its creation.
+    /// Compares the request with the response to the creation.
     ///
     /// # Errors
     ///
-    /// `SetupFailed` with what differs.
+    /// `SetupFailed` with the differences.
     pub(crate) fn check_answer(&self, made: &Value) -> Result<()> {
         let mut found = compare::differences(&self.0, made);
         found.extend(compare::annotations(&self.0, made));
         outcome(&found)
     }
 
-    /// Compares it with the pod as it is later. Networks and controllers annotate pods that are made; what they say there is not looked at.
+    /// Compares the request with a later state of the pod. Annotations are ignored, since networks
+    /// and controllers annotate existing pods.
     ///
     /// # Errors
     ///
-    /// As [`Asked::check_answer`].
+    /// As [`RequestedPod::check_answer`].
     pub(crate) fn check_later(&self, pod: &Pod) -> Result<()> {
         outcome(&compare::differences(&self.0, &written(pod)?))
     }

@@ -1,29 +1,31 @@
-//! What servers and their admission plugins fill in, and what of it changes nothing: everything else is a difference.
+//! Rules for fields that servers and their admission plugins fill in without changing what a pod
+//! may do. Any other change is a difference.
 
-/// What a field may be where nobody asked for it, or something else was asked for.
+/// The permitted values of a field that was not requested, or requested differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Anything: where the pod runs and how urgent it is, not what it may do.
+    /// Any value: concerns where the pod runs and its priority, not what it may do.
     Any,
-    /// This value, where none was asked for.
+    /// This value, if none was requested.
     Default(&'static str),
-    /// This value, whatever was asked for: it is stricter.
+    /// This stricter value, whatever was requested.
     Stricter(&'static str),
-    /// What was asked for, and more.
+    /// The requested value, and additions.
     More,
-    /// The same amount, however it is written.
+    /// The same quantity in any notation.
     Amount,
-    /// Nothing, which means `false`.
+    /// Missing, which means `false`.
     Omitted,
-    /// An object with this field alone.
+    /// An object with only this field.
     Just(&'static str),
 }
 
 use Rule::{Amount, Any, Default, Just, More, Omitted, Stricter};
 
-/// Fields by their paths; `[]` is any element of a list, `*` any name. Init containers are as containers.
+/// Rules by field path; `[]` matches any element of a list, `*` any name. Init containers have the
+/// rules of containers.
 const RULES: &[(&str, Rule)] = &[
-    // Where and when it runs.
+    // Scheduling.
     ("spec.affinity", Any),
     ("spec.imagePullSecrets", More),
     ("spec.nodeName", Any),
@@ -35,13 +37,13 @@ const RULES: &[(&str, Rule)] = &[
     ("spec.schedulerName", Any),
     ("spec.tolerations", More),
     ("spec.topologySpreadConstraints", Any),
-    // What servers leave out.
+    // Fields that servers omit.
     ("spec.hostIPC", Omitted),
     ("spec.hostNetwork", Omitted),
     ("spec.hostPID", Omitted),
     ("spec.containers[].stdin", Omitted),
     ("spec.containers[].tty", Omitted),
-    // What they fill in.
+    // Fields that servers fill in.
     (
         "spec.containers[].env[].valueFrom.fieldRef.apiVersion",
         Default("v1"),
@@ -59,18 +61,18 @@ const RULES: &[(&str, Rule)] = &[
         Default("/dev/termination-log"),
     ),
     ("spec.volumes[].emptyDir.sizeLimit", Amount),
-    // A category of its own, which OpenShift gives each namespace.
+    // The SELinux category that OpenShift gives each namespace.
     (
         "spec.containers[].securityContext.seLinuxOptions",
         Just("level"),
     ),
     ("spec.securityContext.seLinuxOptions", Just("level")),
-    // Of newer servers, when the pod gets a node.
+    // Newer servers add these when the pod gets a node.
     ("metadata.labels.topology.kubernetes.io/region", Any),
     ("metadata.labels.topology.kubernetes.io/zone", Any),
 ];
 
-/// The rule of a field, where it has one.
+/// The rule for a path; `None` for fields that must not change.
 pub(super) fn rule(path: &str) -> Option<Rule> {
     let path = path.replacen("spec.initContainers[]", "spec.containers[]", 1);
     let known = RULES

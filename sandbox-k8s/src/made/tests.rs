@@ -16,7 +16,7 @@ fn asked() -> (Pod, Asked) {
     (pod, asked)
 }
 
-/// What a server answers that changes nothing.
+/// A response whose changes are harmless.
 fn answer(pod: &Pod) -> Value {
     let mut made = written(pod).expect("written");
     let spec = &mut made["spec"];

@@ -1,4 +1,4 @@
-//! The three pods that find out whether a policy is enforced.
+//! The three canary pods that show whether a NetworkPolicy is enforced.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,30 +18,30 @@ use crate::pod::{self, Guard, Target};
 use crate::wait::{self, Patience};
 use crate::{TIER, labels, stream};
 
-/// The port that all of them listen on.
+/// The port that all three listen on.
 const PORT: u16 = 7070;
-/// Where a node's kubelet listens, unless it was told otherwise.
+/// The default port of a node's kubelet.
 const KUBELET: u16 = 10250;
-/// How long a policy may take to be in force, milliseconds.
+/// How long a policy may take to come into force, in milliseconds.
 const IN_FORCE: &str = "3000";
-/// How long attempts go on, milliseconds: what comes and goes is found, too.
+/// How long to retry each address, in milliseconds, which detects intermittent access, too.
 const ATTEMPTS: &str = "2000";
-/// After this long an attempt will not be told any more.
+/// The timeout for the results of all attempts of one pod.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What it takes to find out.
+/// The inputs of the test.
 #[derive(Clone, Copy)]
 pub(crate) struct Canary<'a> {
     pub cluster: &'a Cluster,
     pub agent: &'a AgentMap,
-    /// As for the sandbox: the pods are to come to the same nodes.
+    /// As for the sandbox, so that the pods are scheduled to the same nodes.
     pub parts: &'a Parts<'a>,
-    /// More addresses that have to be denied, and that answer.
+    /// More reachable addresses that must be denied.
     pub targets: &'a [SocketAddr],
     pub patience: Patience,
 }
 
-/// A pod of the three.
+/// One of the three pods.
 struct Singer {
     name: String,
     target: Target,
@@ -51,7 +51,8 @@ struct Singer {
 }
 
 impl Canary<'_> {
-    /// Where it goes: what is found out there holds for nowhere else.
+    /// The cache key: the result holds only for pods with the same cluster, namespace, targets and
+    /// template.
     pub(super) fn place(&self) -> String {
         let Self {
             cluster,
@@ -68,11 +69,11 @@ impl Canary<'_> {
         )
     }
 
-    /// Finds out. The pods are gone when it has.
+    /// Runs the test and removes the pods.
     ///
     /// # Errors
     ///
-    /// What the cluster refuses, and why a pod does not run.
+    /// Errors of the cluster, and why a pod does not run.
     pub(super) async fn sing(&self) -> Result<Verdict> {
         policy::provide(self.cluster).await?;
         self.agent.provide(self.cluster).await?;
@@ -136,7 +137,7 @@ impl Canary<'_> {
         targets.extend(self.targets.iter().map(SocketAddr::to_string));
         targets.sort();
         targets.dedup();
-        // A policy that needs a moment is one: each sandbox waits for it as well.
+        // A policy may take a moment: each sandbox waits for it, too.
         self.dial(inside, "await-denial", IN_FORCE, &targets)
             .await?;
         let mut inwards = targets.clone();
@@ -171,7 +172,7 @@ impl Canary<'_> {
     }
 }
 
-/// A pod's address and its node's.
+/// The addresses of a pod and of its node.
 fn addresses(pod: &Pod) -> (Option<IpAddr>, Option<IpAddr>) {
     let status = pod.status.as_ref();
     let parse = |text: Option<&String>| text.and_then(|text| text.parse().ok());

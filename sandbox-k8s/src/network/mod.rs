@@ -1,8 +1,10 @@
-//! The network of pods that keep one: a policy of the namespace denies it, and a canary shows whether anybody enforces that.
+//! The network of pods that keep one: a NetworkPolicy denies it, and a canary shows whether the
+//! cluster enforces the policy.
 //!
-//! A cluster takes a NetworkPolicy whether or not its network knows of policies. So three pods are started: one under the policy, and
-//! two that are not. What the first one reaches, and whether it is reached, is held against what the second one reaches; what not
-//! even that one reaches proves nothing.
+//! A cluster accepts a NetworkPolicy even if its network plugin ignores policies. So three pods are
+//! started: one under the policy and two outside. The policy is enforced if the pod inside reaches
+//! nothing, and is reached by nothing, that the pod outside does reach. Targets that the pod
+//! outside does not reach prove nothing.
 
 mod canary;
 mod policy;
@@ -19,12 +21,13 @@ use tokio::time::Instant;
 pub(crate) use canary::Canary;
 pub(crate) use verdict::Verdict;
 
-/// For how long a proof stands: a cluster's network may be changed.
+/// How long a proof is valid. The cluster's network may change.
 const PROVEN: Duration = Duration::from_secs(600);
-/// For how long its absence does: somebody may be mending it.
+/// How long a failed proof is valid. An operator may be fixing the network.
 const UNPROVEN: Duration = Duration::from_secs(120);
 
-/// How long a pod waits until its network is denied, milliseconds: a policy takes effect some moments after a pod has begun.
+/// How long a pod waits until its network is denied, in milliseconds. A policy comes into force
+/// some time after the pod's start.
 pub(crate) const AWAITED: &str = "20000";
 
 /// Whether the network of a pod under our policy is denied.
@@ -32,24 +35,25 @@ pub(crate) const AWAITED: &str = "20000";
 pub(crate) enum Denial {
     /// A canary has shown it.
     Proven {
-        /// Addresses that answer where nothing is denied: each pod tries them before its code runs.
+        /// Addresses that answer without the policy. Each pod tries them before its code runs.
         witnesses: Vec<SocketAddr>,
     },
-    /// Nothing has shown it, for this reason.
+    /// Not shown, for this reason.
     Unproven(String),
 }
 
-/// What is known of one place.
+/// The cached result for one [`Canary::cache_key`].
 type Known = Arc<tokio::sync::Mutex<Option<(Instant, Denial)>>>;
 
-/// Clients of one process share what they know: one canary for a hundred sandboxes.
+/// Results shared by all clients of the process: one canary serves a hundred sandboxes.
 static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
 
-/// Whether the network is denied where this canary goes, as it was found out not long ago, or is now.
+/// Whether the network is denied for this canary's pods, from the cache or a new test.
 ///
 /// # Errors
 ///
-/// Where no pod can run at all. That rights or room for the canary are missing is no error: then nothing is proven.
+/// If no pod can run at all. Missing rights or resources for the canary are not an error: the
+/// denial is then unproven.
 pub(crate) async fn denial(canary: &Canary<'_>) -> Result<Denial> {
     let known = {
         let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

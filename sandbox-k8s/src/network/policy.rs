@@ -1,4 +1,4 @@
-//! The policy that denies pods of ours all of their network.
+//! The NetworkPolicy that denies our pods all traffic.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::cluster::Cluster;
 use crate::error::{Operation, cluster_error};
 use crate::{TIER, creation, labels};
 
-/// Its name.
+/// The policy's name.
 const NAME: &str = "sandbox-deny-all";
 
-/// Makes it where it is missing. It stays: it says nothing of pods that are not ours.
+/// Creates the policy if it is missing. It stays, since it selects only our pods.
 ///
 /// # Errors
 ///
-/// What the cluster refuses; `SetupFailed` where somebody has put another one under the name.
+/// Errors of the cluster; `SetupFailed` if the existing policy differs.
 pub(super) async fn provide(cluster: &Cluster) -> Result<()> {
     let policies = cluster.network_policies();
     let get = || async {
@@ -51,7 +51,7 @@ pub(super) async fn provide(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// No rule in either direction: nothing is let through.
+/// A policy without rules in either direction denies all traffic.
 fn policy() -> NetworkPolicy {
     NetworkPolicy {
         metadata: ObjectMeta {

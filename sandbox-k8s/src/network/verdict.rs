@@ -1,44 +1,44 @@
-//! What the canary has seen, and what follows: pure, so that tests can show every outcome.
+//! Evaluates the canary's observations. Pure, so that tests cover every outcome.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// What follows from what was seen.
+/// The conclusion from the observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// What another pod reaches, one under the policy does not, and nobody reaches it.
+    /// The pod under the policy reaches nothing that another pod reaches, and is not reached.
     Proven {
-        /// What was reached without the policy, and is no pod.
+        /// Addresses reached without the policy that are not canary pods.
         witnesses: Vec<SocketAddr>,
     },
-    /// A pod under the policy reaches this, or is reached.
+    /// The pod under the policy reaches this address, or is reached.
     Open(String),
-    /// Nothing follows, for this reason.
+    /// No conclusion, for this reason.
     Inconclusive(String),
 }
 
-/// One address that was tried.
+/// The outcome for one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attempt {
-    /// What it was called: `api`, `dns`, or the address itself.
+    /// `api`, `dns`, or the address itself.
     pub target: String,
     pub address: SocketAddr,
-    /// Why it was not reached; `None` where it was.
+    /// Why the address was not reached; `None` if it was.
     pub obstacle: Option<String>,
 }
 
-/// Who is who among the addresses.
+/// The roles of the addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parties<'a> {
-    /// A pod that is under no policy of ours.
+    /// A pod without our policy.
     pub listener: SocketAddr,
     /// The pod under the policy.
     pub denied: SocketAddr,
-    /// Addresses that the configuration names: each has to answer where nothing is denied.
+    /// Addresses of the configuration, each of which must answer without the policy.
     pub named: &'a [SocketAddr],
 }
 
-/// The attempts out of the agent's lines: target, address, and `open` or an obstacle.
+/// Parses the agent's lines: target, address, and `open` or an obstacle.
 pub(super) fn attempts(text: &str) -> Result<Vec<Attempt>, String> {
     let attempt = |line: &str| {
         let mut words = line.splitn(3, ' ');
@@ -62,8 +62,8 @@ pub(super) fn attempts(text: &str) -> Result<Vec<Attempt>, String> {
         .collect()
 }
 
-/// What follows from what the pod under the policy (`inside`) and another one (`outside`) have tried. Only the other one has tried the
-/// pod under the policy.
+/// Compares the attempts of the pod under the policy (`inside`) with those of the pod outside. Only
+/// the pod outside tries to reach the pod inside.
 pub(super) fn verdict(outside: &[Attempt], inside: &[Attempt], parties: &Parties<'_>) -> Verdict {
     let open = inside.iter().find(|attempt| attempt.obstacle.is_none());
     if let Some(open) = open {
@@ -86,7 +86,7 @@ pub(super) fn verdict(outside: &[Attempt], inside: &[Attempt], parties: &Parties
     }
     for required in std::iter::once(&parties.listener).chain(parties.named) {
         if !reached.contains(required) {
-            // The address of the canary's own pod says nothing once it is gone, and would make each report another one.
+            // The canary's own address changes with each run, and would make reports differ.
             let words = match *required == parties.listener {
                 true => "another pod (".to_owned(),
                 false => format!("an address of the configuration ({required}: "),
@@ -205,7 +205,7 @@ mod tests {
             let mut inside = INSIDE;
             inside[index].2 = "open";
             open(judged(&OUTSIDE, &inside, &[]), words);
-            // Also where the other one had no luck.
+            // Even if the pod outside did not reach it.
             open(judged(&[], &inside, &[]), words);
         }
         let mut outside = OUTSIDE;

@@ -1,4 +1,4 @@
-//! Pods that were started ahead. See [`WarmPool`] for what a user knows of them.
+//! The warm pool: pods that are started ahead. [`WarmPool`] documents it for users.
 
 mod settings;
 mod shape;
@@ -16,16 +16,15 @@ pub(crate) use shape::{Shape, is_poolable};
 use crate::backend::Maker;
 use crate::started::Started;
 
-/// The name that pods of a pool have in place of a sandbox's.
+/// The sandbox name of pods in the pool.
 const NAME: &str = "warm";
 
-/// After a pod could not be started, none is for this long: what a quota or a node lacks is rarely there at once.
+/// The pause after a pod could not be started: a missing quota or node takes time to appear.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// How often a pool is looked after.
+/// How often the pool is maintained.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// A pool.
 pub(crate) struct Pool {
     settings: WarmPool,
     maker: Arc<Maker>,
@@ -44,26 +43,26 @@ impl std::fmt::Debug for Pool {
 
 #[derive(Default)]
 struct State {
-    /// The one that was asked for last comes last.
+    /// The most recently requested shape is last.
     kinds: Vec<Kind>,
     counts: PoolCounts,
-    /// Whether somebody looks after it.
+    /// Whether the maintenance task runs.
     is_kept: bool,
 }
 
-/// Pods of one shape.
+/// The pods of one shape.
 struct Kind {
     shape: Shape,
-    /// What they are made of.
+    /// The plan that the pods are started with.
     plan: Plan,
-    /// The oldest first.
+    /// Oldest first.
     ready: VecDeque<Member>,
     filling: usize,
-    /// None is started before.
+    /// No pod is started before this time.
     not_before: Option<Instant>,
 }
 
-/// A pod that waits, entered already.
+/// A waiting pod whose agent is connected.
 pub(crate) struct Member {
     pub started: Started,
     since: Instant,
@@ -91,15 +90,15 @@ impl Pool {
         counts
     }
 
-    /// Takes a pod of this shape out, which nobody else gets any more; `None` where none is ready. Others are started in its place,
-    /// and the first ones of a shape that is new.
+    /// Claims a pod of this shape for one caller; `None` if none is ready. Starts replacements, and
+    /// the first pods of a new shape.
     pub(crate) async fn claim(self: &Arc<Self>, plan: &Plan, shape: &Shape) -> Option<Member> {
         self.want(plan, shape);
         let claimed = loop {
             let Some(member) = self.take(shape) else {
                 break None;
             };
-            // It may have ended since it was last looked at.
+            // The pod may have ended since the last maintenance.
             if member.started.answers().await {
                 break Some(member);
             }
@@ -126,12 +125,12 @@ impl Pool {
         taken
     }
 
-    /// Starts pods of this shape until the pool is full, and waits for that, or for the first that cannot be started.
+    /// Starts pods of this shape and waits until the pool is full or a pod cannot be started.
     pub(crate) async fn prepare(self: &Arc<Self>, plan: &Plan, shape: &Shape) -> usize {
         self.want(plan, shape);
         self.fill();
         loop {
-            // Before it is looked at, so that no change in between is missed.
+            // Subscribe before checking, so that no change is missed.
             let changed = self.changed.notified();
             {
                 let state = self.lock();
@@ -145,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Somebody asks for this shape.
+    /// Registers a request for this shape.
     fn want(self: &Arc<Self>, plan: &Plan, shape: &Shape) {
         let mut state = self.lock();
         let known = state.kinds.iter().position(|kind| kind.shape == *shape);
@@ -167,13 +166,13 @@ impl Pool {
         self.discard(forgotten.into_iter().flat_map(|kind| kind.ready).collect());
     }
 
-    /// Dropping a member removes its pod in the background.
+    /// Dropping the pods removes them in the background.
     fn discard(&self, members: Vec<Member>) {
         self.lock().counts.discarded += members.len() as u64;
         drop(members);
     }
 
-    /// Starts what is missing.
+    /// Starts the missing pods.
     fn fill(self: &Arc<Self>) {
         let mut state = self.lock();
         for kind in &mut state.kinds {
@@ -198,7 +197,7 @@ impl Pool {
         }
     }
 
-    /// Throws away what nobody is to have any more, and starts others.
+    /// Removes expired pods and starts replacements.
     async fn look_after(self: &Arc<Self>) {
         let old: Vec<Member> = {
             let mut state = self.lock();
@@ -218,7 +217,7 @@ impl Kind {
     fn new(plan: &Plan, shape: &Shape) -> Self {
         let mut plan = plan.clone();
         NAME.clone_into(&mut plan.name);
-        // The claimer's own come with the claim.
+        // The claim brings its own environment.
         plan.env.clear();
         Self {
             shape: shape.clone(),
@@ -229,7 +228,7 @@ impl Kind {
         }
     }
 
-    /// Takes out what is too old, or has ended.
+    /// Takes out pods that are too old or have ended.
     fn stale(&mut self, age: Duration) -> Vec<Member> {
         let mut stale = Vec::new();
         let mut good = VecDeque::new();
@@ -244,7 +243,8 @@ impl Kind {
         stale
     }
 
-    /// Adds a pod that was just started, and takes out those of another build of its image: the name means this one now.
+    /// Adds a started pod, and takes out pods with another build of the image: the image name now
+    /// refers to this one.
     fn add(&mut self, member: Member) -> Vec<Member> {
         let image = member.started.image.clone();
         let (same, other) = self
@@ -267,7 +267,7 @@ impl Filling {
     async fn run(self, maker: Arc<Maker>, plan: Plan) {
         let started = maker.start_ahead(&plan).await;
         let Some(pool) = self.pool.upgrade() else {
-            // Dropping it removes it.
+            // Dropping `started` removes the pod.
             return;
         };
         let mut left = Vec::new();
@@ -284,7 +284,7 @@ impl Filling {
                         kind.not_before = None;
                         left = kind.add(member);
                     }
-                    // Nobody asks for it any more.
+                    // The shape was dropped from the pool meanwhile.
                     None => left.push(member),
                 }
             }
@@ -306,7 +306,7 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // Also where its runtime has ended under it.
+        // Runs even if the runtime shuts down.
         let Some(pool) = self.pool.upgrade() else {
             return;
         };
@@ -319,7 +319,7 @@ impl Drop for Filling {
     }
 }
 
-/// The task that looks after a pool.
+/// The maintenance task.
 struct Kept(Weak<Pool>);
 
 impl Drop for Kept {

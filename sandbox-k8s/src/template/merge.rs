@@ -1,4 +1,4 @@
-//! A template and a pod of ours as one.
+//! Merges a template into a pod.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::TIER;
 use crate::lower::CONTAINER;
 
 impl PodTemplate {
-    /// Says of a pod where it may run, and what it is called.
+    /// Adds the template's metadata and scheduling fields to a pod.
     ///
     /// # Errors
     ///
-    /// `InvalidSpec` where the template and the pod say different things of the same label, annotation or node.
+    /// `InvalidSpec` if template and pod set a label, annotation or node selector differently.
     pub(crate) fn place(&self, pod: &mut Pod) -> Result<()> {
         if let Some(metadata) = &self.template.metadata {
             let ours = &mut pod.metadata;
@@ -37,7 +37,7 @@ impl PodTemplate {
             &mut ours.node_selector,
             theirs.node_selector.as_ref(),
         )?;
-        // Named one by one: what is added to the rules has to be added here as well.
+        // Listed one by one: a field that the rules allow must be added here, too.
         let theirs = theirs.clone();
         *ours = PodSpec {
             affinity: theirs.affinity,
@@ -54,7 +54,7 @@ impl PodTemplate {
         Ok(())
     }
 
-    /// Gives the agent its environment.
+    /// Sets the agent's environment.
     pub(crate) fn dress(&self, pod: &mut Pod) {
         let theirs = self.template.spec.iter().flat_map(|spec| &spec.containers);
         let environment = theirs.filter_map(|container| container.env.clone()).next();
@@ -65,7 +65,7 @@ impl PodTemplate {
     }
 }
 
-/// Adds entries to ours, which win.
+/// Adds entries to ours; a conflict is an error.
 fn join(
     place: &str,
     ours: &mut Option<BTreeMap<String, String>>,

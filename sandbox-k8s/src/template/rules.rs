@@ -1,4 +1,4 @@
-//! Which fields a template may set: those that are named here, and no others.
+//! The fields that a template may set. All others are refused.
 
 use sandbox_core::{Error, Result};
 use serde_json::{Map, Value};
@@ -8,22 +8,22 @@ use crate::annotations::is_harmless;
 use crate::labels;
 use crate::lower::CONTAINER;
 
-/// What may be said of a field.
+/// The permitted values of a field.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Anything.
+    /// Any value.
     Free,
-    /// What holds anyway: `false`. Else it would give code what stands here.
+    /// Only `false`, which holds anyway. Holds the reason why `true` is refused.
     Off(&'static str),
-    /// The same for another value.
+    /// Only the first value. The second is the reason why others are refused.
     Only(&'static str, &'static str),
-    /// Nothing, for this reason.
+    /// No value, for this reason.
     Never(&'static str),
 }
 
 use Rule::{Free, Never, Off, Only};
 
-/// Of the pod.
+/// Fields of the pod's specification.
 const SPEC: &[(&str, Rule)] = &[
     ("affinity", Free),
     ("imagePullSecrets", Free),
@@ -35,7 +35,7 @@ const SPEC: &[(&str, Rule)] = &[
     ("serviceAccountName", Free),
     ("tolerations", Free),
     ("topologySpreadConstraints", Free),
-    // Looked at by itself.
+    // Checked separately.
     ("containers", Free),
     ("hostNetwork", Off("would give code the node's network")),
     ("hostPID", Off("would show code the node's processes")),
@@ -98,10 +98,10 @@ const SPEC: &[(&str, Rule)] = &[
     ),
 ];
 
-/// Of the one container.
+/// Fields of the one container.
 const MAIN: &[(&str, Rule)] = &[
     ("name", Free),
-    // Looked at by itself.
+    // Checked separately.
     ("env", Free),
     ("envFrom", Never("a template names each variable (`env`)")),
     (
@@ -159,7 +159,7 @@ const MAIN: &[(&str, Rule)] = &[
     ),
 ];
 
-/// Of its metadata.
+/// Fields of the metadata.
 const METADATA: &[(&str, Rule)] = &[
     ("labels", Free),
     ("annotations", Free),
@@ -168,7 +168,7 @@ const METADATA: &[(&str, Rule)] = &[
     ("namespace", Never("the configuration names the namespace")),
 ];
 
-/// Refuses what a template may not set.
+/// Refuses fields that a template may not set.
 ///
 /// # Errors
 ///
@@ -248,7 +248,7 @@ fn containers(containers: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Holds the fields of an object against their rules; what is no object is left to the type.
+/// Checks the fields of an object against rules. Other values are left to deserialization.
 fn fields(value: &Value, place: &str, rules: &[(&str, Rule)]) -> Result<()> {
     for (name, value) in value.as_object().into_iter().flatten() {
         let at = if place.is_empty() {
@@ -281,14 +281,14 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
     value.as_object().into_iter().flat_map(Map::keys)
 }
 
-/// Without what says nothing: tools write `creationTimestamp: null` and `status: {}`.
+/// Removes empty values: tools write `creationTimestamp: null` and `status: {}`.
 pub(super) fn pruned(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let kept = map.into_iter().map(|(name, value)| (name, pruned(value)));
             Value::Object(kept.filter(|(_, value)| !says_nothing(value)).collect())
         }
-        // An empty element still counts: `emptyDir: {}` lies in an element that has a name.
+        // Empty elements stay: `emptyDir: {}` is part of a named element.
         Value::Array(elements) => Value::Array(elements.into_iter().map(pruned).collect()),
         other => other,
     }
@@ -303,7 +303,7 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// The same with the container's name, which its type asks for, and may be left out here.
+/// Adds the container's name, which the type requires and a template may omit.
 pub(super) fn with_name(mut value: Value) -> Value {
     let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
         return value;
@@ -319,7 +319,7 @@ pub(super) fn with_name(mut value: Value) -> Value {
     value
 }
 
-/// The first field of `given` that is not in `known`, or is not the same there.
+/// The path of the first field in `given` that `known` lacks or has with another value.
 pub(super) fn lost(given: &Value, known: &Value, place: &str) -> Option<String> {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {

@@ -58,7 +58,7 @@ fn merged_into_restricted() {
     insta::assert_json_snapshot!(merged(PodProfile::Restricted));
 }
 
-/// Everything that a template may not say is as it was without one.
+/// All fields that a template may not set stay unchanged.
 #[test]
 fn the_restrictions_are_the_same_with_it() {
     for profile in [PodProfile::Hardened, PodProfile::Restricted] {
@@ -200,7 +200,7 @@ fn what_is_misspelt_is_no_field() {
         ("no object", "[]"),
     ] {
         let text = error(manifest);
-        // The first one is empty, and says nothing: what stands beside it is named.
+        // An empty first element says nothing; the error names its sibling.
         let field = if field == "spec.toleration" {
             "speck"
         } else {

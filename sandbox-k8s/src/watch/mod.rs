@@ -1,7 +1,7 @@
 //! One watch for all pods that a client waits for.
 //!
-//! It begins with the first who waits, is shared by all, and ends when nobody has waited for a while. Who waits says so before the pod
-//! is made: so nothing is missed between its creation and the watch.
+//! The watch starts with the first subscription, is shared by all, and ends some time after the
+//! last one. Subscribe before the pod is created, so that no change is missed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,33 +20,35 @@ use crate::failure;
 use crate::labels;
 use crate::requests::spread;
 
-/// The longest that a server keeps a watch open, in seconds; then there is another one.
+/// The longest that a server keeps a watch open, in seconds; then a new one starts.
 const LENGTH: u32 = 290;
-/// What a server calls a version that it no longer remembers.
+/// The status code for a resource version that the server has forgotten.
 const GONE: u16 = 410;
-/// A watch that says nothing for this long while somebody waits may be a connection that nobody serves any more: the pods are listed.
+/// If a watch is silent for this long while a subscriber waits, the connection may be dead, so the
+/// pods are listed.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long nobody may wait before the watch ends.
+/// The watch ends when it had no subscribers for this long.
 const IDLE: Duration = Duration::from_secs(20);
-/// The pauses after a watch that failed, the first and the longest: a server that ends each at once is not asked all the time.
+/// The first and the longest pause after a failed watch, for servers that end each one at once.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
-/// How long a server may not answer at all before those who wait are told: one that is restarted is back by then.
+/// How long the server may be unreachable before subscribers get an error. A restarted server is
+/// back by then.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// What becomes of a pod.
+/// A change of a pod.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// It is like this.
+    /// The pod's new state.
     Pod(Box<Pod>),
-    /// Somebody has removed it.
+    /// The pod was removed.
     Removed,
-    /// The server refuses to say.
+    /// The server refused the list or the watch.
     Refused(Operation, Box<Status>),
     /// The server does not answer.
     Silent(String),
 }
 
-/// The watch of a client's pods, while somebody waits.
+/// The watch of a client's pods, active while there are subscribers.
 #[derive(Debug)]
 pub(crate) struct PodWatch {
     pods: Api<Pod>,
@@ -56,25 +58,25 @@ pub(crate) struct PodWatch {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the creation of their pod: a name may have been another one's a moment ago.
+    /// By the creation of the pod, since its name may have belonged to another pod a moment ago.
     waiting: HashMap<String, Waiter>,
-    /// Which task watches, of all that were ever begun.
+    /// The number of the active watch task, counted from 1.
     watcher: Option<u64>,
     begun: u64,
-    /// Since when nobody has waited.
+    /// Since when there have been no subscribers.
     idle: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     changes: UnboundedSender<Change>,
-    /// Whether the pod is known to be made: one that a list lacks then is gone.
+    /// Whether the pod is known to be created: then a list without it means that it was removed.
     made: bool,
-    /// Whether somebody stands there and waits: then a watch that says nothing is doubted.
+    /// Whether the subscriber waits for the pod to run: then a silent watch is not trusted.
     urgent: bool,
 }
 
-/// Hears of one pod, until it is dropped.
+/// A subscription to one pod's changes. Dropping it ends the subscription.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     watch: Arc<PodWatch>,
@@ -85,7 +87,7 @@ pub(crate) struct Ticket {
 }
 
 impl PodWatch {
-    /// Of the pods with this owner's label. Asks for nothing yet.
+    /// A watch of the pods with this owner's label. Sends no request yet.
     pub(crate) fn new(pods: Api<Pod>, owner: &str) -> Self {
         Self {
             pods,
@@ -98,7 +100,7 @@ impl PodWatch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears of the pod of this name that comes of this creation from now on; it is not made yet.
+    /// Subscribes to the pod with this name and creation, which is not created yet.
     pub(crate) fn expect(self: &Arc<Self>, name: &str, creation: &str) -> Ticket {
         let (changes, receiver) = unbounded_channel();
         let waiter = Waiter {
@@ -129,35 +131,35 @@ impl PodWatch {
         }
     }
 
-    /// Tells whoever waits for this pod.
+    /// Sends a change to the subscriber of this pod.
     fn tell(&self, creation: Option<&str>, change: Change) {
         let waiter = creation.and_then(|creation| self.lock().waiting.get(creation).map(sender));
         if let Some(waiter) = waiter {
-            // It may have stopped to wait just now.
+            // The subscription may have ended just now.
             let _ = waiter.send(change);
         }
     }
 
-    /// Tells all who wait, who then wait no more.
+    /// Sends a change to all subscribers and ends their subscriptions.
     fn tell_all(&self, change: impl Fn() -> Change) {
         for (_, waiter) in self.lock().waiting.drain() {
             let _ = waiter.changes.send(change());
         }
     }
 
-    /// Those whose pods are made: what a list that is asked for now must have.
+    /// The creations whose pods exist, which a list requested now must contain.
     fn made(&self) -> Vec<String> {
         let state = self.lock();
         let made = state.waiting.iter().filter(|(_, waiter)| waiter.made);
         made.map(|(creation, _)| creation.clone()).collect()
     }
 
-    /// Whether somebody stands there and waits.
+    /// Whether a subscriber waits for its pod to run.
     fn is_urgent(&self) -> bool {
         self.lock().waiting.values().any(|waiter| waiter.urgent)
     }
 
-    /// How long until the watch may end; `None` while somebody waits.
+    /// How long until the watch may end; `None` while there are subscribers.
     fn idle_for(&self) -> Option<Duration> {
         let mut state = self.lock();
         if !state.waiting.is_empty() {
@@ -167,7 +169,8 @@ impl PodWatch {
         Some(IDLE.saturating_sub(since.elapsed()))
     }
 
-    /// Whether this watcher may go, at once where nothing is open that it would keep. Whoever comes after begins another one.
+    /// Whether the watch task with this number must end. With `at_once`, it does not wait for the
+    /// idle time. A later subscription starts a new task.
     fn ends(&self, number: u64, at_once: bool) -> bool {
         let idle = self.idle_for();
         let over = idle.is_some_and(|left| at_once || left.is_zero());
@@ -184,21 +187,21 @@ fn sender(waiter: &Waiter) -> UnboundedSender<Change> {
 }
 
 impl Ticket {
-    /// The pod is made: a list without it means that it is gone.
+    /// Marks the pod as created: from now on a list without it means that it was removed.
     pub(crate) fn is_made(&self) {
         if let Some(waiter) = self.watch.lock().waiting.get_mut(&self.creation) {
             waiter.made = true;
         }
     }
 
-    /// The pod runs: from now on it is only of interest that it ends.
+    /// Marks the pod as running: from now on only its end matters.
     pub(crate) fn is_running(&self) {
         if let Some(waiter) = self.watch.lock().waiting.get_mut(&self.creation) {
             waiter.urgent = false;
         }
     }
 
-    /// Whether the pod is known to have ended, or to be about to.
+    /// Whether the pod is known to have ended, or to be ending.
     pub(crate) fn has_ended(&mut self) -> bool {
         while let Ok(change) = self.changes.try_recv() {
             self.ended |= match change {
@@ -206,14 +209,14 @@ impl Ticket {
                 Change::Pod(pod) => {
                     pod.metadata.deletion_timestamp.is_some() || failure::over(&pod).is_some()
                 }
-                // Its agent is asked as well.
+                // The agent's connection tells as well.
                 Change::Refused(..) | Change::Silent(_) => false,
             };
         }
         self.ended
     }
 
-    /// How many stand there and wait, this one too.
+    /// How many subscribers wait for their pods to run, including this one.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.watch.lock();
         state
@@ -228,7 +231,7 @@ impl Ticket {
         &self.name
     }
 
-    /// The next change of this pod, and of no other. Nothing is lost when the future is dropped.
+    /// The next change of this pod. Cancel safe: dropping the future loses no change.
     pub(crate) async fn next(&mut self) -> Change {
         match self.changes.recv().await {
             Some(change) => change,
@@ -247,7 +250,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The task that watches. Its end is known, even where its runtime ends under it.
+/// The watch task. Its drop runs even if its runtime shuts down.
 struct Watcher {
     watch: Weak<PodWatch>,
     number: u64,
@@ -261,7 +264,7 @@ impl Drop for Watcher {
         let mut state = watch.lock();
         if state.watcher == Some(self.number) {
             state.watcher = None;
-            // Their senders go with them, so nobody waits in vain.
+            // Dropping the senders wakes all subscribers.
             state.waiting.clear();
         }
     }
@@ -269,15 +272,15 @@ impl Drop for Watcher {
 
 /// How a watch ended.
 enum End {
-    /// The server has closed it, or it was silent: the next goes on from here.
+    /// The server closed the watch, or it was silent: the next one continues from this version.
     Closed(Option<String>),
-    /// The server no longer knows what was before: the pods are listed.
+    /// The server has forgotten the resource version: the pods must be listed.
     Forgotten,
-    /// There was an answer, and it was no.
+    /// The server refused.
     Refused(Operation, Box<Status>),
-    /// There was no answer.
+    /// The server did not answer.
     Failed(String),
-    /// Nobody waits any more.
+    /// There are no subscribers.
     Idle,
 }
 
@@ -340,9 +343,10 @@ fn failed(asked: Operation, error: kube::Error) -> End {
     }
 }
 
-/// Tells everybody how their pods are, and gives the version to watch from.
+/// Lists the pods, sends each to its subscriber, and returns the version to watch from.
 async fn list(watch: &PodWatch, pods: &Api<Pod>, selector: &str) -> Result<String, End> {
-    // Those alone: a pod that is made meanwhile may be missing, and is in the watch that follows.
+    // Only pods created before the request: a pod created meanwhile may be missing from the list,
+    // but then appears in the watch.
     let mut made = watch.made();
     let parameters = ListParams::default().labels(selector);
     let asked = timeout(SILENCE, pods.list(&parameters)).await;
@@ -359,7 +363,7 @@ async fn list(watch: &PodWatch, pods: &Api<Pod>, selector: &str) -> Result<Strin
     Ok(found.metadata.resource_version.unwrap_or_default())
 }
 
-/// Tells everybody of their pods' changes from a version on, for as long as the server says any.
+/// Watches from a version and sends each change to its subscriber, until the watch ends.
 async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String) -> End {
     let parameters = WatchParams::default().labels(selector).timeout(LENGTH);
     let mut events = match timeout(SILENCE, pods.watch(&parameters, &from)).await {
@@ -375,12 +379,14 @@ async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String)
             Some(left) if left.is_zero() => return End::Idle,
             Some(left) => left,
             None if watch.is_urgent() => SILENCE.saturating_sub(heard.elapsed()),
-            // As long as the server keeps it open, and until somebody may have come who waits.
+            // The server limits the watch anyway; wake up now and then to see new urgent
+            // subscribers.
             None => SILENCE,
         };
         let urgent = idle.is_none() && watch.is_urgent();
         let Ok(event) = timeout(patience, events.try_next()).await else {
-            // Who waited alone for all that time is told by a list what has come meanwhile.
+            // After a full period of silence with an urgent subscriber, a list shows what was
+            // missed.
             if urgent && heard.elapsed() >= SILENCE {
                 return End::Closed(None);
             }
@@ -398,9 +404,9 @@ async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String)
             Ok(Some(WatchEvent::Error(status))) => {
                 return failed(Operation::WatchPod, kube::Error::Api(status));
             }
-            // What is refused comes as the first line.
+            // A refusal arrives as the first event.
             Err(error @ kube::Error::Api(_)) => return failed(Operation::WatchPod, error),
-            // The server has closed it, or was restarted: the next request shows which.
+            // The server closed the watch or restarted; the next request shows which.
             Ok(None) | Err(_) => return End::Closed(Some(version)),
         };
         if let Some(newer) = &pod.metadata.resource_version {

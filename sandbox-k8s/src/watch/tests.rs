@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::Ready;
 use std::task::{Context, Poll};
 
-/// An API server that answers as it was told, and notes what it was asked for.
+/// An API server that plays back answers and records the requests.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -88,7 +88,7 @@ fn watch(answers: impl IntoIterator<Item = (u16, String)>) -> (Arc<PodWatch>, Se
     (Arc::new(PodWatch::new(pods, "me")), server)
 }
 
-/// The phase of a change, or what else it is.
+/// The phase in a change, or the kind of the change.
 async fn next(ticket: &mut Ticket) -> String {
     match timeout(Duration::from_secs(60), ticket.next()).await {
         Ok(Change::Pod(pod)) => pod.status.and_then(|it| it.phase).unwrap_or_default(),
@@ -109,7 +109,7 @@ async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
             ("MODIFIED", pod("a", 8, "Running")),
             ("MODIFIED", pod("c", 9, "Running")),
         ]),
-        // It was closed, and goes on where it was; then too much has happened since.
+        // The watch is closed and resumed; then its version is too old.
         events(&[("ERROR", gone())]),
         list(20, &[pod("b", 19, "Running")]),
         (0, "connection refused".into()),
@@ -125,7 +125,7 @@ async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
     assert_eq!(next(&mut b).await, "Pending");
     b.is_made();
     assert_eq!(next(&mut b).await, "Running");
-    // The list is without it.
+    // The list does not contain the pod.
     assert_eq!(next(&mut a).await, "removed");
     assert_eq!(next(&mut b).await, "Failed");
     let asked = server.asked.lock().expect("a list")[..6].to_vec();
@@ -154,7 +154,7 @@ async fn a_server_that_does_not_come_back_is_told() {
     let (watch, server) = watch([]);
     let mut ticket = watch.expect("a", "creation-a");
     assert_eq!(next(&mut ticket).await, "silent");
-    // With pauses that grow.
+    // The pauses grow.
     let asked = server.asked.lock().expect("a list").len();
     assert!((3..=20).contains(&asked), "{asked}");
 }
