@@ -3,7 +3,7 @@
 //! all others are refused.
 
 /// Harmless with any value.
-const FREE: &[&str] = &[
+const WITH_ANY_VALUE: &[&str] = &[
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
     "karpenter.sh/do-not-disrupt",
@@ -20,7 +20,7 @@ const FREE: &[&str] = &[
 ];
 
 /// Harmless with these values only, which switch something off or state what holds anyway.
-const WITH: &[(&str, &[&str])] = &[
+const WITH_VALUES: &[(&str, &[&str])] = &[
     ("consul.hashicorp.com/connect-inject", &["false"]),
     ("kuma.io/sidecar-injection", &["disabled", "false"]),
     ("linkerd.io/inject", &["disabled"]),
@@ -40,13 +40,13 @@ const SECCOMP_OF: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// domain is private to its users. Some runtimes, however, use dotted names without a slash
 /// (`io.kubernetes.cri-o.Devices`).
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
-    if !name.contains(['/', '.']) || FREE.contains(&name) {
+    if !name.contains(['/', '.']) || WITH_ANY_VALUE.contains(&name) {
         return true;
     }
     if name.starts_with(SECCOMP_OF) {
         return value == "runtime/default";
     }
-    let with = WITH.iter().find(|(known, _)| *known == name);
+    let with = WITH_VALUES.iter().find(|(known, _)| *known == name);
     with.is_some_and(|(_, values)| values.contains(&value))
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_networks_runtimes_and_injectors_is_not_harmless() {
+    fn only_known_harmless_annotations_are_accepted() {
         for (name, value) in [
             ("k8s.v1.cni.cncf.io/networks", "x"),
             ("v1.multus-cni.io/default-network", "x"),

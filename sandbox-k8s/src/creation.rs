@@ -98,18 +98,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_quota_was_not_counted_for_is_asked_for_again() {
+    async fn creation_is_retried_after_quota_conflict() {
         let changed = "Operation cannot be fulfilled on resourcequotas \"few\": the object has been modified; please apply your changes to the latest version and try again";
         let changed = ("409 Conflict", refusal("Conflict", changed));
-        let made = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "made"}});
-        let made = ("201 Created", made.to_string());
-        let (done, asked) = answered(vec![changed.clone(), changed, made]).await;
-        let name = done.expect("made").metadata.name;
-        assert_eq!((name.as_deref(), asked), (Some("made"), 3));
+        let created = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "created"}});
+        let created = ("201 Created", created.to_string());
+        let (done, asked) = answered(vec![changed.clone(), changed, created]).await;
+        let name = done.expect("created").metadata.name;
+        assert_eq!((name.as_deref(), asked), (Some("created"), 3));
     }
 
     #[tokio::test]
-    async fn a_name_that_is_taken_is_told_at_once() {
+    async fn existing_name_is_not_retried() {
         let taken = refusal("AlreadyExists", "pods \"x\" already exists");
         let (done, asked) = answered(vec![("409 Conflict", taken)]).await;
         match done {

@@ -27,7 +27,7 @@ fn named(value: Option<OsString>) -> Result<PodProfile> {
     let known = PodProfile::ALL.iter().find(|known| value == known.as_str());
     known.copied().ok_or_else(|| {
         let names = PodProfile::ALL.map(PodProfile::as_str).join(" or ");
-        let context = format!("{POD_PROFILE_VARIABLE} is {value:?}, which is no profile of pods");
+        let context = format!("{POD_PROFILE_VARIABLE} is {value:?}, which is not a pod profile");
         Error::new(ErrorKind::InvalidSpec, "open backend", context)
             .on(TIER)
             .with_fix(format!("set it to {names}, or leave it out"))
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_chosen_by_its_name() {
+    fn profile_is_chosen_by_name() {
         for known in PodProfile::ALL {
             assert_eq!(named(Some(known.as_str().into())).expect("known"), known);
         }

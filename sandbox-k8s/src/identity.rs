@@ -18,7 +18,7 @@ const HASH_LENGTH: usize = 14;
 
 /// Distinguishes one sandbox from all others in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct PodIdentity {
     pub pod: String,
     /// Identifies this creation of a pod.
     pub creation: String,
@@ -27,7 +27,7 @@ pub(crate) struct Identity {
     pub user: u32,
 }
 
-impl Identity {
+impl PodIdentity {
     /// A new identity.
     ///
     /// # Errors
@@ -48,13 +48,13 @@ impl Identity {
 
     /// The identity derived from these random bits.
     pub(crate) fn of(plan: &Plan, random: u64) -> Self {
-        let one = Self::named(&plan.name, random);
+        let attached = Self::named(&plan.name, random);
         match plan.detached {
             true => Self {
                 pod: detached_pod(&plan.name),
-                ..one
+                ..attached
             },
-            false => one,
+            false => attached,
         }
     }
 
@@ -107,7 +107,7 @@ fn host_name(sandbox: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan;
+    use crate::lowering::tests::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
     fn named(name: &str, detached: bool) -> Plan {
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_host_names_and_users_are_nobodys() {
+    fn names_are_valid_host_names_and_users_are_in_range() {
         for name in ["sb", "a_b.c-", &"x".repeat(63)] {
             for detached in [false, true] {
                 for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
-                    let identity = Identity::of(&named(name, detached), random);
+                    let identity = PodIdentity::of(&named(name, detached), random);
                     assert!(identity.pod.len() <= 63, "{identity:?}");
                     assert!(
                         identity
@@ -135,14 +135,14 @@ mod tests {
         }
         let attached = named("sb", false);
         assert_ne!(
-            Identity::new(&attached).expect("one"),
-            Identity::new(&attached).expect("another")
+            PodIdentity::new(&attached).expect("one"),
+            PodIdentity::new(&attached).expect("another")
         );
     }
 
     #[test]
-    fn a_detached_sandbox_has_one_name_and_no_other_has_it() {
-        let pod = |name: &str, random| Identity::of(&named(name, true), random).pod;
+    fn detached_pod_name_is_stable_and_unique() {
+        let pod = |name: &str, random| PodIdentity::of(&named(name, true), random).pod;
         assert_eq!(pod("a.b", 1), pod("a.b", 2));
         assert_eq!(pod("a.b", 1), detached_pod("a.b"));
         // Names that differ only in what a host name cannot hold.

@@ -13,7 +13,7 @@ use crate::TIER;
 pub(crate) const PREFIX: &str = "sandbox.";
 
 /// The tier. Every object that we create has this label.
-pub(crate) const OURS: &str = "sandbox.tier";
+pub(crate) const TIER_LABEL: &str = "sandbox.tier";
 
 /// The intended network of a pod, which NetworkPolicies select by.
 pub(crate) const NETWORK: &str = "sandbox.network";
@@ -65,7 +65,7 @@ pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
         return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER));
     }
-    let mut annotations = of_creation(creation);
+    let mut annotations = creation_annotations(creation);
     annotations.insert(NAME.to_owned(), plan.name.clone());
     if !plan.labels.is_empty() {
         let labels = plan
@@ -79,7 +79,7 @@ pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String
 }
 
 /// Removes the name and the annotations that differ between all pods.
-pub(crate) fn forget_identity(pod: &mut Pod) {
+pub(crate) fn remove_identity(pod: &mut Pod) {
     pod.metadata.name = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         annotations.retain(|name, _| ![NAME, CREATION].contains(&name.as_str()));
@@ -107,24 +107,24 @@ pub(crate) fn patience(pod: &Pod) -> Option<Duration> {
 /// The labels of all our objects.
 pub(crate) fn ours() -> [(String, String); 2] {
     [
-        (OURS.to_owned(), TIER.to_owned()),
+        (TIER_LABEL.to_owned(), TIER.to_owned()),
         (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]
 }
 
 /// The annotations of a pod that is not a sandbox.
-pub(crate) fn of_creation(creation: &str) -> BTreeMap<String, String> {
+pub(crate) fn creation_annotations(creation: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(CREATION.to_owned(), creation.to_owned())])
 }
 
 /// Selects all our objects.
 pub(crate) fn selector() -> String {
-    format!("{OURS}={TIER}")
+    format!("{TIER_LABEL}={TIER}")
 }
 
 /// Selects the pods of detached sandboxes.
 pub(crate) fn detached_selector() -> String {
-    format!("{OURS}={TIER},{DETACHED}=true")
+    format!("{TIER_LABEL}={TIER},{DETACHED}=true")
 }
 
 /// The name of a pod's sandbox, if recorded.
@@ -139,7 +139,7 @@ pub(crate) fn creation(pod: &Pod) -> Option<&str> {
 
 /// Whether a pod is ours, detached or not.
 pub(crate) fn is_ours(pod: &Pod) -> bool {
-    has(pod, OURS, TIER)
+    has(pod, TIER_LABEL, TIER)
 }
 
 /// Whether a pod is the detached sandbox of this name.
@@ -154,7 +154,7 @@ pub(crate) fn is_detached(pod: &Pod) -> bool {
 
 /// The labels that the specification gave a pod of ours. Anyone who may change the pod may change
 /// them; an invalid list counts as empty.
-pub(crate) fn of_specification(pod: &Pod) -> BTreeMap<String, String> {
+pub(crate) fn specification_labels(pod: &Pod) -> BTreeMap<String, String> {
     let written = annotation(pod, LABELS);
     written
         .and_then(|written| serde_json::from_str(written).ok())
@@ -177,11 +177,11 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan as lowered;
+    use crate::lowering::tests::plan as lowered;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
     #[test]
-    fn labels_of_a_specification_come_back_as_they_were() {
+    fn specification_labels_round_trip() {
         let given = [
             ("app", "api"),
             ("azure.workload.identity/use", "true"),
@@ -196,10 +196,10 @@ mod tests {
         let mut pod = Pod::default();
         pod.metadata.annotations = Some(annotations(&plan, "c").expect("annotations"));
         pod.metadata.labels = Some(labels(true));
-        assert_eq!(of_specification(&pod), plan.labels);
+        assert_eq!(specification_labels(&pod), plan.labels);
         let names = pod.metadata.labels.iter().flatten().map(|(name, _)| name);
         assert!(names.clone().count() == 3 && names.clone().all(|name| name.starts_with(PREFIX)));
-        assert!(of_specification(&Pod::default()).is_empty());
+        assert!(specification_labels(&Pod::default()).is_empty());
         let reserved = SandboxSpec::new("sb").label("sandbox.tier", "x");
         let error = annotations(&lowered(&reserved, &CapabilityPolicy::new()), "c");
         assert_eq!(error.expect_err("reserved").kind(), ErrorKind::InvalidSpec);

@@ -9,7 +9,7 @@ use sandbox_agent::protocol::Limit;
 use sandbox_host::Sandbox;
 
 use crate::labels;
-use crate::lower::CUT_NETWORK;
+use crate::lowering::CUT_NETWORK;
 
 /// `RLIMIT_FSIZE`, the second bound of written data.
 const FILE_SIZE: u32 = 1;
@@ -98,7 +98,7 @@ impl Mutation {
             }
             Self::Landlock => confinement.landlock = None,
             Self::Labels => {
-                let given = labels::of_specification(&pod);
+                let given = labels::specification_labels(&pod);
                 pod.metadata.labels.get_or_insert_default().extend(given);
             }
             // Handled where the comparison is made.

@@ -10,37 +10,37 @@ use sandbox_host::Background;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::Cluster;
-use crate::error::{Operation, cluster_error};
-use crate::lower::CONTAINER;
-use crate::made::Asked;
+use crate::error::{ClusterOperation, cluster_error};
+use crate::lowering::CONTAINER;
+use crate::requested::RequestedPod;
 use crate::{TIER, creation, labels};
 
 /// How long a background removal retries while the API server does not answer. After that, the pod
 /// ends by itself and a later sweep removes it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The timeout of one removal, so that an unreachable API server does not block the caller.
-const ANSWER: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a kubelet may take to stop the container of a pod that has ended: it grants 2 s, and
 /// polls every second.
-const STOPPING: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The first and the longest pause between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 
 /// Identifies one pod, as opposed to a later one with the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PodRef {
     pub name: String,
-    pub which: Which,
+    pub instance: PodInstance,
     /// Whether a later pod may get the same name.
-    pub named: bool,
+    pub name_is_reused: bool,
 }
 
 /// Tells pods with the same name apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum PodInstance {
     /// The UID that the API server assigned.
     Uid(String),
     /// The creation request, if its response was lost.
@@ -52,39 +52,39 @@ pub(crate) enum Which {
 /// # Errors
 ///
 /// `Protocol` if the pod has no name or UID.
-pub(crate) fn target(pod: &Pod) -> Result<Target> {
-    Target::of(pod).ok_or_else(|| {
+pub(crate) fn reference(pod: &Pod) -> Result<PodRef> {
+    PodRef::of(pod).ok_or_else(|| {
         let context = "the API server names no identity of the pod";
         Error::new(ErrorKind::Protocol, "find pod", context).on(TIER)
     })
 }
 
-impl Target {
+impl PodRef {
     /// As [`reference`]; `None` for a pod without a name or UID.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         Some(Self {
             name: pod.metadata.name.clone()?,
-            which: Which::Uid(pod.metadata.uid.clone()?),
-            named: labels::is_detached(pod),
+            instance: PodInstance::Uid(pod.metadata.uid.clone()?),
+            name_is_reused: labels::is_detached(pod),
         })
     }
 }
 
 /// Removes a pod when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct PodGuard {
     cluster: Cluster,
-    target: Option<Target>,
+    target: Option<PodRef>,
 }
 
-impl Guard {
+impl PodGuard {
     /// Gives up the removal: the pod is removed already, or is to stay.
     pub(crate) fn release(mut self) {
         self.target = None;
     }
 }
 
-impl Drop for Guard {
+impl Drop for PodGuard {
     fn drop(&mut self) {
         if let Some(target) = self.target.take() {
             remove_soon(&self.cluster, target);
@@ -98,29 +98,29 @@ impl Drop for Guard {
 /// # Errors
 ///
 /// Errors of the cluster; if the response was lost, a guard removes what may have been created. A
-/// pod that differs from the `asked` one is removed.
+/// pod that differs from the `requested` one is removed.
 pub(crate) async fn create(
     cluster: &Cluster,
     pod: Pod,
-    asked: Option<&Asked>,
-) -> Result<(Pod, Guard)> {
-    let (made, guard) = make(cluster, pod).await?;
-    let answer = serde_json::to_value(&made).map_err(|error| unreadable(&error))?;
-    let checked = asked.map_or(Ok(()), |asked| asked.check_answer(&answer));
-    let Err(differs) = checked else {
-        let made = serde_json::from_value(answer).map_err(|error| unreadable(&error))?;
-        return Ok((made, guard));
+    requested: Option<&RequestedPod>,
+) -> Result<(Pod, PodGuard)> {
+    let (created, guard) = create_unchecked(cluster, pod).await?;
+    let answer = serde_json::to_value(&created).map_err(|error| unreadable(&error))?;
+    let checked = requested.map_or(Ok(()), |requested| requested.check_answer(&answer));
+    let Err(difference) = checked else {
+        let created = serde_json::from_value(answer).map_err(|error| unreadable(&error))?;
+        return Ok((created, guard));
     };
     let Some(target) = &guard.target else {
-        return Err(differs);
+        return Err(difference);
     };
     match remove(&cluster.pods(), target).await {
         Ok(()) => {
             guard.release();
-            Err(differs)
+            Err(difference)
         }
         // The guard's drop retries.
-        Err(left) => Err(differs.with_source(left)),
+        Err(left) => Err(difference.with_source(left)),
     }
 }
 
@@ -131,44 +131,47 @@ fn unreadable(error: &serde_json::Error) -> Error {
 
 /// As [`create`], without the comparison. Returns all fields that the server wrote: a type would
 /// drop the fields that it does not know.
-async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
+async fn create_unchecked(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, PodGuard)> {
     let cluster = cluster.clone();
     let under_way = REMOVER.hold();
-    let made = tokio::spawn(async move {
+    let created = tokio::spawn(async move {
         let name = pod.metadata.name.clone();
         let of = labels::creation(&pod).map(ToOwned::to_owned);
-        let named = labels::is_detached(&pod);
-        let mut guard = Guard {
-            target: name.zip(of).map(|(name, of)| Target {
+        let name_is_reused = labels::is_detached(&pod);
+        let mut guard = PodGuard {
+            target: name.zip(of).map(|(name, of)| PodRef {
                 name,
-                which: Which::Creation(of),
-                named,
+                instance: PodInstance::Creation(of),
+                name_is_reused,
             }),
             cluster: cluster.clone(),
         };
-        let asked = serde_json::to_value(&pod).and_then(serde_json::from_value::<DynamicObject>);
-        let asked = asked.map_err(|error| unreadable(&error))?;
-        let made = match creation::create(&cluster.pods_as_written(), &asked).await {
-            Ok(made) => {
-                if let (Some(target), Some(uid)) = (&mut guard.target, made.metadata.uid.clone()) {
-                    target.which = Which::Uid(uid);
+        let requested =
+            serde_json::to_value(&pod).and_then(serde_json::from_value::<DynamicObject>);
+        let requested = requested.map_err(|error| unreadable(&error))?;
+        let created = match creation::create(&cluster.pods_as_written(), &requested).await {
+            Ok(created) => {
+                if let (Some(target), Some(uid)) = (&mut guard.target, created.metadata.uid.clone())
+                {
+                    target.instance = PodInstance::Uid(uid);
                 }
-                Ok((made, guard))
+                Ok((created, guard))
             }
             Err(error) => {
                 if let kube::Error::Api(_) = &error {
                     // The server refused, so nothing was created.
                     guard.release();
                 }
-                Err(cluster_error(Operation::CreatePod, error))
+                Err(cluster_error(ClusterOperation::CreatePod, error))
             }
         };
         // If the receiver is gone, these are dropped in order: the removal starts before
         // `under_way` ends.
-        Ok((made, under_way))
+        Ok((created, under_way))
     });
-    let made = made.await;
-    made.map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))??
+    let created = created.await;
+    created
+        .map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))??
         .0
 }
 
@@ -181,23 +184,23 @@ async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
 /// # Errors
 ///
 /// Errors of the cluster, and no answer within 10 s.
-pub(crate) async fn remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let removal = tokio::time::timeout(ANSWER, try_remove(pods, target));
+pub(crate) async fn remove(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let removal = tokio::time::timeout(REQUEST_TIMEOUT, try_remove(pods, target));
     removal.await.unwrap_or_else(|_| {
         Err(Error::unavailable(
             TIER,
-            format!("the API server does not answer within {ANSWER:?}"),
+            format!("the API server does not answer within {REQUEST_TIMEOUT:?}"),
             "see that the cluster runs; the agent ends its pod by itself when the lease is over",
         ))
     })
 }
 
-async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let uid = match &target.which {
-        Which::Uid(uid) => uid.clone(),
-        Which::Creation(creation) => {
+async fn try_remove(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let uid = match &target.instance {
+        PodInstance::Uid(uid) => uid.clone(),
+        PodInstance::Creation(creation) => {
             let found = pods.get_opt(&target.name).await;
-            let found = found.map_err(|error| cluster_error(Operation::GetPod, error))?;
+            let found = found.map_err(|error| cluster_error(ClusterOperation::GetPod, error))?;
             let ours = found.filter(|pod| labels::creation(pod) == Some(creation));
             match ours.and_then(|pod| pod.metadata.uid) {
                 Some(uid) => uid,
@@ -205,11 +208,11 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
             }
         }
     };
-    if target.named {
+    if target.name_is_reused {
         until_stopped(pods, target).await?;
     }
     // The shortest period for which the object stays until the container has stopped.
-    let grace = if target.named { 1 } else { 0 };
+    let grace = if target.name_is_reused { 1 } else { 0 };
     let parameters = DeleteParams::default()
         .grace_period(grace)
         .preconditions(Preconditions {
@@ -220,18 +223,18 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
         Ok(_) => Ok(()),
         // On a conflict, another pod has the name now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(cluster_error(Operation::DeletePod, error)),
+        Err(error) => Err(cluster_error(ClusterOperation::DeletePod, error)),
     }
 }
 
 /// Waits some time for the kubelet to stop the containers of a pod that has ended. The object of
 /// such a pod is deleted at once, whatever the grace period.
-async fn until_stopped(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let deadline = Instant::now() + STOPPING;
+async fn until_stopped(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
         let pod = pods.get_opt(&target.name).await;
-        let pod = pod.map_err(|error| cluster_error(Operation::GetPod, error))?;
-        let pod = pod.filter(|pod| Target::of(pod).as_ref() == Some(target));
+        let pod = pod.map_err(|error| cluster_error(ClusterOperation::GetPod, error))?;
+        let pod = pod.filter(|pod| PodRef::of(pod).as_ref() == Some(target));
         if !pod.is_some_and(|pod| is_stopping(&pod)) {
             return Ok(());
         }
@@ -266,8 +269,8 @@ static REMOVER: Background = Background::new("sandbox-pods");
 
 /// Starts to remove a pod in the background. Needs no runtime, so it works in a drop after the
 /// runtime has ended.
-pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
-    let removal = Removal {
+pub(crate) fn remove_soon(cluster: &Cluster, target: PodRef) {
+    let removal = PodRemoval {
         cluster: cluster.clone(),
         target,
     };
@@ -283,24 +286,24 @@ pub(crate) async fn settled() {
 }
 
 #[derive(Debug)]
-struct Removal {
+struct PodRemoval {
     cluster: Cluster,
-    target: Target,
+    target: PodRef,
 }
 
-impl Removal {
+impl PodRemoval {
     async fn run(self) {
         let name = &self.target.name;
-        let pods = match self.cluster.pods_elsewhere() {
-            // The caller made the client and keeps its runtime alive.
+        let pods = match self.cluster.background_pods() {
+            // The caller created the client and keeps its runtime alive.
             None => self.cluster.pods(),
             Some(Ok(pods)) => pods,
             Some(Err(error)) => {
-                tracing::error!(pod = name, %error, "a pod may be left");
+                tracing::error!(pod = name, %error, "the pod may not be removed");
                 return;
             }
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REMOVAL_TIMEOUT;
         let [mut pause, longest] = PAUSES;
         loop {
             match remove(&pods, &self.target).await {
@@ -313,7 +316,7 @@ impl Removal {
                     pause = (2 * pause).min(longest);
                 }
                 Err(error) => {
-                    tracing::error!(pod = name, %error, "a pod may be left");
+                    tracing::error!(pod = name, %error, "the pod may not be removed");
                     return;
                 }
             }
@@ -327,7 +330,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_that_has_ended_may_have_a_container_that_runs() {
+    fn ended_pod_may_have_a_running_container() {
         let stopping = |phase: &str, state: serde_json::Value| {
             let container = json!({
                 "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state,

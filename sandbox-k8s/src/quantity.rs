@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read() {
+    fn all_notations_are_parsed() {
         for (text, expected) in [
             ("500m", 500),
             ("1", 1000),

@@ -10,10 +10,10 @@ use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
-use crate::cluster::Version;
+use crate::cluster::ServerVersion;
 use crate::config::PodProfile;
-use crate::lower::{Storage, cuts_network};
-use crate::network::Denial;
+use crate::lowering::{PodStorage, takes_network_down};
+use crate::network::NetworkDenial;
 
 const NOT_BUILT: &str = "not built for pods yet";
 
@@ -22,20 +22,20 @@ const SIZED_MEMORY: u32 = 22;
 
 /// Inputs of the report besides the plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct PodFacts<'a> {
     pub profile: PodProfile,
-    pub version: &'a Version,
+    pub version: &'a ServerVersion,
     pub kernel: &'a Kernel,
     pub mode: Mode,
-    pub storage: &'a Storage,
+    pub storage: &'a PodStorage,
     /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
-    pub denial: Option<&'a Denial>,
+    pub denial: Option<&'a NetworkDenial>,
     /// Whether code has a user of its own on the node.
     pub own_user: bool,
 }
 
 /// The enforcement of each demand of a plan.
-pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
+pub(crate) fn report(plan: &Plan, facts: &PodFacts<'_>) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         report.set(demand.capability, entry(demand.capability, plan, facts));
@@ -51,8 +51,8 @@ pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
     }
 }
 
-fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement {
-    let Facts { kernel, mode, .. } = *facts;
+fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
+    let PodFacts { kernel, mode, .. } = *facts;
     match capability {
         Capability::FilesystemReadRoots => behind(
             "pod with an image as root and no folder of the node",
@@ -100,21 +100,21 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
 
 const KEPT: &str = "the pod keeps its network";
 
-fn network(plan: &Plan, facts: &Facts<'_>) -> Enforcement {
+fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
     let profile = facts.profile;
     match &plan.network {
         NetworkPolicy::Allow(_) => {
             Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
         }
         NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
-        NetworkPolicy::None if cuts_network(plan, profile) => Enforcement::enforced(
+        NetworkPolicy::None if takes_network_down(plan, profile) => Enforcement::enforced(
             "interfaces taken down by the agent before anybody is served, and the capability given up; seccomp",
         ),
         NetworkPolicy::None => match facts.denial {
-            Some(Denial::Proven { .. }) => Enforcement::enforced(
+            Some(NetworkDenial::Proven { .. }) => Enforcement::enforced(
                 "NetworkPolicy without rules, shown by a canary to be enforced, and awaited by an init step",
             ),
-            Some(Denial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
+            Some(NetworkDenial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
             None => Enforcement::unenforced(format!(
                 "{KEPT}: in the profile {} nobody may take it down",
                 profile.as_str()
@@ -149,7 +149,7 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
 }
 
 /// A pod cannot request a limit on processes, nor read its kubelet's.
-fn pids(facts: &Facts<'_>) -> Enforcement {
+fn pids(facts: &PodFacts<'_>) -> Enforcement {
     if !facts.own_user {
         return Enforcement::unenforced(
             "a pod cannot ask for a limit (`podPidsLimit` of the kubelet's), and the user that the specification names may have other processes on the node",
@@ -170,7 +170,7 @@ fn pids(facts: &Facts<'_>) -> Enforcement {
 /// user of its own cannot close it.
 pub(crate) const MESSAGE_GAP: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
 
-fn disk(facts: &Facts<'_>) -> Enforcement {
+fn disk(facts: &PodFacts<'_>) -> Enforcement {
     let mut gaps = Vec::new();
     if facts.mode == Mode::Shared {
         gaps.push(MESSAGE_GAP);
@@ -190,7 +190,7 @@ fn disk(facts: &Facts<'_>) -> Enforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan;
+    use crate::lowering::tests::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
     use sandbox_host::seccomp::Arch;
 
@@ -211,16 +211,16 @@ mod tests {
         policy: &CapabilityPolicy,
         profile: PodProfile,
         minor: u32,
-        denial: Option<&Denial>,
+        denial: Option<&NetworkDenial>,
     ) -> EnforcementReport {
         let plan = plan(&SandboxSpec::new("sb"), policy);
-        let storage = Storage::new(&plan, &[]);
-        let version = Version {
+        let storage = PodStorage::new(&plan, &[]);
+        let version = ServerVersion {
             major: 1,
             minor,
             text: String::new(),
         };
-        let facts = Facts {
+        let facts = PodFacts {
             profile,
             version: &version,
             kernel: &kernel(),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn landlock_is_named_where_the_agent_has_found_it() {
+    fn landlock_is_reported_if_found() {
         let words = |landlock_abi| {
             let kernel = Kernel {
                 landlock_abi,
@@ -281,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proof_denies_a_network_that_stays() {
+    fn network_is_denied_only_if_proven() {
         let policy = CapabilityPolicy::new();
-        let network = |denial: Denial| {
+        let network = |denial: NetworkDenial| {
             let report = report_under(&policy, PodProfile::Restricted, 33, Some(&denial));
             report
                 .get(Capability::NetworkAccess)
@@ -291,18 +291,18 @@ mod tests {
                 .clone()
         };
         let witnesses = vec!["10.96.0.1:443".parse().expect("an address")];
-        let proven = network(Denial::Proven { witnesses });
+        let proven = network(NetworkDenial::Proven { witnesses });
         assert!(
             proven.is_enforced() && proven.to_string().contains("canary"),
             "{proven}"
         );
-        let unproven = network(Denial::Unproven("a pod under it reaches x".into()));
+        let unproven = network(NetworkDenial::Unproven("a pod under it reaches x".into()));
         assert_eq!(unproven.status(), "unenforced");
         assert!(unproven.to_string().contains("reaches x"), "{unproven}");
     }
 
     #[test]
-    fn rules_by_name_are_not_claimed() {
+    fn host_name_rules_are_not_reported() {
         let mut policy = CapabilityPolicy::new();
         policy.network = Some(NetworkPolicy::Allow(Vec::new()));
         let report = report_of(&policy, PodProfile::Hardened, 33);

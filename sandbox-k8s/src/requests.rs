@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 8;
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
 
 /// The longest pause that a server may ask for.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Counts of the requests that a backend has sent to the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,16 +70,16 @@ impl Requests {
 
 /// Bounds and counts requests.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    room: Semaphore,
+pub(crate) struct RequestGate {
+    permits: Semaphore,
     counts: Mutex<Requests>,
 }
 
-impl Gate {
+impl RequestGate {
     /// A gate that lets this many requests wait for an answer at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self {
-            room: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
             counts: Mutex::default(),
         }
     }
@@ -94,48 +94,48 @@ impl Gate {
 
     /// The same client behind this gate.
     pub(crate) fn client(self: &Arc<Self>, client: Client) -> Client {
-        self.around(client, None)
+        self.wrap(client, None)
     }
 
     /// As [`RequestGate::client`], counted as one more sandbox.
-    pub(crate) fn sandbox(self: &Arc<Self>, client: Client) -> Client {
+    pub(crate) fn sandbox_client(self: &Arc<Self>, client: Client) -> Client {
         self.lock().sandboxes += 1;
-        self.around(client, Some(Arc::default()))
+        self.wrap(client, Some(Arc::default()))
     }
 
-    fn around(self: &Arc<Self>, client: Client, own: Option<Arc<AtomicU64>>) -> Client {
+    fn wrap(self: &Arc<Self>, client: Client, sandbox_count: Option<Arc<AtomicU64>>) -> Client {
         let namespace = client.default_namespace().to_owned();
-        let service = Gated {
+        let service = GatedClient {
             client,
             gate: Arc::clone(self),
-            own,
+            sandbox_count,
         };
         Client::new(service, namespace)
     }
 
-    fn count(&self, kind: &str, own: Option<&AtomicU64>) {
+    fn count(&self, kind: &str, sandbox_count: Option<&AtomicU64>) {
         let mut counts = self.lock();
         *counts.by_kind.entry(kind.to_owned()).or_default() += 1;
-        if let Some(own) = own {
-            let now = own.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(sandbox_count) = sandbox_count {
+            let now = sandbox_count.fetch_add(1, Ordering::Relaxed) + 1;
             counts.most_for_one = counts.most_for_one.max(now);
         }
     }
 }
 
 /// A client behind a gate.
-struct Gated {
+struct GatedClient {
     client: Client,
-    gate: Arc<Gate>,
-    own: Option<Arc<AtomicU64>>,
+    gate: Arc<RequestGate>,
+    sandbox_count: Option<Arc<AtomicU64>>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
-impl tower_service::Service<Request<Body>> for Gated {
+impl tower_service::Service<Request<Body>> for GatedClient {
     type Response = Response<Body>;
     type Error = kube::Error;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -144,15 +144,15 @@ impl tower_service::Service<Request<Body>> for Gated {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let client = self.client.clone();
         let gate = Arc::clone(&self.gate);
-        let own = self.own.clone();
-        Box::pin(async move { send(&client, &gate, own.as_deref(), request).await })
+        let sandbox_count = self.sandbox_count.clone();
+        Box::pin(async move { send(&client, &gate, sandbox_count.as_deref(), request).await })
     }
 }
 
 async fn send(
     client: &Client,
-    gate: &Gate,
-    own: Option<&AtomicU64>,
+    gate: &RequestGate,
+    sandbox_count: Option<&AtomicU64>,
     request: Request<Body>,
 ) -> Result<Response<Body>, kube::Error> {
     let kind = kind(request.method(), request.uri());
@@ -165,13 +165,13 @@ async fn send(
         let again = (attempts_left > 0).then(|| body.try_clone()).flatten();
         // Held until the response head arrives: watches and executions continue without a permit.
         // The semaphore is never closed.
-        let room = gate.room.acquire().await;
-        gate.count(&kind, own);
+        let permit = gate.permits.acquire().await;
+        gate.count(&kind, sandbox_count);
         let answer = client
             .send(Request::from_parts(parts.clone(), body))
             .await?;
-        drop(room);
-        if !is_put_off(&parts.method, answer.status()) {
+        drop(permit);
+        if !may_retry(&parts.method, answer.status()) {
             return Ok(answer);
         }
         match again {
@@ -182,14 +182,17 @@ async fn send(
         let asked = answer.headers().get(RETRY_AFTER);
         let asked = asked.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let asked = asked.map(Duration::from_secs);
-        tokio::time::sleep(spread(asked.map_or(pause, |asked| asked.min(LONGEST)))).await;
+        tokio::time::sleep(spread(
+            asked.map_or(pause, |asked| asked.min(LONGEST_RETRY_AFTER)),
+        ))
+        .await;
         pause = (2 * pause).min(PAUSES[1]);
     }
 }
 
 /// Whether to repeat the request: the server has not started it, or repeating it has no further
 /// effect.
-fn is_put_off(method: &Method, status: StatusCode) -> bool {
+fn may_retry(method: &Method, status: StatusCode) -> bool {
     let harmless = [Method::GET, Method::DELETE].contains(method);
     status == StatusCode::TOO_MANY_REQUESTS
         || (harmless && status == StatusCode::SERVICE_UNAVAILABLE)
@@ -238,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_called_what_a_role_calls_them() {
+    fn requests_are_named_like_role_rules() {
         let kind = |method, uri: &str| super::kind(&method, &uri.parse().expect("an address"));
         let pods = "/api/v1/namespaces/ns/pods";
         assert_eq!(kind(Method::POST, &format!("{pods}?")), "create pods");
@@ -261,16 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_not_begun_or_is_harmless_is_sent_again() {
+    fn only_unstarted_or_idempotent_requests_are_retried() {
         let too_many = StatusCode::TOO_MANY_REQUESTS;
-        assert!(is_put_off(&Method::POST, too_many) && is_put_off(&Method::GET, too_many));
+        assert!(may_retry(&Method::POST, too_many) && may_retry(&Method::GET, too_many));
         let absent = StatusCode::SERVICE_UNAVAILABLE;
-        assert!(!is_put_off(&Method::POST, absent) && is_put_off(&Method::DELETE, absent));
-        assert!(!is_put_off(&Method::GET, StatusCode::CONFLICT));
+        assert!(!may_retry(&Method::POST, absent) && may_retry(&Method::DELETE, absent));
+        assert!(!may_retry(&Method::GET, StatusCode::CONFLICT));
     }
 
     #[test]
-    fn a_pause_is_spread_by_half_of_it_at_most() {
+    fn pause_grows_by_half_at_most() {
         let pause = Duration::from_secs(2);
         for _ in 0..100 {
             assert!((pause..=pause * 3 / 2).contains(&spread(pause)));
@@ -279,7 +282,7 @@ mod tests {
 
     /// A server that postpones the first two requests, over a real connection.
     #[tokio::test]
-    async fn a_server_with_too_much_to_do_is_asked_again_when_it_says() {
+    async fn postponed_request_is_retried_after_the_given_time() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
@@ -306,8 +309,8 @@ mod tests {
         let uri = format!("http://{address}").parse().expect("an address");
         let mut config = kube::Config::new(uri);
         config.default_retry = false;
-        let gate = Arc::new(Gate::new(1));
-        let client = gate.sandbox(Client::try_from(config).expect("a client"));
+        let gate = Arc::new(RequestGate::new(1));
+        let client = gate.sandbox_client(Client::try_from(config).expect("a client"));
         let version = client.apiserver_version().await.expect("an answer");
         assert_eq!(version.git_version, "v1");
         server.await.expect("a server");

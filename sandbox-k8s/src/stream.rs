@@ -14,17 +14,17 @@ use sandbox_host::LastWords;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::TIER;
-use crate::error::{Operation, cluster_error};
-use crate::lower::{AGENT, CONTAINER, SOCKET};
+use crate::error::{ClusterOperation, cluster_error};
+use crate::lowering::{AGENT, CONTAINER, SOCKET};
 
 /// The buffer size in each direction, in bytes.
 const BUFFER: usize = 256 * 1024;
 
 /// The buffer size of standard error, in bytes.
-const ERRORS: usize = 4096;
+const STDERR_BUFFER: usize = 4096;
 
 /// The most output read from such a program, in bytes.
-const OUTPUT: u64 = 64 * 1024;
+const MAX_OUTPUT: u64 = 64 * 1024;
 
 /// A duplex byte stream to the agent of a pod. Dropping it ends the connection.
 pub(crate) struct PodStream {
@@ -68,11 +68,11 @@ pub(crate) async fn execute<'a>(
         .stderr(true)
         .max_stdin_buf_size(BUFFER)
         .max_stdout_buf_size(BUFFER)
-        .max_stderr_buf_size(ERRORS);
+        .max_stderr_buf_size(STDERR_BUFFER);
     let mut process = pods
         .exec(pod, command, &parameters)
         .await
-        .map_err(|error| cluster_error(Operation::Exec, error))?;
+        .map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
     let missing = |what: &str| {
         let context = format!("the cluster's client has no {what}");
         Error::new(ErrorKind::Protocol, "enter pod", context).on(TIER)
@@ -81,7 +81,7 @@ pub(crate) async fn execute<'a>(
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
     // Ends with the process. Unread standard error would block the other streams.
-    tokio::spawn(keep_last(errors, last_words.clone()));
+    tokio::spawn(keep_tail(errors, last_words.clone()));
     Ok(PodStream {
         output: Box::pin(output),
         input: Box::pin(input),
@@ -114,12 +114,12 @@ pub(crate) async fn output(
         let mut process = pods
             .exec(pod, command.iter().copied(), &parameters)
             .await
-            .map_err(|error| cluster_error(Operation::Exec, error))?;
+            .map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
         let output = process
             .stdout()
             .ok_or_else(|| failed("no standard output".into()))?;
         let mut text = String::new();
-        let read = output.take(OUTPUT).read_to_string(&mut text).await;
+        let read = output.take(MAX_OUTPUT).read_to_string(&mut text).await;
         read.map_err(|error| failed(error.to_string()))?;
         Ok(text)
     };
@@ -127,7 +127,7 @@ pub(crate) async fn output(
     ran.map_err(|_| failed(format!("it has not ended after {patience:?}")))?
 }
 
-async fn keep_last(mut errors: impl AsyncRead + Unpin, words: LastWords) {
+async fn keep_tail(mut errors: impl AsyncRead + Unpin, words: LastWords) {
     let mut bytes = [0; 1024];
     // An error ends the stream, too.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {

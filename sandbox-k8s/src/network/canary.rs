@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use super::policy;
-use super::verdict::{self, Parties, Verdict};
-use crate::agent::AgentMap;
+use super::verdict::{self, CanaryAddresses, PolicyVerdict};
+use crate::agent::AgentConfigMap;
 use crate::cluster::Cluster;
-use crate::identity::Identity;
-use crate::lower::{self, AGENT, Parts};
-use crate::made::Asked;
-use crate::pod::{self, Guard, Target};
-use crate::wait::{self, Patience};
+use crate::identity::PodIdentity;
+use crate::lowering::{self, AGENT, PodInputs};
+use crate::pod::{self, PodGuard, PodRef};
+use crate::requested::RequestedPod;
+use crate::wait::{self, StartTimeouts};
 use crate::{TIER, labels, stream};
 
 /// The port that all three listen on.
@@ -31,41 +31,41 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The inputs of the test.
 #[derive(Clone, Copy)]
-pub(crate) struct Canary<'a> {
+pub(crate) struct NetworkCanary<'a> {
     pub cluster: &'a Cluster,
-    pub agent: &'a AgentMap,
+    pub agent: &'a AgentConfigMap,
     /// As for the sandbox, so that the pods are scheduled to the same nodes.
-    pub parts: &'a Parts<'a>,
+    pub inputs: &'a PodInputs<'a>,
     /// More reachable addresses that must be denied.
     pub targets: &'a [SocketAddr],
-    pub patience: Patience,
+    pub timeouts: StartTimeouts,
 }
 
 /// One of the three pods.
-struct Singer {
+struct CanaryPod {
     name: String,
-    target: Target,
+    target: PodRef,
     address: SocketAddr,
     node: Option<SocketAddr>,
-    guard: Guard,
+    guard: PodGuard,
 }
 
-impl Canary<'_> {
+impl NetworkCanary<'_> {
     /// The cache key: the result holds only for pods with the same cluster, namespace, targets and
     /// template.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn cache_key(&self) -> String {
         let Self {
             cluster,
-            parts,
+            inputs,
             targets,
             ..
         } = self;
         format!(
             "{} {} {targets:?} {} {:?}",
-            cluster.place(),
+            cluster.cache_key(),
             cluster.namespace,
-            parts.detached,
-            parts.template
+            inputs.detached,
+            inputs.template
         )
     }
 
@@ -74,7 +74,7 @@ impl Canary<'_> {
     /// # Errors
     ///
     /// Errors of the cluster, and why a pod does not run.
-    pub(super) async fn sing(&self) -> Result<Verdict> {
+    pub(super) async fn run(&self) -> Result<PolicyVerdict> {
         policy::provide(self.cluster).await?;
         self.agent.provide(self.cluster).await?;
         let (listener, outside, inside) = try_join3(
@@ -83,32 +83,36 @@ impl Canary<'_> {
             self.start("inside", true),
         )
         .await?;
-        let verdict = self.listen(&listener, &outside, &inside).await;
-        for singer in [listener, outside, inside] {
-            pod::remove(&self.cluster.pods(), &singer.target).await?;
-            singer.guard.release();
+        let verdict = self.observe(&listener, &outside, &inside).await;
+        for pod in [listener, outside, inside] {
+            pod::remove(&self.cluster.pods(), &pod.target).await?;
+            pod.guard.release();
         }
         verdict
     }
 
-    async fn start(&self, role: &str, denied: bool) -> Result<Singer> {
-        let identity = Identity::canary(role)?;
-        let mut asked = lower::canary(self.parts, &identity, PORT, denied)?;
+    async fn start(&self, role: &str, denied: bool) -> Result<CanaryPod> {
+        let identity = PodIdentity::canary(role)?;
+        let mut asked = lowering::canary(self.inputs, &identity, PORT, denied)?;
         labels::add_client(&mut asked, &self.cluster.owner);
-        let mut ticket = self.cluster.watch.expect(&identity.pod, &identity.creation);
-        let asked_for = Asked::of(&asked)?;
+        let mut subscription = self
+            .cluster
+            .watch
+            .subscribe(&identity.pod, &identity.creation);
+        let asked_for = RequestedPod::of(&asked)?;
         let (made, guard) = pod::create(self.cluster, asked, Some(&asked_for)).await?;
-        ticket.is_made();
+        subscription.mark_created();
         let pods = self.cluster.pods();
         let asked = Some(&asked_for);
-        let running = wait::until_running(&pods, &mut ticket, self.patience, asked, None).await?;
-        let target = pod::target(&made)?;
+        let running =
+            wait::until_running(&pods, &mut subscription, self.timeouts, asked, None).await?;
+        let target = pod::reference(&made)?;
         let (address, node) = addresses(&running);
         let address = address.ok_or_else(|| {
             let context = format!("the pod {} runs and has no address", identity.pod);
             Error::new(ErrorKind::SetupFailed, "try the network", context).on(TIER)
         })?;
-        Ok(Singer {
+        Ok(CanaryPod {
             name: identity.pod,
             target,
             address: SocketAddr::new(address, PORT),
@@ -117,12 +121,12 @@ impl Canary<'_> {
         })
     }
 
-    async fn listen(
+    async fn observe(
         &self,
-        listener: &Singer,
-        outside: &Singer,
-        inside: &Singer,
-    ) -> Result<Verdict> {
+        listener: &CanaryPod,
+        outside: &CanaryPod,
+        inside: &CanaryPod,
+    ) -> Result<PolicyVerdict> {
         let mut targets = vec![
             "api".to_owned(),
             "dns".to_owned(),
@@ -131,7 +135,7 @@ impl Canary<'_> {
         targets.extend(
             [listener, outside, inside]
                 .iter()
-                .filter_map(|singer| singer.node)
+                .filter_map(|pod| pod.node)
                 .map(|node| node.to_string()),
         );
         targets.extend(self.targets.iter().map(SocketAddr::to_string));
@@ -147,7 +151,7 @@ impl Canary<'_> {
             self.dial(inside, "dial", ATTEMPTS, &targets),
         )
         .await?;
-        let parties = Parties {
+        let parties = CanaryAddresses {
             listener: listener.address,
             denied: inside.address,
             named: self.targets,
@@ -155,13 +159,13 @@ impl Canary<'_> {
         let attempts = (verdict::attempts(&without), verdict::attempts(&under));
         Ok(match attempts {
             (Ok(without), Ok(under)) => verdict::verdict(&without, &under, &parties),
-            (Err(why), _) | (_, Err(why)) => Verdict::Inconclusive(why),
+            (Err(why), _) | (_, Err(why)) => PolicyVerdict::Inconclusive(why),
         })
     }
 
     async fn dial(
         &self,
-        from: &Singer,
+        from: &CanaryPod,
         how: &str,
         time: &str,
         targets: &[String],

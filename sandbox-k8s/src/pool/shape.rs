@@ -17,7 +17,7 @@ impl Shape {
     ///
     /// If the pod cannot be serialized.
     pub(crate) fn of(mut pod: Pod, mut sandbox: Sandbox) -> Result<Self> {
-        labels::forget_identity(&mut pod);
+        labels::remove_identity(&mut pod);
         let pod = serde_json::to_vec(&pod).map_err(|error| {
             Error::new(ErrorKind::Io, "compare pods", error.to_string()).on(TIER)
         })?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::TIER;
 
 /// The largest manifest, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Additional settings for every pod of a backend: scheduling, metadata, and the agent's
 /// environment.
@@ -46,8 +46,10 @@ impl PodTemplate {
         let size = std::fs::metadata(path)
             .map_err(|error| unreadable(error.to_string()))?
             .len();
-        if size > MOST {
-            return Err(unreadable(format!("{size} bytes are more than {MOST}")));
+        if size > MAX_BYTES {
+            return Err(unreadable(format!(
+                "{size} bytes are more than {MAX_BYTES}"
+            )));
         }
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         Self::parse(&text)
@@ -67,14 +69,14 @@ impl PodTemplate {
     }
 
     fn of(value: Value) -> Result<Self> {
-        let value = rules::pruned(value);
+        let value = rules::without_empty_values(value);
         rules::check(&value)?;
         let template: PodTemplateSpec = serde_json::from_value(rules::with_name(value.clone()))
             .map_err(|error| refused(error.to_string()))?;
         // Fields that the type does not know would be lost silently.
         let known = serde_json::to_value(&template).map_err(|error| refused(error.to_string()))?;
-        if let Some(field) = rules::lost(&value, &known, "") {
-            return Err(refused(format!("{field}: there is no such field")));
+        if let Some(field) = rules::unknown_field(&value, &known, "") {
+            return Err(refused(format!("{field}: unknown field")));
         }
         Ok(Self { template })
     }
@@ -92,7 +94,9 @@ impl TryFrom<PodTemplateSpec> for PodTemplate {
 /// Extracts the template from a document.
 fn template_of(value: Value) -> Result<Value> {
     let Value::Object(mut document) = value else {
-        return Err(refused("it is no object with `metadata` and `spec`".into()));
+        return Err(refused(
+            "it is not an object with `metadata` and `spec`".into(),
+        ));
     };
     let kind = document.remove("kind");
     let version = document.remove("apiVersion");
