@@ -124,7 +124,7 @@ mod tests {
         static DONE: AtomicUsize = AtomicUsize::new(0);
         let settled = timeout(LONG, BACKGROUND.settled());
         settled.await.expect("nothing is under way");
-        // Started where there is no runtime.
+        // Called from a thread without a runtime.
         let begun = std::thread::spawn(|| {
             (0..3).all(|_| {
                 BACKGROUND.start(async {
