@@ -31,6 +31,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod protocol;
+pub mod syscall_numbers;
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod runtime;
 
 #[cfg(all(
     target_os = "linux",

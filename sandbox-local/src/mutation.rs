@@ -2,7 +2,7 @@
 //! conformance suite can prove that it notices.
 
 use sandbox_agent::protocol::Mount;
-use sandbox_freestanding::namespace::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWUTS};
+use sandbox_agent::runtime::namespace::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWUTS};
 
 use crate::cgroup::Limits;
 use crate::lower::LocalPlan;

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
 use sandbox_agent::protocol::{Failure, FrameBuffer, Kind, Setup, encode_message};
+use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_freestanding::Pid;
 use sandbox_host::failure_error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sandbox_agent::runtime::Pid;
+use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Error, Plan, Result};
-use sandbox_freestanding::Pid;
-use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 

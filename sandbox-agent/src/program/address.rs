@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Fd, Result, fs,
     net::{self, AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, UnixAddress},
 };

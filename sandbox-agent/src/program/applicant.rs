@@ -1,6 +1,6 @@
 //! Somebody at the door who has not shown the key yet. No more is read than the messages that must show it.
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, Pid, RawFd, io, net};
+use crate::runtime::{Descriptor, Errno, Fd, Pid, RawFd, io, net};
 
 use super::{
     connection::Connection,

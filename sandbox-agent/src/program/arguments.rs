@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::RawFd;
+use crate::runtime::RawFd;
 
 use super::connection::Ends;
 

@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, string::ToString};
 
-use sandbox_freestanding::Pid;
+use crate::runtime::Pid;
 
 use super::{failing::refusal, log::Log, reserve::Reserve, sandbox::Sandbox};
 use crate::protocol::{FailStep, Failure, MAX_STREAMS};

@@ -4,7 +4,7 @@
 use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, RawFd, Result, io, net,
     process::{PR_SET_DUMPABLE, set_attribute},
     signal, time,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io};
+use crate::runtime::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
     link::Link,

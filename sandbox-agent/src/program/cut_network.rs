@@ -6,7 +6,7 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt::{self, Display, Formatter};
 
-use sandbox_freestanding::{Errno, credentials::CAP_NET_ADMIN, fs, io};
+use crate::runtime::{Errno, credentials::CAP_NET_ADMIN, fs, io};
 
 use super::{failing::text, interface, privilege};
 

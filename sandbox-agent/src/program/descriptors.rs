@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
-    Descriptor, RawFd, descriptor::close, directory::Directory, fs, io, limits,
-};
+use crate::runtime::{Descriptor, RawFd, descriptor::close, directory::Directory, fs, io, limits};
 
 use super::process_files::ProcessFiles;
 

@@ -8,7 +8,7 @@ use core::{
     net::{IpAddr, SocketAddr},
 };
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     environment::Environment,
     fs, io,

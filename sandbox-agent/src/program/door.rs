@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, RawFd, Result, io,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
 };

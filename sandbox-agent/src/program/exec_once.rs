@@ -2,7 +2,7 @@
 //! on; everything after that is refused, and counted. (Threads are not asked about. `clone3`, whose flags no filter sees,
 //! is the business of the sandbox's own filter, whose `ENOSYS` lets programs use `clone`.)
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, RawFd, Result, net,
     seccomp::{
         BPF_JUMP_EQUAL, BPF_LOAD, BPF_RETURN, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,

@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-use sandbox_freestanding::{Errno, stat::Stat};
+use crate::runtime::{Errno, stat::Stat};
 
 use crate::protocol::{FailStep, Failure, Object, ProtocolError};
 

@@ -1,6 +1,6 @@
 //! Network interfaces: whether they are up.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, io,
     net::{AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, socket},
 };

@@ -1,6 +1,6 @@
 //! The sandbox's log: the last bytes that its programs wrote, in the order in which they arrived.
 
-use sandbox_freestanding::Result;
+use crate::runtime::Result;
 
 use super::region::Region;
 

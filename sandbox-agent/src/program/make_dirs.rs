@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result,
     credentials::{effective_group, effective_user, set_effective_group, set_effective_user},
     fs,

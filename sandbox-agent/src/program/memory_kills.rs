@@ -3,7 +3,7 @@
 
 use alloc::{rc::Rc, vec::Vec};
 
-use sandbox_freestanding::{Fd, Result, fs, io, path::terminated};
+use crate::runtime::{Fd, Result, fs, io, path::terminated};
 
 use crate::protocol::memory_kills;
 

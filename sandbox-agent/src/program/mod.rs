@@ -45,7 +45,7 @@ mod setup;
 
 use core::fmt::Write;
 
-use sandbox_freestanding::{environment::Environment, io::Writer};
+use crate::runtime::{environment::Environment, io::Writer};
 
 use arguments::Task;
 

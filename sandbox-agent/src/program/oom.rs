@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Fd, Pid, Result, fs, io};
+use crate::runtime::{Fd, Pid, Result, fs, io};
 
 /// The agent's `oom_score_adj`, open for writing.
 ///

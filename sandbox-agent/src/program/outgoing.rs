@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Errno, Fd, RawFd, Result, io};
+use crate::runtime::{Errno, Fd, RawFd, Result, io};
 
 use crate::protocol::{HEADER_LEN, Header, Kind, MAX_PAYLOAD};
 
@@ -159,7 +159,7 @@ mod tests {
     fn frames_come_out_as_they_went_in() {
         let mut outgoing = Outgoing::default();
         let (mut reader, mut expected) = (FrameBuffer::new(), Vec::new());
-        let (read_end, write_end) = io::pipe(sandbox_freestanding::fs::O_NONBLOCK).unwrap();
+        let (read_end, write_end) = io::pipe(crate::runtime::fs::O_NONBLOCK).unwrap();
         for round in 0..2000usize {
             let payload = alloc::vec![round as u8; round * 7 % 5000];
             outgoing.message(1, Kind::Pong, &payload);

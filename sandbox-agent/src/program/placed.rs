@@ -1,6 +1,6 @@
 //! Whether an engine has mounted what was looked at on the host.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result,
     credentials::{effective_group, effective_user},
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW},

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Errno, RawFd, poll, time::monotonic_microseconds};
+use crate::runtime::{Errno, RawFd, poll, time::monotonic_microseconds};
 
-pub(super) use sandbox_freestanding::poll::{POLLERR, POLLHUP, POLLIN, POLLOUT};
+pub(super) use crate::runtime::poll::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
 /// A moment, in microseconds of the monotonic clock.
 pub(super) type Moment = u64;

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     credentials::Capabilities,
     fs,
@@ -192,7 +192,7 @@ fn raise_open_files() -> limits::Rlimit {
 /// When there is nothing to put there.
 pub(super) fn occupy_standard_streams() -> Result<()> {
     loop {
-        let (reading, writing) = sandbox_freestanding::io::pipe(fs::O_CLOEXEC)?;
+        let (reading, writing) = crate::runtime::io::pipe(fs::O_CLOEXEC)?;
         let lowest = reading.as_raw().min(writing.as_raw());
         for end in [reading, writing] {
             if end.as_raw() <= 2 {

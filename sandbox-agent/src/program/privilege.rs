@@ -1,6 +1,6 @@
 //! Reducing the agent to what it needs.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result,
     credentials::{
         CAP_KILL, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, Capabilities, clear_ambient,
@@ -129,7 +129,7 @@ pub(super) fn set_file_identity(user: u32, group: u32) {
 pub(super) fn landlock_abi() -> u32 {
     // Not in the kernel, switched off, or refused by the seccomp filter of who made the container: the host learns of the number, and
     // reports what follows from it.
-    sandbox_freestanding::landlock::abi().unwrap_or(0)
+    crate::runtime::landlock::abi().unwrap_or(0)
 }
 
 /// Arms the signal that the end of the parent's thread sends. A change of credentials disarms it.
@@ -140,7 +140,7 @@ pub(super) fn landlock_abi() -> u32 {
 pub(super) fn die_with_parent() -> Result<()> {
     set_attribute(
         process::PR_SET_PDEATHSIG,
-        sandbox_freestanding::signal::SIGKILL.cast_unsigned() as usize,
+        crate::runtime::signal::SIGKILL.cast_unsigned() as usize,
         0,
     )
 }

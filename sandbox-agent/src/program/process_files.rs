@@ -1,6 +1,6 @@
 //! A procfs of the agent's own process namespace.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, RawFd, Result, fs, process,
     stat::{PROC_SUPER_MAGIC, file_system_of},
 };
@@ -23,7 +23,7 @@ impl ProcessFiles {
         let itself = fs::read_link(&folder, c"self", &mut buffer)?;
         let mut digits = [0; 20];
         let number = u64::from(process::current().0.unsigned_abs());
-        if itself != sandbox_freestanding::path::decimal(number, &mut digits) {
+        if itself != crate::runtime::path::decimal(number, &mut digits) {
             return Err(Errno::EXDEV);
         }
         Ok(Self(folder))

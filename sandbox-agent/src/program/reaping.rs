@@ -1,6 +1,6 @@
 //! Ends and stops of the agent's children.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Pid,
     signal::{self, SIGKILL},
     syscall::{nr, result, retry, syscall4},

@@ -1,6 +1,6 @@
 //! Memory that forks do not copy.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Result, memory,
     syscall::{check, nr, syscall3},
 };

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
+use crate::runtime::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
 
 /// The name of the program in its folder.
 const PROGRAM: &[u8] = b"/agent";

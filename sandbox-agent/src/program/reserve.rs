@@ -1,6 +1,6 @@
 //! The next execution, prepared while no code runs.
 
-use sandbox_freestanding::process;
+use crate::runtime::process;
 
 use super::{
     exec::Spare,

@@ -2,7 +2,7 @@
 
 use alloc::{ffi::CString, vec::Vec};
 
-use sandbox_freestanding::{Fd, limits::Rlimit, seccomp::SockFilter};
+use crate::runtime::{Fd, limits::Rlimit, seccomp::SockFilter};
 
 use super::{memory_kills::KillCount, oom::OomScore, process_files::ProcessFiles};
 use crate::protocol::Limit;

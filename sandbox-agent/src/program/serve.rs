@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, fs, io,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use sandbox_freestanding::numbers::{AARCH64, X86_64};
+use sandbox_agent::syscall_numbers::{AARCH64, X86_64};
 use serde::Serialize;
 
 use super::region::{Product, Region};

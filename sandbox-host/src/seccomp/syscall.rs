@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sandbox_freestanding::numbers::{AARCH64, X86_64, number_in};
+use sandbox_agent::syscall_numbers::{AARCH64, X86_64, number_in};
 
 use super::Arch;
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandbox_freestanding::process::{WNOHANG, wait4};
-use sandbox_freestanding::signal::{SIGKILL, SIGSTOP, send};
-use sandbox_freestanding::{Errno, Pid};
+use sandbox_agent::runtime::process::{WNOHANG, wait4};
+use sandbox_agent::runtime::signal::{SIGKILL, SIGSTOP, send};
+use sandbox_agent::runtime::{Errno, Pid};
 
 use crate::cgroup::Group;
 use crate::spawn::clone::Child;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
 use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
+use sandbox_agent::runtime::Pid;
 use sandbox_core::plan::defaults;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
-use sandbox_freestanding::Pid;
 use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::{AgentInstance, Sandbox, failure_error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

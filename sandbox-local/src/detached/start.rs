@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sandbox_agent::protocol::keep::files;
+use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Plan, Result};
-use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 

@@ -1,7 +1,7 @@
 //! Id-mapped mounts.
 
-use sandbox_freestanding::Errno;
-use sandbox_freestanding::mount::{MountAttributes, set_attributes};
+use sandbox_agent::runtime::Errno;
+use sandbox_agent::runtime::mount::{MountAttributes, set_attributes};
 
 use super::Availability;
 

@@ -4,10 +4,10 @@
 
 use std::ffi::{CStr, c_void};
 
-use sandbox_freestanding::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, MS_SLAVE, mount};
-use sandbox_freestanding::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare};
-use sandbox_freestanding::process::{exit, wait_for};
-use sandbox_freestanding::{Errno, Pid, Result};
+use sandbox_agent::runtime::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, MS_SLAVE, mount};
+use sandbox_agent::runtime::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare};
+use sandbox_agent::runtime::process::{exit, wait_for};
+use sandbox_agent::runtime::{Errno, Pid, Result};
 
 use super::{Availability, User};
 use crate::spawn::clone::{self, ChildFailure};

@@ -23,7 +23,7 @@ impl Seccomp {
 }
 
 fn action_available(action: u32) -> bool {
-    use sandbox_freestanding::syscall::{check, nr, syscall3};
+    use sandbox_agent::runtime::syscall::{check, nr, syscall3};
     const GET_ACTION_AVAIL: usize = 2;
     // SAFETY: the kernel reads the four bytes of `action`.
     let answer =

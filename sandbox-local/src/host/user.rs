@@ -1,6 +1,6 @@
 //! The user of this process, and whether it may give sandboxes their own users.
 
-use sandbox_freestanding::credentials::Capabilities;
+use sandbox_agent::runtime::credentials::Capabilities;
 
 use crate::subordinate::{FIRST, LAST};
 

@@ -15,12 +15,12 @@ mod user_limits;
 use std::path::{Path, PathBuf};
 
 use sandbox_agent::protocol::{Confinement, Setup};
-use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
-use sandbox_freestanding::namespace::{
+use sandbox_agent::runtime::namespace::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS,
 };
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_host::check_export_paths;
 use sandbox_host::confinement::Mode;
 

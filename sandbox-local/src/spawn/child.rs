@@ -5,24 +5,24 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
-use sandbox_freestanding::fs::{
+use sandbox_agent::runtime::credentials::{CAP_LAST, Capabilities, raise_ambient};
+use sandbox_agent::runtime::fs::{
     AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_NOFOLLOW, O_PATH, O_RDONLY, O_WRONLY,
     change_owner, make_directory, open, set_umask,
 };
-use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
-use sandbox_freestanding::mount::{
+use sandbox_agent::runtime::io::{close_range, duplicate_above, duplicate_onto, write_all};
+use sandbox_agent::runtime::mount::{
     MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH, MS_NODEV, MS_NOSUID,
     MS_REC, MS_SLAVE, MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount,
     open_tree, set_attributes,
 };
-use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
-use sandbox_freestanding::process::{
+use sandbox_agent::runtime::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
+use sandbox_agent::runtime::process::{
     PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
 };
-use sandbox_freestanding::signal::{SIGCONT, SIGKILL};
-use sandbox_freestanding::stat::stat_of;
-use sandbox_freestanding::{Errno, Fd, Result};
+use sandbox_agent::runtime::signal::{SIGCONT, SIGKILL};
+use sandbox_agent::runtime::stat::stat_of;
+use sandbox_agent::runtime::{Errno, Fd, Result};
 use sandbox_host::safe_path::Identity;
 
 use super::clone::ChildFailure;

@@ -5,12 +5,12 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use sandbox_freestanding::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
-use sandbox_freestanding::memory::{map_anonymous, protect, unmap};
-use sandbox_freestanding::process::exit;
-use sandbox_freestanding::signal::{SignalSet, set_mask};
-use sandbox_freestanding::syscall::{clone_onto, nr, result};
-use sandbox_freestanding::{Errno, Pid, RawFd};
+use sandbox_agent::runtime::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
+use sandbox_agent::runtime::memory::{map_anonymous, protect, unmap};
+use sandbox_agent::runtime::process::exit;
+use sandbox_agent::runtime::signal::{SignalSet, set_mask};
+use sandbox_agent::runtime::syscall::{clone_onto, nr, result};
+use sandbox_agent::runtime::{Errno, Pid, RawFd};
 
 /// The code of a child. It runs in the caller's memory and thread-local storage. It may make system
 /// calls and write to its argument, and nothing else: no allocation, no panic, no `errno`.
@@ -176,7 +176,7 @@ pub(crate) fn knows_groups() -> Result<(), Errno> {
         Err(errno) => Err(errno),
         Ok(child) => {
             // Not expected; the child has exited.
-            let _ = sandbox_freestanding::process::wait_for(child.pid);
+            let _ = sandbox_agent::runtime::process::wait_for(child.pid);
             Ok(())
         }
     }
@@ -224,7 +224,7 @@ impl<Step> ChildFailure<Step> {
 
 #[cfg(test)]
 mod tests {
-    use sandbox_freestanding::process::{Wait, wait_for};
+    use sandbox_agent::runtime::process::{Wait, wait_for};
 
     use super::*;
 

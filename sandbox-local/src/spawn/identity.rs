@@ -1,8 +1,8 @@
 //! The id maps of a user namespace that the process inside writes for itself.
 
-use sandbox_freestanding::Result;
-use sandbox_freestanding::fs::{O_CLOEXEC, O_WRONLY, open};
-use sandbox_freestanding::io::write_all;
+use sandbox_agent::runtime::Result;
+use sandbox_agent::runtime::fs::{O_CLOEXEC, O_WRONLY, open};
+use sandbox_agent::runtime::io::write_all;
 
 /// The id of the caller's user and group inside, where only one id is mapped.
 pub(crate) const SHARED_ID: u32 = 65_534;

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sandbox_freestanding::syscall::{check, nr, syscall6};
-use sandbox_freestanding::time::Timespec;
-use sandbox_freestanding::{Errno, Result};
+use sandbox_agent::runtime::syscall::{check, nr, syscall6};
+use sandbox_agent::runtime::time::Timespec;
+use sandbox_agent::runtime::{Errno, Result};
 
 const CLOSED: u32 = 0;
 const OPEN: u32 = 1;

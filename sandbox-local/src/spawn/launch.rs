@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use sandbox_freestanding::namespace::CLONE_NEWCGROUP;
+use sandbox_agent::runtime::namespace::CLONE_NEWCGROUP;
 use sandbox_host::safe_path::Identity;
 
 use super::child::{ChildArguments, IdMapping, LaunchStep, body};
@@ -124,7 +124,7 @@ impl Launch {
                 return Ok(child);
             }
             // Another thread may have reaped it; the child is gone either way.
-            let _ = sandbox_freestanding::process::wait_for(child.pid);
+            let _ = sandbox_agent::runtime::process::wait_for(child.pid);
             Err(self.failure(args.failure))
         })
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use sandbox_freestanding::RawFd;
+use sandbox_agent::runtime::RawFd;
 use sandbox_host::WorkerThread;
 
 use super::latch::Latch;
@@ -47,7 +47,7 @@ impl Network {
 
     /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
     /// called `begin`.
-    pub(super) fn wait(&self) -> sandbox_freestanding::Result<RawFd> {
+    pub(super) fn wait(&self) -> sandbox_agent::runtime::Result<RawFd> {
         self.0.latch.wait()?;
         Ok(self.0.descriptor.load(Ordering::Acquire))
     }
@@ -100,7 +100,7 @@ fn make(home: &File) -> io::Result<OwnedFd> {
 }
 
 fn bring_up_loopback() -> io::Result<()> {
-    use sandbox_freestanding::io::ioctl;
+    use sandbox_agent::runtime::io::ioctl;
     const SIOCSIFFLAGS: usize = 0x8914;
     const IFF_UP: u16 = 1;
     const IFF_LOOPBACK: u16 = 8;

@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sandbox_freestanding::clone::{CLONE_FILES, CLONE_PARENT, CLONE_VFORK};
-use sandbox_freestanding::process::{
+use sandbox_agent::runtime::clone::{CLONE_FILES, CLONE_PARENT, CLONE_VFORK};
+use sandbox_agent::runtime::process::{
     PR_SET_NAME, PR_SET_PDEATHSIG, WALL, exit, new_session, parent, prctl, set_attribute, wait_for,
 };
-use sandbox_freestanding::signal::{SIGKILL, SIGTERM, SignalSet, send, set_default, set_mask};
-use sandbox_freestanding::{Errno, Pid, RawFd, Result};
+use sandbox_agent::runtime::signal::{SIGKILL, SIGTERM, SignalSet, send, set_default, set_mask};
+use sandbox_agent::runtime::{Errno, Pid, RawFd, Result};
 use sandbox_host::lock;
 
 use super::clone::{self, Child, ChildBody, Stack};
@@ -85,7 +85,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 impl ScopeHelper {
     /// Starts the helper in the group of this process. It dies with the calling thread.
     pub(crate) fn start() -> Result<Self> {
-        let owner = sandbox_freestanding::process::current();
+        let owner = sandbox_agent::runtime::process::current();
         let mailbox = Box::new(Mailbox {
             state: AtomicU32::new(STARTING),
             request: UnsafeCell::new(CloneRequest {
@@ -140,7 +140,7 @@ impl ScopeHelper {
 
     /// Whether it has ended, or belongs to the process that forked us.
     pub(crate) fn has_ended(&self) -> bool {
-        self.mailbox.owner != sandbox_freestanding::process::current()
+        self.mailbox.owner != sandbox_agent::runtime::process::current()
             || has_ended(&self.process.pidfd, Duration::ZERO)
     }
 
@@ -214,7 +214,7 @@ impl ScopeHelper {
 
 impl Drop for ScopeHelper {
     fn drop(&mut self) {
-        if self.mailbox.owner != sandbox_freestanding::process::current() {
+        if self.mailbox.owner != sandbox_agent::runtime::process::current() {
             // A copy in a forked child: the helper is not its process.
             return;
         }
@@ -313,8 +313,8 @@ fn prepare(mailbox: &Mailbox) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use sandbox_freestanding::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER};
-    use sandbox_freestanding::process::{Wait, current};
+    use sandbox_agent::runtime::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER};
+    use sandbox_agent::runtime::process::{Wait, current};
 
     use super::*;
 

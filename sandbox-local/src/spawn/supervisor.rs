@@ -17,16 +17,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use sandbox_agent::protocol::keep::files;
-use sandbox_freestanding::fs::{
+use sandbox_agent::runtime::fs::{
     AT_FDCWD, AT_REMOVEDIR, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR, change_directory,
     make_directory, open, set_umask, unlink,
 };
-use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, flock};
-use sandbox_freestanding::net::{UnixAddress, bind, listen};
-use sandbox_freestanding::process::{
+use sandbox_agent::runtime::io::{close_range, duplicate_above, duplicate_onto, flock};
+use sandbox_agent::runtime::net::{UnixAddress, bind, listen};
+use sandbox_agent::runtime::process::{
     PR_SET_CHILD_SUBREAPER, execute_descriptor, exit, new_session, set_attribute,
 };
-use sandbox_freestanding::{Errno, Fd, Pid, Result};
+use sandbox_agent::runtime::{Errno, Fd, Pid, Result};
 
 use super::Launch;
 use super::child::{self, LaunchStep};
@@ -197,7 +197,7 @@ impl Launch {
                 };
                 let first = first.map_err(|errno| failed("clone", errno.0))?;
                 // Another thread may have reaped it; the child is gone either way.
-                let _ = sandbox_freestanding::process::wait_for(first.pid);
+                let _ = sandbox_agent::runtime::process::wait_for(first.pid);
                 let ChildFailure { step, errno } = args.failure;
                 match step {
                     SupervisorStep::None => Ok(DetachedProcesses {

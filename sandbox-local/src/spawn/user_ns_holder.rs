@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use sandbox_freestanding::namespace::CLONE_NEWUSER;
-use sandbox_freestanding::process::{PR_SET_PDEATHSIG, set_attribute, wait_for};
-use sandbox_freestanding::signal::{SIGKILL, send};
-use sandbox_freestanding::time::sleep_microseconds;
+use sandbox_agent::runtime::namespace::CLONE_NEWUSER;
+use sandbox_agent::runtime::process::{PR_SET_PDEATHSIG, set_attribute, wait_for};
+use sandbox_agent::runtime::signal::{SIGKILL, send};
+use sandbox_agent::runtime::time::sleep_microseconds;
 
 use super::clone::{self, Child, Stack};
 

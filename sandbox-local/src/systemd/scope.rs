@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandbox_freestanding::Errno;
+use sandbox_agent::runtime::Errno;
 
 use super::manager::Manager;
 use crate::owned_name;

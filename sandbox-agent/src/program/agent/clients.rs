@@ -1,6 +1,6 @@
 //! Who comes to the agent, what clients say, and who goes.
 
-use sandbox_freestanding::Fd;
+use crate::runtime::Fd;
 
 use super::{Agent, FIRST};
 use crate::{

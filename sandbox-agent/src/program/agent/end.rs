@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use sandbox_freestanding::{Pid, net, process};
+use crate::runtime::{Pid, net, process};
 
 use super::Agent;
 use crate::{

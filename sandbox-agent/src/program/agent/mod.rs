@@ -6,7 +6,7 @@ mod end;
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::convert::Infallible;
 
-use sandbox_freestanding::{Descriptor, Fd, Pid};
+use crate::runtime::{Descriptor, Fd, Pid};
 
 use self::end::Stopping;
 use super::{

@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{O_CLOEXEC, O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY},
     io,

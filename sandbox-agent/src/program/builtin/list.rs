@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, fs, io,
     path::terminated,
     stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK, Stat, stat_at},

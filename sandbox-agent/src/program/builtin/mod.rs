@@ -11,7 +11,7 @@ pub(super) use remove::remove_tree;
 
 use alloc::string::String;
 
-use sandbox_freestanding::{Errno, RawFd, fs, path::terminated, signal, stat::stat_at};
+use crate::runtime::{Errno, RawFd, fs, path::terminated, signal, stat::stat_at};
 
 use super::{
     failing::{failure, text},

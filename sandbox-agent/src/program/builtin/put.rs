@@ -2,7 +2,7 @@
 
 use alloc::{ffi::CString, format, vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, RawFd, fs,
     fs::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY},
     io,
@@ -58,7 +58,7 @@ fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), Trouble> 
 }
 
 /// A new file under a name that nothing else has.
-fn create(folder: &Fd) -> sandbox_freestanding::Result<(Fd, CString)> {
+fn create(folder: &Fd) -> crate::runtime::Result<(Fd, CString)> {
     loop {
         let name = format!(
             ".sandbox-put-{}-{:x}",

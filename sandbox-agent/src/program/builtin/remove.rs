@@ -3,7 +3,7 @@
 use alloc::ffi::CString;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
     path::terminated,
@@ -120,13 +120,7 @@ mod tests {
         // Far beyond the longest path.
         for _ in 0..1000 {
             fs::make_directory(&folder, c"folder", 0o700).unwrap();
-            fs::make_node(
-                &folder,
-                c"fifo",
-                sandbox_freestanding::stat::S_IFIFO | 0o600,
-                0,
-            )
-            .unwrap();
+            fs::make_node(&folder, c"fifo", crate::runtime::stat::S_IFIFO | 0o600, 0).unwrap();
             folder = fs::open_at(&folder, c"folder", fs::O_DIRECTORY, 0).unwrap();
         }
         remove(tree.as_os_str().as_bytes()).unwrap();

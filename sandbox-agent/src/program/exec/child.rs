@@ -3,7 +3,7 @@
 use alloc::{ffi::CString, string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     descriptor::Descriptor,
     fs, io, landlock, limits,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Pid, io,
     process::Wait,
     signal::{self, SIGKILL},

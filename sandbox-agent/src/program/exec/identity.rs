@@ -1,6 +1,6 @@
 //! Becoming the identity that code runs as.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Result,
     credentials::{Capabilities, set_group, set_groups, set_user},
 };

@@ -1,6 +1,6 @@
 //! Standard output and error: bytes of a program, on their way to the host.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, RawFd,
     io::{self, FIONREAD},
 };

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::process::Wait;
+use crate::runtime::process::Wait;
 
 use crate::{
     program::{exec_once::Refused, polling::Moment},

@@ -4,7 +4,7 @@
 //! The agent keeps one only while no code runs, so that no code can touch it, and none before a first execution has ended,
 //! so that a sandbox for one execution does not pay for a second.
 
-use sandbox_freestanding::{Fd, Pid, Result, fs::O_CLOEXEC, io};
+use crate::runtime::{Fd, Pid, Result, fs::O_CLOEXEC, io};
 
 use super::spawn::{Spawned, WaitingEnds, both_ends, check, input_pipe, no_stdin, supervise};
 use crate::{

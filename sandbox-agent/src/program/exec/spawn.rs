@@ -2,7 +2,7 @@
 
 use alloc::{string::ToString, vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, Pid, Result,
     clone::fork,
     fs::{O_CLOEXEC, O_NONBLOCK},

@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use sandbox_freestanding::{Fd, RawFd, io};
+use crate::runtime::{Fd, RawFd, io};
 
 use crate::{
     program::outgoing::{Outgoing, write_some},

@@ -3,7 +3,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, Pid,
     clone::fork,
     io, net,

@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Pid, process,
     signal::{self, SIGKILL},
 };

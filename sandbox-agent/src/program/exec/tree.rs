@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Pid, Result,
     directory::Directory,
     fs, io,
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn this_process_has_a_parent() {
         let files = ProcessFiles::open().unwrap();
-        let pid = sandbox_freestanding::process::current();
+        let pid = crate::runtime::process::current();
         assert_eq!(has_parent(&files, pid), Ok(true));
         assert!(has_parent(&files, Pid(i32::MAX)).is_err());
     }

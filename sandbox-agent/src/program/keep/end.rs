@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, RawFd, Result, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
     path::{PathBuffer, terminated},

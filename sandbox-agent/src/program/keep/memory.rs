@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Pid, Result,
     directory::Directory,
     fs, io,
@@ -87,8 +87,7 @@ impl Sampler {
     fn children(&self, parent: Pid) -> Vec<Pid> {
         let mut children = Vec::new();
         let mut digits = [0; 20];
-        let number =
-            sandbox_freestanding::path::decimal(parent.0.unsigned_abs().into(), &mut digits);
+        let number = crate::runtime::path::decimal(parent.0.unsigned_abs().into(), &mut digits);
         let folder = PathBuffer::concat(&[number, b"/task"]).and_then(|path| {
             let flags = fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC;
             fs::open_at(&self.files, &path, flags, 0)
@@ -113,7 +112,7 @@ impl Sampler {
     /// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
     fn memory(&self, pid: Pid) -> u64 {
         let mut digits = [0; 20];
-        let number = sandbox_freestanding::path::decimal(pid.0.unsigned_abs().into(), &mut digits);
+        let number = crate::runtime::path::decimal(pid.0.unsigned_abs().into(), &mut digits);
         let mut text = [0; 4096];
         let read = PathBuffer::concat(&[number, b"/status"])
             .and_then(|path| fs::open_at(&self.files, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0))

@@ -11,7 +11,7 @@ mod store;
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, RawFd, Result, fs, io, poll,
     signal::{self, SIGTERM, SignalSet},
     time::boottime_microseconds,

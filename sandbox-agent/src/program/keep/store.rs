@@ -3,7 +3,7 @@
 use alloc::format;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Fd, Result, fs,
     fs::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY},
     io,

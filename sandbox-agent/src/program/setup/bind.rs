@@ -2,7 +2,7 @@
 
 use alloc::{ffi::CString, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW},
     mount::{

@@ -3,7 +3,7 @@
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{O_CLOEXEC, O_RDONLY},
     io,

@@ -10,7 +10,7 @@ mod user_limits;
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Pid,
     credentials::{set_group, set_groups, set_user},
     keyring,

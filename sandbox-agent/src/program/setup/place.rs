@@ -2,7 +2,7 @@
 
 use alloc::{ffi::CString, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{
         AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY, OpenHow,
@@ -112,7 +112,7 @@ pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<Place> {
 /// # Errors
 ///
 /// `EEXIST`, and what `open` reports.
-pub(super) fn create(place: &CString, mode: u32) -> Result<sandbox_freestanding::Fd> {
+pub(super) fn create(place: &CString, mode: u32) -> Result<crate::runtime::Fd> {
     fs::open(
         place,
         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,

@@ -3,7 +3,7 @@
 use alloc::{ffi::CString, format, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH},
     io,

@@ -1,6 +1,6 @@
 //! A procfs for the agent alone.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Fd, Result,
     fs::{O_CLOEXEC, O_DIRECTORY, O_RDONLY, open_at},
     mount::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID},

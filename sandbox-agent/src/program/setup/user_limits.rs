@@ -2,7 +2,7 @@
 
 use alloc::{format, string::ToString};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Fd, Result, fs,
     fs::{AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_PATH, O_WRONLY},
     io,

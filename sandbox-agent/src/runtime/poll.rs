@@ -1,0 +1,72 @@
+//! Waiting for descriptors.
+
+use crate::runtime::descriptor::RawFd;
+use crate::runtime::errno::{Errno, Result};
+use crate::runtime::syscall::{nr, result, syscall5};
+use crate::runtime::time::Timespec;
+
+/// Something can be read.
+pub const POLLIN: i16 = 1;
+/// Something can be written.
+pub const POLLOUT: i16 = 4;
+/// An error waits.
+pub const POLLERR: i16 = 8;
+/// The other side is gone.
+pub const POLLHUP: i16 = 16;
+/// The descriptor is not open.
+pub const POLLNVAL: i16 = 32;
+
+/// What to wait for: `struct pollfd`. A negative descriptor is passed over.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PollFd {
+    /// The descriptor.
+    pub descriptor: RawFd,
+    /// What is waited for.
+    pub events: i16,
+    /// What has happened.
+    pub revents: i16,
+}
+
+impl PollFd {
+    /// Waits for `events` of `descriptor`.
+    pub const fn new(descriptor: RawFd, events: i16) -> PollFd {
+        PollFd {
+            descriptor,
+            events,
+            revents: 0,
+        }
+    }
+}
+
+/// Waits until something happens or the time (in microseconds, `None` forever) is over; returns how many descriptors have
+/// something. A signal ends the wait with 0.
+///
+/// # Errors
+/// `EINVAL` above the limit of descriptors.
+pub fn poll(descriptors: &mut [PollFd], timeout: Option<u64>) -> Result<usize> {
+    let time = timeout.map(Timespec::from_microseconds);
+    let time = time
+        .as_ref()
+        .map_or(0, |time| core::ptr::from_ref(time) as usize);
+    // SAFETY: the kernel reads and writes the records, and reads the time; no signal mask is passed.
+    let word = unsafe {
+        syscall5(
+            nr::PPOLL,
+            descriptors.as_mut_ptr() as usize,
+            descriptors.len(),
+            time,
+            0,
+            8,
+        )
+    };
+    match result(word) {
+        Err(Errno::EINTR) => {
+            for descriptor in descriptors {
+                descriptor.revents = 0;
+            }
+            Ok(0)
+        }
+        other => other,
+    }
+}
