@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use crate::runtime::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
-    link::Link,
-    outgoing::{FLOODED, Outgoing},
-    polling::{Moment, POLLIN, POLLOUT, after, now, wait_for},
-    region::Region,
+    agent_link::AgentLink,
+    outgoing_frames::{OutgoingFrames, READ_LIMIT},
+    poll_set::{MonotonicMicros, POLLIN, POLLOUT, after, now, wait_for},
+    private_memory::PrivateMemory,
 };
 use crate::protocol::{
     FrameBuffer, Header, Key, LinkEnd, MAX_FRAME, MessageAssembler, ProtocolError,
@@ -16,7 +16,7 @@ use crate::protocol::{
 
 /// Where the host is, as the command line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct StreamFds {
     /// Read from.
     pub(super) input: RawFd,
     /// Written to; the same as `input` for a socket.
@@ -25,7 +25,7 @@ pub(super) struct Ends {
 
 /// What a read of the stream gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(super) enum ReadOutcome {
     /// Bytes, now in the buffer.
     Bytes,
     /// Nothing at the moment.
@@ -38,16 +38,16 @@ pub(super) enum Arrival {
 
 /// Where reads of all streams go first.
 #[derive(Debug)]
-pub(super) struct Chunk(Region);
+pub(super) struct ReadBuffer(PrivateMemory);
 
-impl Chunk {
+impl ReadBuffer {
     /// Room for a frame; memory is taken as it is written to.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
-        Region::new(MAX_FRAME).map(Self)
+        PrivateMemory::new(MAX_FRAME).map(Self)
     }
 }
 
@@ -55,22 +55,22 @@ impl Chunk {
 #[derive(Debug)]
 pub(super) struct Connection {
     /// `None` once reading or writing met the end.
-    stream: Option<Stream>,
+    stream: Option<OwnedStream>,
     /// Where a stream that ends is waited for; `None` where its end is the connection's.
-    link: Option<Link>,
+    link: Option<AgentLink>,
     pub(super) incoming: FrameBuffer,
     pub(super) assembler: MessageAssembler,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingFrames,
 }
 
 #[derive(Debug)]
-struct Stream {
+struct OwnedStream {
     input: Fd,
     /// Where it is another one.
     output: Option<Fd>,
 }
 
-impl Stream {
+impl OwnedStream {
     fn output(&self) -> &Fd {
         self.output.as_ref().unwrap_or(&self.input)
     }
@@ -82,36 +82,36 @@ impl Connection {
     /// # Errors
     ///
     /// `EBADF` when a descriptor is not open.
-    pub(super) fn new(ends: Ends) -> Result<Self> {
-        let input = take_over(ends.input)?;
-        let output = if ends.output == ends.input {
+    pub(super) fn new(descriptors: StreamFds) -> Result<Self> {
+        let input = take_over(descriptors.input)?;
+        let output = if descriptors.output == descriptors.input {
             None
         } else {
-            Some(take_over(ends.output)?)
+            Some(take_over(descriptors.output)?)
         };
-        Ok(Self::over(Stream { input, output }))
+        Ok(Self::with_stream(OwnedStream { input, output }))
     }
 
     /// A socket that is non-blocking already.
-    pub(super) fn of_socket(input: Fd) -> Self {
-        Self::over(Stream {
+    pub(super) fn from_socket(input: Fd) -> Self {
+        Self::with_stream(OwnedStream {
             input,
             output: None,
         })
     }
 
-    fn over(stream: Stream) -> Self {
+    fn with_stream(stream: OwnedStream) -> Self {
         Self {
             stream: Some(stream),
             link: None,
             incoming: FrameBuffer::new(),
             assembler: MessageAssembler::new(),
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingFrames::default(),
         }
     }
 
     /// The same, whose bytes cross a link.
-    pub(super) fn linked(mut self, link: Option<Link>) -> Self {
+    pub(super) fn with_link(mut self, link: Option<AgentLink>) -> Self {
         self.link = link;
         self
     }
@@ -123,7 +123,7 @@ impl Connection {
     /// When what is here already is none.
     pub(super) fn begin_link(&mut self, secret: Key) -> core::result::Result<(), ProtocolError> {
         let rest = self.incoming.take_rest();
-        let link = self.link.insert(Link::new(secret, LinkEnd::new()));
+        let link = self.link.insert(AgentLink::new(secret, LinkEnd::new()));
         link.receive(&rest, &mut self.incoming, &mut self.outgoing)
     }
 
@@ -138,13 +138,13 @@ impl Connection {
     }
 
     /// Since when its stream is away.
-    pub(super) fn away_since(&self) -> Option<Moment> {
-        self.link.as_ref()?.away_since()
+    pub(super) fn disconnected_since(&self) -> Option<MonotonicMicros> {
+        self.link.as_ref()?.disconnected_since()
     }
 
     /// Whether the host has said that nothing more comes.
     pub(super) fn is_closed(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::is_closed)
+        self.link.as_ref().is_some_and(AgentLink::is_closed)
     }
 
     /// Whether this is the secret of its link.
@@ -170,7 +170,7 @@ impl Connection {
         };
         match resumed {
             Ok(()) => {
-                self.stream = Some(Stream {
+                self.stream = Some(OwnedStream {
                     input: socket,
                     output: None,
                 });
@@ -181,11 +181,11 @@ impl Connection {
     }
 
     /// The stream has ended. Without a link, so has the connection; says whether it goes on.
-    pub(super) fn lose(&mut self) -> bool {
+    pub(super) fn lose_stream(&mut self) -> bool {
         match &mut self.link {
             Some(link) if !link.is_closed() => {
                 self.stream = None;
-                link.lose();
+                link.lose_stream();
                 true
             }
             _ => {
@@ -212,13 +212,13 @@ impl Connection {
     }
 
     /// Whether it is read from: a client that floods requests has to take their answers first.
-    pub(super) fn listens(&self) -> bool {
+    pub(super) fn wants_input(&self) -> bool {
         // With a link, only what is read says what was taken.
-        self.link.is_some() || self.outgoing.len() < FLOODED
+        self.link.is_some() || self.outgoing.len() < READ_LIMIT
     }
 
     /// What is read from, and what is written to where that is another one.
-    pub(super) fn ends(&self) -> Option<(RawFd, Option<RawFd>)> {
+    pub(super) fn descriptors(&self) -> Option<(RawFd, Option<RawFd>)> {
         let stream = self.stream.as_ref()?;
         Some((stream.input.raw(), stream.output.as_ref().map(Fd::as_raw)))
     }
@@ -237,34 +237,34 @@ impl Connection {
         }
         self.stream = None;
         self.link = None;
-        self.outgoing = Outgoing::default();
+        self.outgoing = OutgoingFrames::default();
         self.incoming = FrameBuffer::new();
         self.assembler = MessageAssembler::new();
     }
 
     /// Reads once, without waiting.
-    pub(super) fn receive(&mut self, chunk: &mut Chunk) -> Arrival {
+    pub(super) fn receive(&mut self, read_buffer: &mut ReadBuffer) -> ReadOutcome {
         let Some(stream) = &self.stream else {
-            return Arrival::End;
+            return ReadOutcome::End;
         };
-        let bytes = chunk.0.bytes_mut();
+        let bytes = read_buffer.0.bytes_mut();
         match io::read(&stream.input, bytes) {
-            Ok(0) => Arrival::End,
+            Ok(0) => ReadOutcome::End,
             Ok(count) => {
                 let bytes = &bytes[..count];
                 let Some(link) = &mut self.link else {
                     self.incoming.extend(bytes);
-                    return Arrival::Bytes;
+                    return ReadOutcome::Bytes;
                 };
                 match link.receive(bytes, &mut self.incoming, &mut self.outgoing) {
-                    Ok(()) if self.outgoing.len() < FLOODED => Arrival::Bytes,
-                    Ok(()) => Arrival::Broken(ProtocolError::TooLarge("queue of answers")),
-                    Err(error) => Arrival::Broken(error),
+                    Ok(()) if self.outgoing.len() < READ_LIMIT => ReadOutcome::Bytes,
+                    Ok(()) => ReadOutcome::Broken(ProtocolError::TooLarge("queue of answers")),
+                    Err(error) => ReadOutcome::Broken(error),
                 }
             }
-            Err(Errno::EAGAIN) => Arrival::Nothing,
+            Err(Errno::EAGAIN) => ReadOutcome::Nothing,
             // A reset is an end too: there is nobody left to tell.
-            Err(_) => Arrival::End,
+            Err(_) => ReadOutcome::End,
         }
     }
 
@@ -273,7 +273,7 @@ impl Connection {
         if !self.is_alive() {
             self.outgoing.clear();
         } else if self.write().is_err() {
-            self.lose();
+            self.lose_stream();
         }
     }
 
@@ -292,7 +292,7 @@ impl Connection {
     /// When the bytes are not a message.
     pub(super) fn wait_message(
         &mut self,
-        chunk: &mut Chunk,
+        read_buffer: &mut ReadBuffer,
         milliseconds: u64,
     ) -> core::result::Result<Option<(Header, Vec<u8>)>, ProtocolError> {
         let until = after(now(), milliseconds);
@@ -303,17 +303,17 @@ impl Connection {
                     return Ok(Some((header, message.to_vec())));
                 }
             }
-            let Some((input, _)) = self.ends() else {
+            let Some((input, _)) = self.descriptors() else {
                 return Ok(None);
             };
-            let left = until.saturating_sub(now()) / 1000;
-            if !wait_for(input, POLLIN, Some(left)) {
+            let remaining = until.saturating_sub(now()) / 1000;
+            if !wait_for(input, POLLIN, Some(remaining)) {
                 return Ok(None);
             }
-            match self.receive(chunk) {
-                Arrival::End => self.close(),
-                Arrival::Broken(error) => return Err(error),
-                Arrival::Bytes | Arrival::Nothing => {}
+            match self.receive(read_buffer) {
+                ReadOutcome::End => self.close(),
+                ReadOutcome::Broken(error) => return Err(error),
+                ReadOutcome::Bytes | ReadOutcome::Nothing => {}
             }
         }
     }
@@ -338,9 +338,9 @@ impl Connection {
 fn take_over(raw: RawFd) -> Result<Fd> {
     io::set_nonblocking(raw, true)?;
     io::set_close_on_exec(raw, true)?;
-    let given = Fd::from_raw(raw);
+    let descriptor = Fd::from_raw(raw);
     if raw > 2 {
-        return Ok(given);
+        return Ok(descriptor);
     }
-    io::duplicate_above(&given, 3)
+    io::duplicate_above(&descriptor, 3)
 }

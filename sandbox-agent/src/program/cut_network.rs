@@ -8,29 +8,29 @@ use core::fmt::{self, Display, Formatter};
 
 use crate::runtime::{Errno, credentials::CAP_NET_ADMIN, fs, io};
 
-use super::{failing::text, interface, privilege};
+use super::{failures::text, interface, privilege};
 
 /// Every interface of the namespace stands here, those that are down too.
 const INTERFACES: &core::ffi::CStr = c"/proc/net/dev";
 /// How much of that is read: some thousand interfaces.
-const BOUND: usize = 256 * 1024;
+const MAX_INTERFACE_LIST: usize = 256 * 1024;
 
 /// Why the network is not gone.
 #[derive(Debug)]
-pub(super) struct Failed {
-    what: String,
+pub(super) struct CutNetworkError {
+    action: String,
     errno: Errno,
 }
 
-impl Display for Failed {
+impl Display for CutNetworkError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.errno)
+        write!(f, "{}: {}", self.action, self.errno)
     }
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failed {
-    let what = what.into();
-    |errno| Failed { what, errno }
+fn error_in(action: impl Into<String>) -> impl FnOnce(Errno) -> CutNetworkError {
+    let action = action.into();
+    |errno| CutNetworkError { action, errno }
 }
 
 /// Takes the interfaces down and gives the capability for it up, then asks the kernel for both.
@@ -38,28 +38,28 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Errno) -> Failed {
 /// # Errors
 ///
 /// When anything is left that the namespace could be reached by, or the capability is.
-pub(super) fn cut_network() -> Result<(), Failed> {
+pub(super) fn cut_network() -> Result<(), CutNetworkError> {
     for name in names(&read()?) {
-        interface::set_up(name, false).map_err(failed(text(name)))?;
+        interface::set_up(name, false).map_err(error_in(text(name)))?;
     }
-    privilege::give_up(CAP_NET_ADMIN).map_err(failed("give up CAP_NET_ADMIN"))?;
+    privilege::drop_capability(CAP_NET_ADMIN).map_err(error_in("give up CAP_NET_ADMIN"))?;
     // Also those that have come meanwhile.
     for name in names(&read()?) {
-        if interface::is_up(name).map_err(failed(text(name)))? {
-            return Err(failed(text(name))(Errno::EBUSY));
+        if interface::is_up(name).map_err(error_in(text(name)))? {
+            return Err(error_in(text(name))(Errno::EBUSY));
         }
     }
     Ok(())
 }
 
-fn read() -> Result<Vec<u8>, Failed> {
+fn read() -> Result<Vec<u8>, CutNetworkError> {
     let list = || {
         let file = fs::open(INTERFACES, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
         let mut list = Vec::new();
-        io::read_to_end(&file, &mut list, BOUND)?;
+        io::read_to_end(&file, &mut list, MAX_INTERFACE_LIST)?;
         Ok(list)
     };
-    list().map_err(failed(text(INTERFACES.to_bytes())))
+    list().map_err(error_in(text(INTERFACES.to_bytes())))
 }
 
 /// The names behind the two lines of the head, without the loopback's.

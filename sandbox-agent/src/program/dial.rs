@@ -19,38 +19,38 @@ use crate::runtime::{
 };
 
 use super::{
-    ending::{EXIT_SETUP, EXIT_USAGE},
-    polling::{Moment, POLLOUT, PollSet, after, now},
+    exit_reason::{EXIT_SETUP, EXIT_USAGE},
+    poll_set::{MonotonicMicros, POLLOUT, PollSet, after, now},
 };
 
 /// How long one attempt may take, milliseconds: a kernel answers whatever its processes do.
-const ATTEMPT: u64 = 1000;
+const ATTEMPT_TIMEOUT_MS: u64 = 1000;
 /// The pause between two rounds, microseconds.
-const PAUSE: u64 = 50_000;
+const ROUND_INTERVAL_US: u64 = 50_000;
 /// The variable with the address of the cluster's API server: a kubelet sets it in every container.
-const API: &[u8] = b"KUBERNETES_SERVICE_HOST=";
+const API_VARIABLE: &[u8] = b"KUBERNETES_SERVICE_HOST=";
 /// Its port there, wherever the server itself listens.
 const API_PORT: u16 = 443;
 /// Who answers for names stands here, and on this port.
-const RESOLVERS: &CStr = c"/etc/resolv.conf";
+const RESOLV_CONF: &CStr = c"/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
 /// How much of that is read.
-const BOUND: usize = 64 * 1024;
+const MAX_RESOLV_CONF: usize = 64 * 1024;
 /// How many connections wait to be taken.
 const BACKLOG: i32 = 64;
 
 /// Takes every connection to a port, of either family, and ends it; gives the exit code where it cannot.
 pub(super) fn answer(port: u16) -> i32 {
-    match taking(port) {
+    match listen_forever(port) {
         Ok(never) => match never {},
-        Err(errno) => complain(
+        Err(errno) => fail(
             format_args!("cannot listen on port {port}: {errno}"),
             EXIT_SETUP,
         ),
     }
 }
 
-fn taking(port: u16) -> Result<core::convert::Infallible> {
+fn listen_forever(port: u16) -> Result<core::convert::Infallible> {
     let socket = match net::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) {
         // Takes the older family's as well.
         Ok(socket) => net::bind(&socket, &Ipv6Address::new([0; 16], port)).map(|()| socket),
@@ -86,28 +86,30 @@ pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
         .next()
         .and_then(|word| word.to_str().ok()?.parse().ok());
     let Some(time) = time else {
-        return complain(format_args!("no time to dial for"), EXIT_USAGE);
+        return fail(format_args!("no time to dial for"), EXIT_USAGE);
     };
     let mut attempts = Vec::new();
     for target in arguments {
         let Ok(name) = target.to_str() else {
-            return complain(format_args!("a target is no text"), EXIT_USAGE);
+            return fail(format_args!("a target is no text"), EXIT_USAGE);
         };
         match addresses(name, environment) {
-            Ok(found) => attempts.extend(found.into_iter().map(|to| Attempt::new(name, to))),
-            Err(errno) => return complain(format_args!("no target {name}: {errno}"), EXIT_USAGE),
+            Ok(addresses) => {
+                attempts.extend(addresses.into_iter().map(|to| DialAttempt::new(name, to)))
+            }
+            Err(errno) => return fail(format_args!("no target {name}: {errno}"), EXIT_USAGE),
         }
     }
     let end = after(now(), time);
     loop {
-        let round = if until_denied {
-            attempts.iter_mut().for_each(Attempt::forget);
-            round(&mut attempts, after(now(), ATTEMPT))
+        let result = if until_denied {
+            attempts.iter_mut().for_each(DialAttempt::reset);
+            try_all(&mut attempts, after(now(), ATTEMPT_TIMEOUT_MS))
         } else {
-            round(&mut attempts, after(now(), ATTEMPT).min(end))
+            try_all(&mut attempts, after(now(), ATTEMPT_TIMEOUT_MS).min(end))
         };
-        if let Err(errno) = round {
-            return complain(format_args!("cannot dial: {errno}"), EXIT_SETUP);
+        if let Err(errno) = result {
+            return fail(format_args!("cannot dial: {errno}"), EXIT_SETUP);
         }
         let open = attempts.iter().filter(|attempt| attempt.is_open()).count();
         let done = if until_denied {
@@ -127,21 +129,21 @@ pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
     if written.is_err() || stdout.flush().is_err() {
         return EXIT_SETUP;
     }
-    if until_denied && attempts.iter().any(Attempt::is_open) {
-        return complain(format_args!("the network is not denied"), EXIT_SETUP);
+    if until_denied && attempts.iter().any(DialAttempt::is_open) {
+        return fail(format_args!("the network is not denied"), EXIT_SETUP);
     }
     0
 }
 
 fn pause() {
     // A signal only shortens it.
-    let _ = time::sleep_microseconds(PAUSE);
+    let _ = time::sleep_microseconds(ROUND_INTERVAL_US);
 }
 
-fn complain(words: core::fmt::Arguments<'_>, code: i32) -> i32 {
+fn fail(message: core::fmt::Arguments<'_>, code: i32) -> i32 {
     let mut stderr = io::Writer::new(2);
     // Without a place to say it, the code says it.
-    let _ = writeln!(stderr, "sandbox-agent: {words}");
+    let _ = writeln!(stderr, "sandbox-agent: {message}");
     let _ = stderr.flush();
     code
 }
@@ -151,13 +153,14 @@ fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
     match name {
         "api" => {
             let mut variables = environment.variables();
-            let found = variables.find_map(|text| address(text.to_bytes().strip_prefix(API)?));
-            Ok(found
+            let addresses =
+                variables.find_map(|text| address(text.to_bytes().strip_prefix(API_VARIABLE)?));
+            Ok(addresses
                 .map(|ip| SocketAddr::new(ip, API_PORT))
                 .into_iter()
                 .collect())
         }
-        "dns" => match read(RESOLVERS) {
+        "dns" => match read(RESOLV_CONF) {
             Ok(text) => Ok(resolvers(&text)),
             Err(Errno::ENOENT) => Ok(Vec::new()),
             Err(errno) => Err(errno),
@@ -172,7 +175,7 @@ fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
 fn read(path: &CStr) -> Result<Vec<u8>> {
     let file = fs::open(path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
     let mut text = Vec::new();
-    io::read_to_end(&file, &mut text, BOUND)?;
+    io::read_to_end(&file, &mut text, MAX_RESOLV_CONF)?;
     Ok(text)
 }
 
@@ -192,7 +195,7 @@ fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
 
 /// One address of a target, and what became of it.
 #[derive(Debug)]
-struct Attempt<'a> {
+struct DialAttempt<'a> {
     target: &'a str,
     to: SocketAddr,
     /// The connection on its way.
@@ -200,7 +203,7 @@ struct Attempt<'a> {
     outcome: Result<()>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> DialAttempt<'a> {
     fn new(target: &'a str, to: SocketAddr) -> Self {
         Self {
             target,
@@ -214,12 +217,12 @@ impl<'a> Attempt<'a> {
         self.outcome.is_ok()
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         self.outcome = Err(Errno::ETIMEDOUT);
     }
 
     /// Begins to connect, or goes on with it.
-    fn go_on(&mut self) -> Result<()> {
+    fn advance(&mut self) -> Result<()> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => {
@@ -252,7 +255,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl core::fmt::Display for Attempt<'_> {
+impl core::fmt::Display for DialAttempt<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} {} ", self.target, self.to)?;
         match self.outcome {
@@ -263,9 +266,9 @@ impl core::fmt::Display for Attempt<'_> {
 }
 
 /// Tries once whatever is not open yet.
-fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
+fn try_all(attempts: &mut [DialAttempt<'_>], until: MonotonicMicros) -> Result<()> {
     for attempt in attempts.iter_mut().filter(|attempt| !attempt.is_open()) {
-        attempt.go_on()?;
+        attempt.advance()?;
     }
     let mut set = PollSet::new();
     while now() < until {
@@ -279,9 +282,9 @@ fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
             break;
         }
         set.wait(Some(until))?;
-        let ready: Vec<_> = set.happened().map(|(index, _)| index).collect();
+        let ready: Vec<_> = set.ready().map(|(index, _)| index).collect();
         for index in ready {
-            attempts[index].go_on()?;
+            attempts[index].advance()?;
         }
     }
     for attempt in attempts.iter_mut() {
@@ -296,40 +299,40 @@ fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn attempt(to: SocketAddr) -> Attempt<'static> {
-        Attempt::new("t", to)
+    fn attempt(to: SocketAddr) -> DialAttempt<'static> {
+        DialAttempt::new("t", to)
     }
 
     #[test]
     fn who_listens_is_told_from_who_does_not() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = listener.local_addr().unwrap();
+        let open = listener.local_addr().unwrap();
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let gone = closed.local_addr().unwrap();
+        let refused = closed.local_addr().unwrap();
         drop(closed);
-        let mut attempts = [attempt(there), attempt(gone)];
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        let mut attempts = [attempt(open), attempt(refused)];
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(attempts[0].is_open());
         assert_eq!(attempts[1].outcome, Err(Errno::ECONNREFUSED));
         let line = alloc::format!("{}", attempts[0]);
-        assert_eq!(line, alloc::format!("t {there} open"));
+        assert_eq!(line, alloc::format!("t {open} open"));
         // What was open is not tried again, until that is forgotten.
         drop(listener);
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(attempts[0].is_open());
-        attempts[0].forget();
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        attempts[0].reset();
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(!attempts[0].is_open());
     }
 
     #[test]
     fn resolvers_are_read_as_libraries_do() {
-        let found =
+        let addresses =
             resolvers(b"search a b\nnameserver 10.96.0.10\n nameserver fd00::a\nnameserver x\n");
         let expected: [SocketAddr; 2] = [
             "10.96.0.10:53".parse().unwrap(),
             "[fd00::a]:53".parse().unwrap(),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(addresses, expected);
     }
 }

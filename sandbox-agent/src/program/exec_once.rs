@@ -11,7 +11,7 @@ use crate::runtime::{
     syscall::{AUDIT_ARCH, nr},
 };
 
-use super::polling::{POLLIN, state_of};
+use super::poll_set::{POLLIN, poll_events};
 
 /// Operation: jump when the word is `k` or more.
 const BPF_JUMP_GREATER_EQUAL: u16 = 0x35;
@@ -92,7 +92,7 @@ pub(super) fn install(notify: &Fd) -> Result<()> {
 
 /// How often an execution was refused what it may have only one of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedCounts {
     /// Programs after the first.
     pub(super) programs: u32,
     /// Processes.
@@ -101,13 +101,13 @@ pub(super) struct Refused {
 
 /// The side that answers.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ExecOnceGate {
     socket: Fd,
     listener: Option<Fd>,
     used: bool,
 }
 
-impl Gate {
+impl ExecOnceGate {
     /// Waits for the listener on `socket`.
     pub(super) fn new(socket: Fd) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Gate {
     }
 
     /// Answers one question, or takes the listener; false when no question can come any more. Counts what it refuses.
-    pub(super) fn serve(&mut self, refused: &mut Refused) -> bool {
+    pub(super) fn serve(&mut self, refused: &mut RefusedCounts) -> bool {
         let Some(listener) = &self.listener else {
             return match net::receive_descriptor(&self.socket) {
                 Ok(Some(listener)) => {
@@ -129,7 +129,7 @@ impl Gate {
                 Ok(None) | Err(_) => false,
             };
         };
-        if state_of(listener.as_raw(), POLLIN, Some(0)) & POLLIN == 0 {
+        if poll_events(listener.as_raw(), POLLIN, Some(0)) & POLLIN == 0 {
             return false;
         }
         let Ok(question) = receive(listener) else {
@@ -153,7 +153,7 @@ impl Gate {
     }
 }
 
-impl Descriptor for Gate {
+impl Descriptor for ExecOnceGate {
     fn raw(&self) -> RawFd {
         self.listener.as_ref().unwrap_or(&self.socket).as_raw()
     }

@@ -28,8 +28,8 @@ const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 ///
 /// `ENODEV` where there is none, `EPERM` without power over the network namespace, `EIO` where it is not as asked for.
 pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
-    let (socket, mut request) = ask(name)?;
-    get(&socket, &mut request)?;
+    let (socket, mut request) = open_request(name)?;
+    read_flags(&socket, &mut request)?;
     request.flags = if up {
         request.flags | IFF_UP
     } else {
@@ -37,7 +37,7 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
     };
     // SAFETY: the request reads one record.
     unsafe { io::ioctl(&socket, SIOCSIFFLAGS, &raw mut request as usize)? };
-    get(&socket, &mut request)?;
+    read_flags(&socket, &mut request)?;
     if (request.flags & IFF_UP != 0) == up {
         Ok(())
     } else {
@@ -51,12 +51,12 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
 ///
 /// `ENODEV` where there is none.
 pub(super) fn is_up(name: &[u8]) -> Result<bool> {
-    let (socket, mut request) = ask(name)?;
-    get(&socket, &mut request)?;
+    let (socket, mut request) = open_request(name)?;
+    read_flags(&socket, &mut request)?;
     Ok(request.flags & IFF_UP != 0)
 }
 
-fn ask(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
+fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
     let mut request = InterfaceFlags {
         name: [0; 16],
         flags: 0,
@@ -71,7 +71,7 @@ fn ask(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
     Ok((socket, request))
 }
 
-fn get(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
+fn read_flags(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
     // SAFETY: the request reads the name and writes the flags of one record.
     unsafe { io::ioctl(socket, SIOCGIFFLAGS, &raw mut *request as usize)? };
     Ok(())

@@ -12,7 +12,7 @@ use crate::runtime::{
     stat::stat_at,
 };
 
-use super::failing::{failure, text};
+use super::failures::{failure, text};
 use super::privilege::set_file_identity;
 use crate::protocol::{FailStep, Failure};
 
@@ -21,7 +21,7 @@ use crate::protocol::{FailStep, Failure};
 /// # Errors
 ///
 /// With the path that could not be given.
-pub(super) fn give_dirs(
+pub(super) fn chown_dirs(
     paths: &[Vec<u8>],
     owner: Option<(u32, u32)>,
 ) -> core::result::Result<(), Failure> {
@@ -70,12 +70,12 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
         match fs::make_directory(AT_FDCWD, &part, mode) {
             Ok(()) => {
                 if let Some(owner) = owner {
-                    give(&part, mode, owner)?;
+                    set_owner(&part, mode, owner)?;
                 }
             }
             // A parent that is there may well be on a file system that is read-only, or not ours to write.
             Err(Errno::EEXIST | Errno::EROFS | Errno::EACCES | Errno::EPERM)
-                if stat_at(AT_FDCWD, &part, 0).is_ok_and(|facts| facts.is_directory()) => {}
+                if stat_at(AT_FDCWD, &part, 0).is_ok_and(|metadata| metadata.is_directory()) => {}
             Err(Errno::EEXIST) => return Err(Errno::ENOTDIR),
             Err(errno) => return Err(errno),
         }
@@ -84,7 +84,7 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
 }
 
 /// Makes a new folder its owner's. A container's agent may not change owners: it makes the folder anew as that user.
-fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
+fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
     match fs::change_owner(AT_FDCWD, folder, user, group, fs::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::EPERM) => {
             fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
@@ -97,21 +97,21 @@ fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
                 return Ok(());
             }
             fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
-            as_effective(user, group, || fs::make_directory(AT_FDCWD, folder, mode))
+            with_effective_user(user, group, || fs::make_directory(AT_FDCWD, folder, mode))
         }
         other => other,
     }
 }
 
 /// Does something as another user in effect.
-fn as_effective(user: u32, group: u32, act: impl FnOnce() -> Result<()>) -> Result<()> {
-    let own = (effective_user(), effective_group());
+fn with_effective_user(user: u32, group: u32, action: impl FnOnce() -> Result<()>) -> Result<()> {
+    let previous = (effective_user(), effective_group());
     set_effective_group(group)?;
-    let done = set_effective_user(user).and_then(|()| act());
+    let result = set_effective_user(user).and_then(|()| action());
     // Whoever is still somebody else must not go on.
-    set_effective_user(own.0)?;
-    set_effective_group(own.1)?;
-    done
+    set_effective_user(previous.0)?;
+    set_effective_group(previous.1)?;
+    result
 }
 
 #[cfg(test)]

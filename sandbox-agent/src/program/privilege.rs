@@ -12,7 +12,7 @@ use crate::runtime::{
     syscall::{nr, syscall1},
 };
 
-use super::failing::{failure, refusal};
+use super::failures::{failure, refusal};
 use crate::protocol::{FailStep, Failure};
 
 /// What is kept where code runs under another identity: becoming it, and killing it.
@@ -26,7 +26,9 @@ const NEEDED: u64 = 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
 /// # Errors
 ///
 /// When the identity cannot be become, or the kernel refuses.
-pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capabilities, Failure> {
+pub(super) fn drop_all_but_needed(
+    identity: Option<(u32, u32)>,
+) -> core::result::Result<Capabilities, Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
     let held = Capabilities::current().map_err(failed("capget"))?;
     if identity.is_some() && held.permitted & NEEDED != NEEDED {
@@ -39,13 +41,13 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
         limit_bounding_set(0).map_err(failed("PR_CAPBSET_DROP"))?;
     }
     drop_ambient().map_err(failed("PR_CAP_AMBIENT"))?;
-    let kept = if identity.is_some() { NEEDED } else { 0 };
-    let left = Capabilities {
-        effective: kept,
-        permitted: kept,
+    let needed = if identity.is_some() { NEEDED } else { 0 };
+    let remaining = Capabilities {
+        effective: needed,
+        permitted: needed,
         inheritable: 0,
     };
-    left.apply().map_err(failed("capset"))?;
+    remaining.apply().map_err(failed("capset"))?;
     if let Some((user, group)) = identity {
         // Pipes then belong to the code, which may open /dev/stdout; and the agent has no more of the files than it.
         set_file_identity(user, group);
@@ -55,7 +57,7 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
     if process::current() != Pid(1) {
         set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0).map_err(failed("PR_SET_CHILD_SUBREAPER"))?;
     }
-    Ok(left)
+    Ok(remaining)
 }
 
 /// Gives up one capability, in every set, so that neither this process nor any that it starts can get it back; the kernel's word is asked
@@ -64,7 +66,7 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
 /// # Errors
 ///
 /// `EPERM` without `CAP_SETPCAP`, `EIO` where the kernel says that it is still there.
-pub(super) fn give_up(capability: u32) -> Result<()> {
+pub(super) fn drop_capability(capability: u32) -> Result<()> {
     limit_bounding_set(!(1 << capability))?;
     drop_ambient()?;
     let without = |set: u64| set & !(1 << capability);
@@ -75,8 +77,8 @@ pub(super) fn give_up(capability: u32) -> Result<()> {
         inheritable: without(held.inheritable),
     }
     .apply()?;
-    let left = Capabilities::current()?;
-    let sets = left.effective | left.permitted | left.inheritable;
+    let remaining = Capabilities::current()?;
+    let sets = remaining.effective | remaining.permitted | remaining.inheritable;
     let ambient = match is_ambient(capability) {
         // Before Linux 4.3 there is no such set.
         Err(Errno::EINVAL) => false,
@@ -93,7 +95,7 @@ pub(super) fn give_up(capability: u32) -> Result<()> {
 /// # Errors
 ///
 /// None that Linux gives.
-pub(super) fn give_up_all() -> Result<()> {
+pub(super) fn drop_all() -> Result<()> {
     if Capabilities::current()?.effective & (1 << CAP_SETPCAP) != 0 {
         limit_bounding_set(0)?;
     }

@@ -1,4 +1,4 @@
-//! Ends and stops of the agent's children.
+//! StreamFds and stops of the agent's children.
 
 use crate::runtime::{
     Pid,

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use super::{log::Log, outgoing::Outgoing};
+use super::{outgoing_frames::OutgoingFrames, output_log::OutputLog};
 use crate::protocol::{
     Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
 };
@@ -13,8 +13,8 @@ pub(super) struct Replay {
     position: u64,
     /// Where it ends; `None` for one that follows the log.
     end: Option<u64>,
-    stdout: Window,
-    stderr: Window,
+    stdout: ChannelCredit,
+    stderr: ChannelCredit,
     /// Whether newer bytes took the place of some that were to be sent.
     overtaken: bool,
     killed: bool,
@@ -22,12 +22,12 @@ pub(super) struct Replay {
 
 /// What may be sent on a channel, and what was.
 #[derive(Debug)]
-struct Window {
+struct ChannelCredit {
     credit: u64,
     sent: u64,
 }
 
-impl Window {
+impl ChannelCredit {
     const fn new() -> Self {
         Self {
             credit: WINDOW as u64,
@@ -43,13 +43,13 @@ impl Window {
 
 impl Replay {
     /// Sends the last lines of the log as it is now and, if that is asked for, what comes.
-    pub(super) fn new(log: &Log, request: LogRequest) -> Self {
+    pub(super) fn new(log: &OutputLog, request: LogRequest) -> Self {
         let end = log.end();
         Self {
             position: log.tail(request.tail),
             end: (!request.follow).then_some(end),
-            stdout: Window::new(),
-            stderr: Window::new(),
+            stdout: ChannelCredit::new(),
+            stderr: ChannelCredit::new(),
             overtaken: false,
             killed: false,
         }
@@ -84,7 +84,12 @@ impl Replay {
     }
 
     /// Sends on; says whether it is over.
-    pub(super) fn advance(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
+    pub(super) fn advance(
+        &mut self,
+        stream: u32,
+        log: &OutputLog,
+        outgoing: &mut OutgoingFrames,
+    ) -> bool {
         while !self.killed && self.position < self.end.unwrap_or(log.end()) {
             if self.position < log.oldest() && !self.skip(stream, log, outgoing) {
                 return false;
@@ -116,7 +121,7 @@ impl Replay {
     }
 
     /// Goes on where the log begins now, and says so; false when there is no credit to say it.
-    fn skip(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
+    fn skip(&mut self, stream: u32, log: &OutputLog, outgoing: &mut OutgoingFrames) -> bool {
         let next = self.end.unwrap_or(u64::MAX).min(log.oldest());
         let lost = next - self.position;
         let word = format!("[{lost} bytes of the log were overwritten before they were read]\n");

@@ -10,24 +10,24 @@ use crate::runtime::{
     stat::{S_IFLNK, stat_at, stat_of},
 };
 
-use super::{Trouble, trouble};
+use super::{BuiltinError, file_error};
 
 /// How much is read at once.
-const CHUNK: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Writes a regular file to standard output.
-pub(super) fn get(path: &[u8]) -> core::result::Result<(), Trouble> {
-    let file = open_without_links(path).map_err(trouble(path))?;
-    if !stat_of(&file).map_err(trouble(path))?.is_file() {
-        return Err(Trouble::File(Errno::EINVAL, super::text(path)));
+pub(super) fn get(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+    let file = open_without_links(path).map_err(file_error(path))?;
+    if !stat_of(&file).map_err(file_error(path))?.is_file() {
+        return Err(BuiltinError::File(Errno::EINVAL, super::text(path)));
     }
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = io::read(&file, &mut chunk).map_err(trouble(path))?;
+        let count = io::read(&file, &mut chunk).map_err(file_error(path))?;
         if count == 0 {
             return Ok(());
         }
-        io::write_all(1, &chunk[..count]).map_err(Trouble::Output)?;
+        io::write_all(1, &chunk[..count]).map_err(BuiltinError::Output)?;
     }
 }
 
@@ -61,7 +61,7 @@ fn open_without_links(path: &[u8]) -> Result<Fd> {
 }
 
 fn is_link(folder: &Fd, name: &core::ffi::CStr) -> bool {
-    stat_at(folder, name, fs::AT_SYMLINK_NOFOLLOW).is_ok_and(|facts| facts.kind() == S_IFLNK)
+    stat_at(folder, name, fs::AT_SYMLINK_NOFOLLOW).is_ok_and(|metadata| metadata.kind() == S_IFLNK)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use alloc::string::String;
 use crate::runtime::{Errno, RawFd, fs, path::terminated, signal, stat::stat_at};
 
 use super::{
-    failing::{failure, text},
+    failures::{failure, text},
     make_dirs::make_path,
 };
 use crate::protocol::{Builtin, FailStep, Failure};
@@ -27,7 +27,7 @@ const SIGXFSZ: i32 = 25;
 
 /// What kept a routine from its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Trouble {
+enum BuiltinError {
     /// A system call failed on this path.
     File(Errno, String),
     /// Standard output: nobody reads any more.
@@ -37,8 +37,8 @@ enum Trouble {
 }
 
 /// The trouble of a system call on `path`.
-fn trouble(path: &[u8]) -> impl Fn(Errno) -> Trouble + '_ {
-    move |errno| Trouble::File(errno, text(path))
+fn file_error(path: &[u8]) -> impl Fn(Errno) -> BuiltinError + '_ {
+    move |errno| BuiltinError::File(errno, text(path))
 }
 
 /// Runs a routine; gives its exit code. `complete` has a byte to read once standard input was complete.
@@ -46,12 +46,12 @@ fn trouble(path: &[u8]) -> impl Fn(Errno) -> Trouble + '_ {
 /// # Errors
 ///
 /// The failure to report.
-pub(super) fn run(routine: &Builtin, complete: Option<RawFd>) -> Result<i32, Failure> {
+pub(super) fn run(builtin: &Builtin, complete: Option<RawFd>) -> Result<i32, Failure> {
     for number in [SIGXFSZ, signal::SIGPIPE] {
         signal::ignore(number)
-            .map_err(|errno| failure(FailStep::File, errno, "signals of the routine"))?;
+            .map_err(|errno| failure(FailStep::File, errno, "signals of the builtin"))?;
     }
-    let done = match routine {
+    let done = match builtin {
         Builtin::Put { path, mode } => put::put(path, *mode, complete),
         Builtin::Get { path } => get::get(path),
         Builtin::List { path, depth } => list::list(path, *depth),
@@ -60,18 +60,18 @@ pub(super) fn run(routine: &Builtin, complete: Option<RawFd>) -> Result<i32, Fai
     };
     match done {
         Ok(()) => Ok(0),
-        Err(Trouble::Abandoned) => Ok(i32::from(ABANDONED)),
-        Err(Trouble::File(errno, path)) => Err(failure(FailStep::File, errno, path)),
-        Err(Trouble::Output(errno)) => Err(failure(FailStep::File, errno, "standard output")),
+        Err(BuiltinError::Abandoned) => Ok(i32::from(ABANDONED)),
+        Err(BuiltinError::File(errno, path)) => Err(failure(FailStep::File, errno, path)),
+        Err(BuiltinError::Output(errno)) => Err(failure(FailStep::File, errno, "standard output")),
     }
 }
 
-fn make_folder(path: &[u8], mode: u32) -> Result<(), Trouble> {
+fn make_folder(path: &[u8], mode: u32) -> Result<(), BuiltinError> {
     fs::set_umask(0);
-    make_path(path, mode & 0o7777, None).map_err(trouble(path))?;
+    make_path(path, mode & 0o7777, None).map_err(file_error(path))?;
     // An empty path makes nothing, and is no folder.
-    let path_text = terminated(path).map_err(trouble(path))?;
+    let path_text = terminated(path).map_err(file_error(path))?;
     stat_at(fs::AT_FDCWD, &path_text, 0)
         .map(drop)
-        .map_err(trouble(path))
+        .map_err(file_error(path))
 }

@@ -11,29 +11,31 @@ use crate::runtime::{
     time::monotonic_microseconds,
 };
 
-use super::{Trouble, trouble};
+use super::{BuiltinError, file_error};
 use crate::program::make_dirs::make_path;
 
 /// How much is written at once.
-const CHUNK: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Writes standard input to a file that takes the place of `path` in one step.
-pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(), Trouble> {
-    let (parent, name) = split(path).ok_or_else(|| trouble(path)(Errno::EISDIR))?;
-    let name = terminated(name).map_err(trouble(path))?;
+pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(), BuiltinError> {
+    let (parent, name) = split(path).ok_or_else(|| file_error(path)(Errno::EISDIR))?;
+    let name = terminated(name).map_err(file_error(path))?;
     if !parent.is_empty() {
-        make_path(parent, 0o755, None).map_err(trouble(parent))?;
+        make_path(parent, 0o755, None).map_err(file_error(parent))?;
     }
     let parent_path = if parent.is_empty() { b"." } else { parent };
     let folder = terminated(parent_path)
         .and_then(|parent| fs::open(&parent, O_PATH | O_DIRECTORY | O_CLOEXEC, 0))
-        .map_err(trouble(parent))?;
-    let (file, temporary) = create(&folder).map_err(trouble(path))?;
+        .map_err(file_error(parent))?;
+    let (file, temporary) = create(&folder).map_err(file_error(path))?;
     let written = fill(&file, path, complete)
-        .and_then(|()| fs::change_mode_of(&file, mode & 0o7777).map_err(trouble(path)))
+        .and_then(|()| fs::change_mode_of(&file, mode & 0o7777).map_err(file_error(path)))
         // A deferred error of the write.
-        .and_then(|()| file.close().map_err(trouble(path)))
-        .and_then(|()| fs::rename(&folder, &temporary, &folder, &name, 0).map_err(trouble(path)));
+        .and_then(|()| file.close().map_err(file_error(path)))
+        .and_then(|()| {
+            fs::rename(&folder, &temporary, &folder, &name, 0).map_err(file_error(path))
+        });
     if written.is_err() {
         // Code of the sandbox may have removed it first.
         let _ = fs::unlink(&folder, &temporary, 0);
@@ -41,19 +43,19 @@ pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(),
     written
 }
 
-fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), Trouble> {
-    let mut chunk = vec![0; CHUNK];
+fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), BuiltinError> {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = io::read(0, &mut chunk).map_err(trouble(b"standard input"))?;
+        let count = io::read(0, &mut chunk).map_err(file_error(b"standard input"))?;
         if count == 0 {
             break;
         }
-        io::write_all(file, &chunk[..count]).map_err(trouble(path))?;
+        io::write_all(file, &chunk[..count]).map_err(file_error(path))?;
     }
     // The end of the pipe alone may be the end of the agent.
     match complete.map(|complete| io::read(complete, &mut [0; 1])) {
         Some(Ok(1)) => Ok(()),
-        _ => Err(Trouble::Abandoned),
+        _ => Err(BuiltinError::Abandoned),
     }
 }
 

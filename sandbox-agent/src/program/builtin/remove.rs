@@ -9,17 +9,17 @@ use crate::runtime::{
     path::terminated,
 };
 
-use super::{Trouble, trouble, walk::Walk};
+use super::{BuiltinError, file_error, walk::TreeWalk};
 
 /// Removes a file, or a folder with all that is in it.
-pub(super) fn remove(path: &[u8]) -> core::result::Result<(), Trouble> {
-    let start = terminated(path).map_err(trouble(path))?;
+pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+    let start = terminated(path).map_err(file_error(path))?;
     match fs::unlink(AT_FDCWD, &start, 0) {
         Ok(()) => return Ok(()),
         Err(Errno::EISDIR) => {}
-        Err(errno) => return Err(trouble(path)(errno)),
+        Err(errno) => return Err(file_error(path)(errno)),
     }
-    remove_tree(path).map_err(trouble(path))
+    remove_tree(path).map_err(file_error(path))
 }
 
 /// Removes a folder with all that is in it.
@@ -29,32 +29,32 @@ pub(super) fn remove(path: &[u8]) -> core::result::Result<(), Trouble> {
 /// `ENOTDIR` for anything else, and what `unlink` and `open` report.
 pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
     let start = terminated(path)?;
-    Walk::new(AT_FDCWD, &start).and_then(empty)?;
+    TreeWalk::new(AT_FDCWD, &start).and_then(empty)?;
     fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
 }
 
 /// Removes everything below the start of a walk, also out of folders that their owner has closed.
-fn empty(mut walk: Walk) -> Result<()> {
+fn empty(mut walk: TreeWalk) -> Result<()> {
     loop {
         let Some(name) = walk.next_name() else {
             let Some(name) = walk.ascend()? else {
                 return Ok(());
             };
-            gone(unlink(&walk, &name, AT_REMOVEDIR))?;
+            ignore_missing(unlink(&walk, &name, AT_REMOVEDIR))?;
             continue;
         };
         match unlink(&walk, &name, 0) {
             Err(Errno::EISDIR) => match unlink(&walk, &name, AT_REMOVEDIR) {
                 Err(Errno::ENOTEMPTY) => descend(&mut walk, name)?,
-                other => gone(other)?,
+                other => ignore_missing(other)?,
             },
-            other => gone(other)?,
+            other => ignore_missing(other)?,
         }
     }
 }
 
 /// Removes an entry of the folder in which a walk stands.
-fn unlink(walk: &Walk, name: &CStr, flags: i32) -> Result<()> {
+fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
     match fs::unlink(walk.folder(), name, flags) {
         Err(Errno::EACCES) => {
             fs::change_mode_of(walk.folder(), 0o700)?;
@@ -65,7 +65,7 @@ fn unlink(walk: &Walk, name: &CStr, flags: i32) -> Result<()> {
 }
 
 /// Goes down into a folder, one that its owner has closed too.
-fn descend(walk: &mut Walk, name: CString) -> Result<()> {
+fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
     match walk.descend(name.clone()) {
         Err(Errno::EACCES) => {
             // Whoever puts a link in its place meanwhile has it changed as whom we run, which is them.
@@ -77,7 +77,7 @@ fn descend(walk: &mut Walk, name: CString) -> Result<()> {
 }
 
 /// What somebody else removed first is as wanted.
-fn gone(removed: Result<()>) -> Result<()> {
+fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(Errno::ENOENT) => Ok(()),
         other => other,
@@ -127,6 +127,6 @@ mod tests {
         assert!(!tree.exists());
         assert!(place.path().join("kept").exists());
         let missing = remove(tree.as_os_str().as_bytes());
-        assert!(matches!(missing, Err(Trouble::File(Errno::ENOENT, _))));
+        assert!(matches!(missing, Err(BuiltinError::File(Errno::ENOENT, _))));
     }
 }

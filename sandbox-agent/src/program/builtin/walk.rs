@@ -13,7 +13,7 @@ use crate::runtime::{
 
 /// A folder on the way down, left for one of its entries.
 #[derive(Debug)]
-struct Level {
+struct ParentFolder {
     /// Entries still to come.
     names: Vec<CString>,
     /// Device and inode: on the way back `..` must be this folder.
@@ -24,15 +24,15 @@ struct Level {
 
 /// A walk. It stands in a folder, whose entries it hands out; the caller may go down into each.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct TreeWalk {
     folder: Fd,
     identity: (u64, u64),
     names: Vec<CString>,
-    above: Vec<Level>,
+    above: Vec<ParentFolder>,
 }
 
-fn identity(facts: &Stat) -> (u64, u64) {
-    (facts.device, facts.inode)
+fn identity(metadata: &Stat) -> (u64, u64) {
+    (metadata.device, metadata.inode)
 }
 
 fn open(parent: i32, name: &CStr) -> Result<Fd> {
@@ -44,7 +44,7 @@ fn open(parent: i32, name: &CStr) -> Result<Fd> {
     )
 }
 
-fn names(folder: &Fd) -> Result<Vec<CString>> {
+fn list_names(folder: &Fd) -> Result<Vec<CString>> {
     let mut entries = Directory::new(folder);
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry()? {
@@ -53,7 +53,7 @@ fn names(folder: &Fd) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-impl Walk {
+impl TreeWalk {
     /// Starts in the folder `name` of `parent`.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Walk {
     pub(super) fn new(parent: i32, name: &CStr) -> Result<Self> {
         let folder = open(parent, name)?;
         let identity = identity(&stat_of(&folder)?);
-        let names = names(&folder)?;
+        let names = list_names(&folder)?;
         Ok(Self {
             folder,
             identity,
@@ -90,12 +90,12 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// As [`Walk::new`]; the walk then stays where it is.
+    /// As [`TreeWalk::new`]; the walk then stays where it is.
     pub(super) fn descend(&mut self, name: CString) -> Result<()> {
         let below = Self::new(self.folder.as_raw(), &name)?;
         let above = core::mem::replace(self, below);
         self.above = above.above;
-        self.above.push(Level {
+        self.above.push(ParentFolder {
             names: above.names,
             identity: above.identity,
             current: name,

@@ -9,41 +9,41 @@ use crate::runtime::{
 };
 
 use super::{
+    control::{MAX_PACKET, SupervisorCommand, SupervisorReport},
     output::Output,
-    record::{MAX_PACKET, Order, Report},
-    spare::Spare,
+    preforked::PreforkedExec,
     spawn::spawn,
     stdin::Stdin,
-    sweep::Swept,
+    sweep::SweepResult,
 };
 use crate::{
     program::{
         builtin::ABANDONED,
-        log::Log,
         memory_kills::{KillCount, KillsSince},
-        outgoing::Outgoing,
-        polling::{Moment, POLLIN, POLLOUT, PollSet, after, now},
-        sandbox::Sandbox,
+        outgoing_frames::OutgoingFrames,
+        output_log::OutputLog,
+        poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet, after, now},
+        prepared_sandbox::PreparedSandbox,
     },
     protocol::{Channel, ExecRequest, ExitKind, ExitReport, Failure, Kind, Program, ProtocolError},
 };
 
 /// How long pipes are read for that somebody outside of the tree holds open, milliseconds.
-const DRAIN: u64 = 250;
+const DRAIN_TIMEOUT_MS: u64 = 250;
 
 /// How long a supervisor may take to kill its tree (2 s by its own bound) before it is given up, milliseconds.
-const SUPERVISOR_BOUND: u64 = 3000;
+const SUPERVISOR_TIMEOUT_MS: u64 = 3000;
 
 /// How long a routine of the agent may take to clean up after itself before it is killed, milliseconds.
-const ROUTINE_GRACE: u64 = 200;
+const BUILTIN_GRACE_MS: u64 = 200;
 
 /// When a program that has neither written nor ended is looked at for whether it has started, milliseconds: most programs that
 /// end at once have done so by then, and the agent is not woken in between.
-const FIRST_LOOK: u64 = 1;
+const START_CHECK_DELAY_MS: u64 = 1;
 
 /// Which descriptor of an execution something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::program) enum Part {
+pub(in crate::program) enum ExecutionDescriptor {
     Control,
     Progress,
     Stdin,
@@ -52,15 +52,15 @@ pub(in crate::program) enum Part {
 }
 
 #[derive(Debug)]
-enum End {
+enum ExecutionEnd {
     /// It runs.
     Running,
     /// The supervisor vanished; what it left behind is being killed.
     Lost,
     /// It ended, and this is what is known.
-    Known(Report),
+    Known(SupervisorReport),
     /// As lost, with everything killed.
-    Swept(Swept),
+    Swept(SweepResult),
 }
 
 /// An execution.
@@ -73,25 +73,25 @@ pub(in crate::program) struct Execution {
     control_ended: bool,
     progress: Option<Fd>,
     progress_bytes: Vec<u8>,
-    routine: bool,
+    builtin: bool,
     /// Until when it is not waited for the start, which something else may show before.
-    first_look: Option<Moment>,
+    check_start_at: Option<MonotonicMicros>,
     started: bool,
     stdin: Stdin,
     stdout: Output,
     stderr: Output,
     logged: bool,
-    begun: Moment,
+    started_at: MonotonicMicros,
     /// When the time limit is over.
-    deadline: Option<Moment>,
+    deadline: Option<MonotonicMicros>,
     /// Why it is being killed.
     killing: Option<ExitKind>,
     /// When the order to kill goes out that waits for a routine's own end.
-    kill_order: Option<Moment>,
+    kill_at: Option<MonotonicMicros>,
     /// When a supervisor is given up that was told to kill.
-    give_up: Option<Moment>,
-    end: End,
-    drain_until: Option<Moment>,
+    give_up_at: Option<MonotonicMicros>,
+    end: ExecutionEnd,
+    drain_until: Option<MonotonicMicros>,
     drain_cut: bool,
     /// What the kernel had killed for memory before.
     kills: Option<KillsSince>,
@@ -107,19 +107,20 @@ impl Execution {
     /// The failure to report.
     pub(in crate::program) fn start(
         stream: u32,
-        sandbox: &Sandbox,
+        sandbox: &PreparedSandbox,
         request: &ExecRequest,
         message: &[u8],
-        spare: Option<Spare>,
+        preforked: Option<PreforkedExec>,
     ) -> Result<Self, Failure> {
-        let begun = now();
+        let started_at = now();
         let kills = sandbox.kill_count.as_ref().and_then(KillCount::begin);
-        let spawned = match spare.and_then(|spare| spare.give(request, message)) {
+        let spawned = match preforked.and_then(|preforked| preforked.send_request(request, message))
+        {
             Some(spawned) => spawned,
             None => spawn(sandbox, request)?,
         };
-        let routine = matches!(request.program, Program::Builtin(_));
-        let deadline = (request.timeout_ms > 0).then(|| after(begun, request.timeout_ms));
+        let builtin = matches!(request.program, Program::Builtin(_));
+        let deadline = (request.timeout_ms > 0).then(|| after(started_at, request.timeout_ms));
         Ok(Self {
             stream,
             supervisor: spawned.supervisor,
@@ -127,19 +128,19 @@ impl Execution {
             control_ended: false,
             progress: Some(spawned.progress),
             progress_bytes: Vec::new(),
-            routine,
-            first_look: (!routine).then(|| after(begun, FIRST_LOOK)),
+            builtin,
+            check_start_at: (!builtin).then(|| after(started_at, START_CHECK_DELAY_MS)),
             started: false,
             stdin: Stdin::new(spawned.stdin, spawned.complete),
             stdout: Output::new(Kind::Stdout, spawned.stdout),
             stderr: Output::new(Kind::Stderr, spawned.stderr),
             logged: request.log,
-            begun,
+            started_at,
             deadline,
             killing: None,
-            kill_order: None,
-            give_up: None,
-            end: End::Running,
+            kill_at: None,
+            give_up_at: None,
+            end: ExecutionEnd::Running,
             drain_until: None,
             drain_cut: false,
             kills,
@@ -148,8 +149,8 @@ impl Execution {
     }
 
     /// Whether it is a routine of the agent, not code.
-    pub(in crate::program) fn is_routine(&self) -> bool {
-        self.routine
+    pub(in crate::program) fn is_builtin(&self) -> bool {
+        self.builtin
     }
 
     /// The supervisor's process.
@@ -158,55 +159,66 @@ impl Execution {
     }
 
     /// Adds what is to be waited for. `room` says whether outputs may be read.
-    pub(in crate::program) fn wants<T: Copy>(
+    pub(in crate::program) fn register<T: Copy>(
         &self,
-        room: bool,
+        may_read_outputs: bool,
         set: &mut PollSet<T>,
-        meaning: impl Fn(u32, Part) -> T,
+        token: impl Fn(u32, ExecutionDescriptor) -> T,
     ) {
-        let meaning = |part| meaning(self.stream, part);
-        if matches!(self.end, End::Running) && !self.control_ended {
-            set.add(self.control.as_raw(), POLLIN, meaning(Part::Control));
+        let token = |part| token(self.stream, part);
+        if matches!(self.end, ExecutionEnd::Running) && !self.control_ended {
+            set.add(
+                self.control.as_raw(),
+                POLLIN,
+                token(ExecutionDescriptor::Control),
+            );
         }
-        let running = matches!(self.end, End::Running);
+        let running = matches!(self.end, ExecutionEnd::Running);
         if let Some(progress) = &self.progress
-            && (self.first_look.is_none() || !running)
+            && (self.check_start_at.is_none() || !running)
         {
             // A program's number is of no use before it runs, and then the pipe hangs up: one wake-up less. A routine's
             // pipe stays open.
-            let events = if self.routine && !self.started {
+            let events = if self.builtin && !self.started {
                 POLLIN
             } else {
                 0
             };
-            set.add(progress.as_raw(), events, meaning(Part::Progress));
+            set.add(
+                progress.as_raw(),
+                events,
+                token(ExecutionDescriptor::Progress),
+            );
         }
-        if let Some(pipe) = self.stdin.wants() {
-            set.add(pipe, POLLOUT, meaning(Part::Stdin));
+        if let Some(pipe) = self.stdin.poll_descriptor() {
+            set.add(pipe, POLLOUT, token(ExecutionDescriptor::Stdin));
         }
         // The host hears of the start before anything else.
-        if room && (self.started || self.first_look.is_some() || !running) {
-            for (output, part) in [(&self.stdout, Part::Stdout), (&self.stderr, Part::Stderr)] {
-                if let Some(pipe) = output.wants() {
-                    set.add(pipe, POLLIN, meaning(part));
+        if may_read_outputs && (self.started || self.check_start_at.is_some() || !running) {
+            for (output, part) in [
+                (&self.stdout, ExecutionDescriptor::Stdout),
+                (&self.stderr, ExecutionDescriptor::Stderr),
+            ] {
+                if let Some(pipe) = output.poll_descriptor() {
+                    set.add(pipe, POLLIN, token(part));
                 }
             }
         }
     }
 
     /// Something happened to a descriptor.
-    pub(in crate::program) fn happened(
+    pub(in crate::program) fn descriptor_ready(
         &mut self,
-        part: Part,
-        outgoing: &mut Outgoing,
-        log: &mut Log,
+        part: ExecutionDescriptor,
+        outgoing: &mut OutgoingFrames,
+        log: &mut OutputLog,
     ) {
         match part {
             // The agent may have read the report already, when it heard of the supervisor's end first.
-            Part::Control if !matches!(self.end, End::Running) => {}
-            Part::Control => {
+            ExecutionDescriptor::Control if !matches!(self.end, ExecutionEnd::Running) => {}
+            ExecutionDescriptor::Control => {
                 self.read_report();
-                if !matches!(self.end, End::Running) {
+                if !matches!(self.end, ExecutionEnd::Running) {
                     self.read_progress(outgoing);
                     // Most often that is all there is of them.
                     for output in [&mut self.stdout, &mut self.stderr] {
@@ -214,26 +226,29 @@ impl Execution {
                     }
                 }
             }
-            Part::Progress => self.read_progress(outgoing),
-            Part::Stdin => self.stdin.write_on(self.stream, outgoing),
-            Part::Stdout | Part::Stderr if !self.has_started(outgoing) => {}
-            Part::Stdout => self
-                .stdout
-                .read(self.stream, outgoing, self.logged.then_some(log)),
-            Part::Stderr => self
-                .stderr
-                .read(self.stream, outgoing, self.logged.then_some(log)),
+            ExecutionDescriptor::Progress => self.read_progress(outgoing),
+            ExecutionDescriptor::Stdin => self.stdin.write_waiting(self.stream, outgoing),
+            ExecutionDescriptor::Stdout | ExecutionDescriptor::Stderr
+                if !self.has_started(outgoing) => {}
+            ExecutionDescriptor::Stdout => {
+                self.stdout
+                    .read(self.stream, outgoing, self.logged.then_some(log))
+            }
+            ExecutionDescriptor::Stderr => {
+                self.stderr
+                    .read(self.stream, outgoing, self.logged.then_some(log))
+            }
         }
     }
 
     /// Whether the host has heard of the start, or need not. What the program has written shows that it has started.
-    fn has_started(&mut self, outgoing: &mut Outgoing) -> bool {
+    fn has_started(&mut self, outgoing: &mut OutgoingFrames) -> bool {
         if !self.started {
             self.read_progress(outgoing);
             // The supervisor may still hold the other end of the pipe: then its end is waited for first.
-            self.first_look = None;
+            self.check_start_at = None;
         }
-        self.started || !matches!(self.end, End::Running)
+        self.started || !matches!(self.end, ExecutionEnd::Running)
     }
 
     /// A frame of the host for this stream.
@@ -245,7 +260,7 @@ impl Execution {
         &mut self,
         kind: Kind,
         message: &[u8],
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
     ) -> Result<(), ProtocolError> {
         match kind {
             Kind::Stdin => self.stdin.receive(self.stream, message, outgoing)?,
@@ -257,7 +272,7 @@ impl Execution {
                         .map_err(|_| ProtocolError::BadValue("signal"))?,
                 );
                 match u8::try_from(number) {
-                    Ok(number @ 1..=64) => self.order(Order::Signal(number)),
+                    Ok(number @ 1..=64) => self.send_command(SupervisorCommand::Signal(number)),
                     _ => return Err(ProtocolError::BadValue("signal")),
                 }
             }
@@ -275,29 +290,29 @@ impl Execution {
 
     /// Kills the tree, for this reason.
     pub(in crate::program) fn kill(&mut self, reason: ExitKind) {
-        if self.killing.is_some() || !matches!(self.end, End::Running) {
+        if self.killing.is_some() || !matches!(self.end, ExecutionEnd::Running) {
             return;
         }
         self.killing = Some(reason);
         self.deadline = None;
         let now = now();
-        if self.routine {
+        if self.builtin {
             // It sees the end of its input and takes back what it has half done.
             self.stdin.abandon();
-            self.kill_order = Some(after(now, ROUTINE_GRACE));
+            self.kill_at = Some(after(now, BUILTIN_GRACE_MS));
         } else {
-            self.order(Order::Kill);
+            self.send_command(SupervisorCommand::Kill);
         }
-        self.give_up = Some(after(now, SUPERVISOR_BOUND));
+        self.give_up_at = Some(after(now, SUPERVISOR_TIMEOUT_MS));
     }
 
     /// Asks the main process, and its group, to end.
     pub(in crate::program) fn terminate(&mut self) {
-        if self.routine {
+        if self.builtin {
             // A routine that a signal ends would leave a half-written file.
             return self.kill(ExitKind::Killed);
         }
-        self.order(Order::Terminate);
+        self.send_command(SupervisorCommand::Terminate);
     }
 
     /// Nobody is there any more whom its output could go to.
@@ -307,13 +322,15 @@ impl Execution {
         self.stderr.close();
     }
 
-    fn order(&mut self, order: Order) {
-        if !matches!(self.end, End::Running) {
+    fn send_command(&mut self, command: SupervisorCommand) {
+        if !matches!(self.end, ExecutionEnd::Running) {
             return;
         }
-        match io::write(&self.control, &order.encode()) {
+        match io::write(&self.control, &command.encode()) {
             Ok(_) => {}
-            Err(Errno::EAGAIN) if order == Order::Kill => self.give_up = Some(now()),
+            Err(Errno::EAGAIN) if command == SupervisorCommand::Kill => {
+                self.give_up_at = Some(now())
+            }
             // Hundreds of signals that nobody took yet: the kernel too keeps only one of each kind.
             Err(Errno::EAGAIN) => {}
             // The supervisor has ended; its report, or its absence, is read when its end is seen.
@@ -323,23 +340,23 @@ impl Execution {
 
     /// The supervisor's process has ended. Its report may still wait in the socket.
     pub(in crate::program) fn supervisor_ended(&mut self) {
-        if matches!(self.end, End::Running) {
+        if matches!(self.end, ExecutionEnd::Running) {
             self.read_report();
         }
-        if matches!(self.end, End::Running) {
-            self.end = End::Lost;
+        if matches!(self.end, ExecutionEnd::Running) {
+            self.end = ExecutionEnd::Lost;
         }
     }
 
     /// Whether its processes may still be there without a supervisor.
     pub(in crate::program) fn is_lost(&self) -> bool {
-        matches!(self.end, End::Lost)
+        matches!(self.end, ExecutionEnd::Lost)
     }
 
     /// What a lost execution left behind has been killed.
-    pub(in crate::program) fn swept(&mut self, swept: Swept) {
+    pub(in crate::program) fn swept(&mut self, swept: SweepResult) {
         if self.is_lost() {
-            self.end = End::Swept(swept);
+            self.end = ExecutionEnd::Swept(swept);
             self.progress = None;
             self.begin_drain();
         }
@@ -349,8 +366,8 @@ impl Execution {
         let mut packet = [0; MAX_PACKET];
         match io::read(&self.control, &mut packet) {
             Ok(count) if count > 0 => {
-                if let Ok(report) = Report::decode(&packet[..count]) {
-                    self.end = End::Known(report);
+                if let Ok(report) = SupervisorReport::decode(&packet[..count]) {
+                    self.end = ExecutionEnd::Known(report);
                     self.begin_drain();
                 }
             }
@@ -363,12 +380,12 @@ impl Execution {
     fn begin_drain(&mut self) {
         // Now, since what is left to be read may take its time.
         self.memory_kills = self.kills.as_ref().and_then(KillsSince::until_now);
-        self.drain_until = Some(after(now(), DRAIN));
+        self.drain_until = Some(after(now(), DRAIN_TIMEOUT_MS));
         self.deadline = None;
         self.stdin.abandon();
     }
 
-    fn read_progress(&mut self, outgoing: &mut Outgoing) {
+    fn read_progress(&mut self, outgoing: &mut OutgoingFrames) {
         let Some(progress) = &self.progress else {
             return;
         };
@@ -386,22 +403,22 @@ impl Execution {
         }
         let known = self.progress_bytes.len() >= 4;
         let failed = self.progress_bytes.len() > 4;
-        let running = self.routine || self.progress.is_none();
+        let running = self.builtin || self.progress.is_none();
         if known && !failed && running && !self.started {
             self.started = true;
-            self.first_look = None;
+            self.check_start_at = None;
             let pid = &self.progress_bytes[..4];
             outgoing.message(self.stream, Kind::Started, pid);
         }
     }
 
     /// The next moment at which [`Execution::tick`] has something to do.
-    pub(in crate::program) fn next_moment(&self) -> Option<Moment> {
+    pub(in crate::program) fn next_moment(&self) -> Option<MonotonicMicros> {
         [
             self.deadline,
-            self.first_look,
-            self.kill_order,
-            self.give_up,
+            self.check_start_at,
+            self.kill_at,
+            self.give_up_at,
             self.drain_until,
         ]
         .into_iter()
@@ -410,18 +427,20 @@ impl Execution {
     }
 
     /// Does what time asks for.
-    pub(in crate::program) fn tick(&mut self, now: Moment) {
-        let due = |moment: &mut Option<Moment>| moment.take_if(|moment| *moment <= now).is_some();
+    pub(in crate::program) fn tick(&mut self, now: MonotonicMicros) {
+        let due = |moment: &mut Option<MonotonicMicros>| {
+            moment.take_if(|moment| *moment <= now).is_some()
+        };
         if due(&mut self.deadline) {
             self.kill(ExitKind::TimedOut);
         }
         // From now on it is waited for.
-        due(&mut self.first_look);
-        let running = matches!(self.end, End::Running);
-        if due(&mut self.kill_order) && running {
-            self.order(Order::Kill);
+        due(&mut self.check_start_at);
+        let running = matches!(self.end, ExecutionEnd::Running);
+        if due(&mut self.kill_at) && running {
+            self.send_command(SupervisorCommand::Kill);
         }
-        if due(&mut self.give_up) && running {
+        if due(&mut self.give_up_at) && running {
             // It does not answer: stopped by code of its own identity, or without memory.
             // Gone already is what is wanted.
             let _ = signal::kill(self.supervisor, SIGKILL);
@@ -433,8 +452,9 @@ impl Execution {
     }
 
     /// Writes the last frame if everything before it is out; then the execution is over.
-    pub(in crate::program) fn finish(&mut self, outgoing: &mut Outgoing) -> bool {
-        if matches!(self.end, End::Running | End::Lost) || self.progress.is_some() {
+    pub(in crate::program) fn finish(&mut self, outgoing: &mut OutgoingFrames) -> bool {
+        if matches!(self.end, ExecutionEnd::Running | ExecutionEnd::Lost) || self.progress.is_some()
+        {
             return false;
         }
         // A routine's output comes before its failure.
@@ -466,14 +486,14 @@ impl Execution {
             stderr_total: self.stderr.total(),
             drain_cut: self.drain_cut,
             memory_kills: self.memory_kills,
-            wall_us: now().saturating_sub(self.begun),
+            wall_us: now().saturating_sub(self.started_at),
             ..ExitReport::of(ExitKind::Lost)
         };
         match &self.end {
-            End::Known(report) => {
+            ExecutionEnd::Known(report) => {
                 exit.kind = match (self.killing, report.killed, report.end) {
                     (Some(reason), true, _) => reason,
-                    (Some(reason), false, Some(Wait::Exited(ABANDONED))) if self.routine => reason,
+                    (Some(reason), false, Some(Wait::Exited(ABANDONED))) if self.builtin => reason,
                     (_, _, Some(Wait::Exited(code))) => ExitKind::Exited(code),
                     (_, _, Some(Wait::Signaled(signal))) => ExitKind::Signaled(signal),
                     (_, _, None) => ExitKind::Lost,
@@ -485,17 +505,17 @@ impl Execution {
                 exit.refused_programs = report.refused.programs;
                 exit.refused_processes = report.refused.processes;
                 if report.end.is_some() {
-                    exit.wall_us = report.ended.saturating_sub(self.begun);
+                    exit.wall_us = report.ended.saturating_sub(self.started_at);
                 }
             }
-            End::Swept(swept) => {
+            ExecutionEnd::Swept(swept) => {
                 if let Some(reason) = self.killing {
                     exit.kind = reason;
                 }
                 exit.stragglers = swept.killed;
                 exit.survivors = swept.survivors;
             }
-            End::Running | End::Lost => {}
+            ExecutionEnd::Running | ExecutionEnd::Lost => {}
         }
         exit
     }

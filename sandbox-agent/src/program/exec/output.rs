@@ -7,15 +7,15 @@ use crate::runtime::{
 
 use crate::{
     program::{
-        log::Log,
-        outgoing::Outgoing,
-        polling::{POLLHUP, state_of},
+        outgoing_frames::OutgoingFrames,
+        output_log::OutputLog,
+        poll_set::{POLLHUP, poll_events},
     },
     protocol::{Kind, MAX_PAYLOAD, WINDOW},
 };
 
 /// How many frames are made of one pipe before others have their turn.
-const TURN: usize = 4;
+const MAX_FRAMES_PER_READ: usize = 4;
 
 /// The agent's end of one of a program's outputs.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Output {
     }
 
     /// The descriptor to wait for, while the host takes anything.
-    pub(super) fn wants(&self) -> Option<RawFd> {
+    pub(super) fn poll_descriptor(&self) -> Option<RawFd> {
         if self.credit == 0 {
             None
         } else {
@@ -68,8 +68,13 @@ impl Output {
     }
 
     /// Reads what is there, as far as credit and room go.
-    pub(super) fn read(&mut self, stream: u32, outgoing: &mut Outgoing, mut log: Option<&mut Log>) {
-        for _ in 0..TURN {
+    pub(super) fn read(
+        &mut self,
+        stream: u32,
+        outgoing: &mut OutgoingFrames,
+        mut log: Option<&mut OutputLog>,
+    ) {
+        for _ in 0..MAX_FRAMES_PER_READ {
             let Some(pipe) = &self.pipe else { return };
             let limit = self.credit.min(self.remaining.unwrap_or(u64::MAX));
             let limit = usize::try_from(limit)
@@ -114,18 +119,18 @@ impl Output {
     /// Closes the pipe if it has ended, which can be seen without credit too.
     pub(super) fn close_if_ended(&mut self) {
         if let Some(pipe) = &self.pipe
-            && state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0
+            && poll_events(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0
             && waiting(pipe) == 0
         {
             self.pipe = None;
         }
     }
 
-    /// Ends the wait for writers that are not of the tree any more: only what is in the pipe now still counts. Says
+    /// StreamFds the wait for writers that are not of the tree any more: only what is in the pipe now still counts. Says
     /// whether there was such a writer.
     pub(super) fn cut(&mut self) -> bool {
         let Some(pipe) = &self.pipe else { return false };
-        if self.remaining.is_some() || state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0 {
+        if self.remaining.is_some() || poll_events(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0 {
             return false;
         }
         let waiting = waiting(pipe);

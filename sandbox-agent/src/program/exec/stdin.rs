@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::runtime::{Fd, RawFd, io};
 
 use crate::{
-    program::outgoing::{Outgoing, write_some},
+    program::outgoing_frames::{OutgoingFrames, write_some},
     protocol::{Channel, Kind, ProtocolError, WINDOW},
 };
 
@@ -40,7 +40,7 @@ impl Stdin {
     }
 
     /// The descriptor to wait for, while bytes wait.
-    pub(super) fn wants(&self) -> Option<RawFd> {
+    pub(super) fn poll_descriptor(&self) -> Option<RawFd> {
         if self.waiting.is_empty() {
             None
         } else {
@@ -57,7 +57,7 @@ impl Stdin {
         &mut self,
         stream: u32,
         bytes: &[u8],
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
     ) -> Result<(), ProtocolError> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.allowed = self
@@ -89,7 +89,7 @@ impl Stdin {
     }
 
     /// Writes on, when the pipe takes more or has lost its reader.
-    pub(super) fn write_on(&mut self, stream: u32, outgoing: &mut Outgoing) {
+    pub(super) fn write_waiting(&mut self, stream: u32, outgoing: &mut OutgoingFrames) {
         while !self.waiting.is_empty() && self.pipe.is_some() {
             let (head, _) = self.waiting.as_slices();
             let head = Vec::from(&head[..head.len().min(65_536)]);
@@ -115,7 +115,7 @@ impl Stdin {
         self.complete = None;
     }
 
-    fn write(&mut self, bytes: &[u8], stream: u32, outgoing: &mut Outgoing) -> usize {
+    fn write(&mut self, bytes: &[u8], stream: u32, outgoing: &mut OutgoingFrames) -> usize {
         match self.pipe.as_ref().map(|pipe| write_some(pipe, bytes)) {
             Some(Ok(written)) => written,
             None => 0,
@@ -140,7 +140,7 @@ impl Stdin {
         }
     }
 
-    fn consume(&mut self, stream: u32, count: usize, outgoing: &mut Outgoing) {
+    fn consume(&mut self, stream: u32, count: usize, outgoing: &mut OutgoingFrames) {
         self.consumed += u32::try_from(count).unwrap_or(WINDOW);
         if self.consumed >= GRANT && !self.ended {
             outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(self.consumed));

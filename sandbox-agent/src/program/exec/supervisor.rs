@@ -13,35 +13,35 @@ use crate::runtime::{
 
 use super::{
     child,
-    record::{MAX_PACKET, Order, Report},
+    control::{MAX_PACKET, SupervisorCommand, SupervisorReport},
     spawn::ChildEnds,
-    tree::{Process, descendants, snapshot},
+    tree::{ProcessInfo, descendants, snapshot},
 };
 use crate::{
     program::{
-        exec_once::{Gate, Refused},
-        failing::failure,
-        polling::{Moment, POLLIN, PollSet, after, now},
-        process_files::ProcessFiles,
-        sandbox::Sandbox,
+        exec_once::{ExecOnceGate, RefusedCounts},
+        failures::failure,
+        poll_set::{MonotonicMicros, POLLIN, PollSet, after, now},
+        prepared_sandbox::PreparedSandbox,
+        procfs::Procfs,
     },
     protocol::{ExecRequest, FailStep, Program},
 };
 
 /// Until when a tree must be gone after the order to kill it, milliseconds.
-const KILL_BOUND: u64 = 2000;
+const KILL_TIMEOUT_MS: u64 = 2000;
 
 /// How long after the last end of a killed child the rest of the tree is looked for again, milliseconds.
-const PATIENCE: u64 = 10;
+const QUIET_PERIOD_MS: u64 = 10;
 
 /// How long processes are stopped before they are killed, milliseconds: a tree that forks faster than it is found, or
 /// whose members wake each other, is killed as far as it is known then.
-const STOP_BOUND: u64 = 500;
+const STOP_TIMEOUT_MS: u64 = 500;
 
 /// Runs an execution to its end; without a request, its process waits for one.
-pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
-    match begin(sandbox, request, &ends) {
-        Ok(Begun {
+pub(super) fn run(sandbox: &PreparedSandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
+    match start(sandbox, request, &ends) {
+        Ok(StartedExecution {
             main,
             gate,
             child_ended,
@@ -52,11 +52,11 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
                 child_ended,
-                files: sandbox.files.as_ref(),
+                procfs: sandbox.procfs.as_ref(),
                 gate,
                 main,
                 reaped: 0,
-                report: Report {
+                report: SupervisorReport {
                     end: None,
                     killed: false,
                     stragglers: 0,
@@ -64,7 +64,7 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
                     cpu_us: 0,
                     max_rss_kib: 0,
                     ended: 0,
-                    refused: Refused::default(),
+                    refused: RefusedCounts::default(),
                 },
             };
             supervisor.watch();
@@ -83,17 +83,17 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
 }
 
 /// An execution whose main process runs.
-struct Begun {
+struct StartedExecution {
     main: Pid,
-    gate: Option<Gate>,
+    gate: Option<ExecOnceGate>,
     child_ended: Fd,
 }
 
-fn begin(
-    sandbox: &Sandbox,
+fn start(
+    sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
-) -> Result<Begun, Errno> {
+) -> Result<StartedExecution, Errno> {
     match set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0) {
         // A kernel without subreapers (gVisor before 2023) gives orphans to the agent: they end with the sandbox, and a backend
         // on such a kernel says so.
@@ -105,25 +105,25 @@ fn begin(
     let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
-        let (ours, theirs) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
+        let (agent_ends, child_ends) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
         // Numbers 0 and 1 are free here, and become the program's standard streams.
-        (Some(ours), Some(io::duplicate_above(&theirs, 3)?))
+        (Some(agent_ends), Some(io::duplicate_above(&child_ends, 3)?))
     } else {
         (None, None)
     };
     // SAFETY: the supervisor has one thread.
     match unsafe { fork() }? {
         None => child::run(sandbox, request, ends, notify),
-        Some(main) => Ok(Begun {
+        Some(main) => Ok(StartedExecution {
             main,
-            gate: listening.map(Gate::new),
+            gate: listening.map(ExecOnceGate::new),
             child_ended,
         }),
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum SupervisorEvent {
     Children,
     Control,
     Gate,
@@ -132,12 +132,12 @@ enum Source {
 struct Supervisor<'a> {
     control: Fd,
     child_ended: Fd,
-    files: Option<&'a ProcessFiles>,
-    gate: Option<Gate>,
+    procfs: Option<&'a Procfs>,
+    gate: Option<ExecOnceGate>,
     main: Pid,
     /// How many children were reaped.
     reaped: u64,
-    report: Report,
+    report: SupervisorReport,
 }
 
 impl Supervisor<'_> {
@@ -146,21 +146,21 @@ impl Supervisor<'_> {
         let mut set = PollSet::new();
         loop {
             set.clear();
-            set.add(self.child_ended.raw(), POLLIN, Source::Children);
-            set.add(self.control.raw(), POLLIN, Source::Control);
+            set.add(self.child_ended.raw(), POLLIN, SupervisorEvent::Children);
+            set.add(self.control.raw(), POLLIN, SupervisorEvent::Control);
             if let Some(gate) = &self.gate {
-                set.add(gate.raw(), POLLIN, Source::Gate);
+                set.add(gate.raw(), POLLIN, SupervisorEvent::Gate);
             }
             if set.wait(None).is_err() {
                 // Only a kernel without memory: try again.
                 continue;
             }
             let mut kill = false;
-            for (source, _) in set.happened() {
+            for (source, _) in set.ready() {
                 match source {
-                    Source::Children => drain(&self.child_ended),
-                    Source::Control => kill |= self.obey(),
-                    Source::Gate => {
+                    SupervisorEvent::Children => drain(&self.child_ended),
+                    SupervisorEvent::Control => kill |= self.run_command(),
+                    SupervisorEvent::Gate => {
                         if let Some(gate) = &mut self.gate
                             && !gate.serve(&mut self.report.refused)
                         {
@@ -169,12 +169,12 @@ impl Supervisor<'_> {
                     }
                 }
             }
-            let left = self.reap();
+            let children_left = self.reap();
             if kill && self.report.end.is_none() {
                 self.report.killed = true;
             }
             if self.report.end.is_some() || kill {
-                if left {
+                if children_left {
                     self.kill_tree();
                 }
                 return;
@@ -183,17 +183,17 @@ impl Supervisor<'_> {
     }
 
     /// Carries out an order; says whether the tree is to be killed. The end of the socket is the end of the agent.
-    fn obey(&self) -> bool {
+    fn run_command(&self) -> bool {
         let mut packet = [0; MAX_PACKET];
-        let order = match io::read(&self.control, &mut packet) {
+        let command = match io::read(&self.control, &mut packet) {
             Ok(0) | Err(_) => return true,
-            Ok(count) => Order::decode(&packet[..count]),
+            Ok(count) => SupervisorCommand::decode(&packet[..count]),
         };
-        let (target, number) = match order {
-            Some(Order::Signal(number)) => (self.main, i32::from(number)),
+        let (target, number) = match command {
+            Some(SupervisorCommand::Signal(number)) => (self.main, i32::from(number)),
             // The main process leads a session, and so a group, whose number is its own.
-            Some(Order::Terminate) => (Pid(-self.main.0), SIGTERM),
-            Some(Order::Kill) | None => return true,
+            Some(SupervisorCommand::Terminate) => (Pid(-self.main.0), SIGTERM),
+            Some(SupervisorCommand::Kill) | None => return true,
         };
         if self.report.end.is_none() {
             // It is not reaped yet, so the number is still its own. A zombie, or a number that is no signal, is no news.
@@ -226,12 +226,12 @@ impl Supervisor<'_> {
     /// Kills everything below. The first round kills what it finds: nearly always that is all, since whoever was forked
     /// meanwhile is found as a child of this process. If anybody is left, each further round first stops the tree.
     fn kill_tree(&mut self) {
-        let begun = now();
-        let Some(files) = self.files else {
-            return self.kill_group(begun);
+        let started_at = now();
+        let Some(procfs) = self.procfs else {
+            return self.kill_group(started_at);
         };
         let mut dead = BTreeSet::new();
-        let mut found = self.family(files, &[], &BTreeSet::new());
+        let mut found = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
         loop {
             for process in &found {
                 // Gone in between is as good as killed.
@@ -244,24 +244,24 @@ impl Supervisor<'_> {
             if !self.reap_while_they_end() {
                 return;
             }
-            if now() >= after(begun, KILL_BOUND) {
-                let left = self.family(files, &[], &BTreeSet::new());
-                let alive = left.iter().filter(|process| !process.ended).count();
+            if now() >= after(started_at, KILL_TIMEOUT_MS) {
+                let alive = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
+                let alive = alive.iter().filter(|process| !process.ended).count();
                 self.report.survivors = u32::try_from(alive.max(1)).unwrap_or(u32::MAX);
                 return;
             }
-            found = self.stop_all(files, begun);
+            found = self.stop_all(procfs, started_at);
         }
     }
 
     /// Takes the ends of children until none is left (false), or for a while none ends any more (true).
     fn reap_while_they_end(&mut self) -> bool {
         let mut reaped = self.reaped;
-        let mut until = after(now(), PATIENCE);
+        let mut until = after(now(), QUIET_PERIOD_MS);
         while self.reap() {
             if self.reaped != reaped {
                 reaped = self.reaped;
-                until = after(now(), PATIENCE);
+                until = after(now(), QUIET_PERIOD_MS);
             }
             if now() >= until {
                 return true;
@@ -272,11 +272,11 @@ impl Supervisor<'_> {
     }
 
     /// Stops the tree until no new member is found, so that nobody forks away from the kill.
-    fn stop_all(&self, files: &ProcessFiles, begun: Moment) -> Vec<Process> {
+    fn stop_all(&self, procfs: &Procfs, started_at: MonotonicMicros) -> Vec<ProcessInfo> {
         let mut known = BTreeSet::new();
         let mut members = Vec::new();
         loop {
-            let found = self.family(files, &members, &known);
+            let found = self.descendants_of_tree(procfs, &members, &known);
             if found.is_empty() {
                 return members;
             }
@@ -286,22 +286,22 @@ impl Supervisor<'_> {
                 known.insert(process.pid);
                 members.push(process);
             }
-            if now() > after(begun, STOP_BOUND) {
+            if now() > after(started_at, STOP_TIMEOUT_MS) {
                 return members;
             }
         }
     }
 
     /// Who descends from this process, or from one of `members`, and is not in `known`.
-    fn family(
+    fn descendants_of_tree(
         &self,
-        files: &ProcessFiles,
-        members: &[Process],
+        procfs: &Procfs,
+        members: &[ProcessInfo],
         known: &BTreeSet<Pid>,
-    ) -> Vec<Process> {
+    ) -> Vec<ProcessInfo> {
         let mut processes = Vec::new();
         // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
-        let _ = snapshot(files, known, &mut processes);
+        let _ = snapshot(procfs, known, &mut processes);
         let roots = members
             .iter()
             .map(|one| one.pid)
@@ -311,8 +311,8 @@ impl Supervisor<'_> {
     }
 
     /// Without a procfs: what did not leave the main process's group dies; what did is a survivor.
-    fn kill_group(&mut self, begun: Moment) {
-        let end = after(begun, KILL_BOUND);
+    fn kill_group(&mut self, started_at: MonotonicMicros) {
+        let end = after(started_at, KILL_TIMEOUT_MS);
         // The group may be empty by now.
         let _ = signal::kill(Pid(-self.main.0), SIGKILL);
         while self.reap() {
@@ -324,7 +324,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn wait_for_child(&self, until: Moment) {
+    fn wait_for_child(&self, until: MonotonicMicros) {
         let mut set = PollSet::new();
         set.add(self.child_ended.raw(), POLLIN, ());
         // An error only shortens the wait.

@@ -9,15 +9,15 @@ use crate::runtime::{
 
 use super::tree::{descendants, snapshot};
 use crate::program::{
-    polling::{Moment, after, now},
-    process_files::ProcessFiles,
+    poll_set::{MonotonicMicros, after, now},
+    procfs::Procfs,
 };
 
 /// How long it may take, milliseconds.
-const BOUND: u64 = 2000;
+const SWEEP_TIMEOUT_MS: u64 = 2000;
 
 /// Between two rounds, milliseconds.
-const PAUSE: u64 = 4;
+const ROUND_INTERVAL_MS: u64 = 4;
 
 /// How many rounds in a row must find nobody.
 const CLEAN_ROUNDS: u32 = 2;
@@ -25,8 +25,8 @@ const CLEAN_ROUNDS: u32 = 2;
 /// A sweep under way. Orphans are children of the agent, so that they are found by their lineage.
 #[derive(Debug)]
 pub(in crate::program) struct Sweep {
-    end: Moment,
-    next: Moment,
+    end: MonotonicMicros,
+    next: MonotonicMicros,
     /// How many rounds in a row found nobody. One is not enough: whose parent ends while the list is read may be missed.
     clean_rounds: u32,
     killed: BTreeSet<Pid>,
@@ -34,7 +34,7 @@ pub(in crate::program) struct Sweep {
 
 /// What a finished sweep found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::program) struct Swept {
+pub(in crate::program) struct SweepResult {
     pub(in crate::program) killed: u32,
     pub(in crate::program) survivors: u32,
 }
@@ -44,7 +44,7 @@ impl Sweep {
     pub(in crate::program) fn new() -> Self {
         let now = now();
         Self {
-            end: after(now, BOUND),
+            end: after(now, SWEEP_TIMEOUT_MS),
             next: now,
             clean_rounds: 0,
             killed: BTreeSet::new(),
@@ -52,29 +52,29 @@ impl Sweep {
     }
 
     /// When the next round is due.
-    pub(in crate::program) fn next(&self) -> Moment {
+    pub(in crate::program) fn next(&self) -> MonotonicMicros {
         self.next
     }
 
     /// Makes a round if one is due; gives the result once nobody is left, or the time is over.
     pub(in crate::program) fn round(
         &mut self,
-        files: Option<&ProcessFiles>,
+        procfs: Option<&Procfs>,
         supervisors: &BTreeSet<Pid>,
-    ) -> Option<Swept> {
+    ) -> Option<SweepResult> {
         if now() < self.next {
             return None;
         }
-        self.next = after(now(), PAUSE);
-        let Some(files) = files else {
+        self.next = after(now(), ROUND_INTERVAL_MS);
+        let Some(procfs) = procfs else {
             // Nobody can be found: whether anybody is there is not known, so somebody may be.
-            return Some(Swept {
+            return Some(SweepResult {
                 killed: 0,
                 survivors: 1,
             });
         };
         let mut processes = Vec::new();
-        let listed = snapshot(files, &BTreeSet::new(), &mut processes);
+        let listed = snapshot(procfs, &BTreeSet::new(), &mut processes);
         let own = BTreeSet::from([process::current()]);
         let mut left = descendants(&processes, &own, supervisors);
         left.retain(|process| !process.ended);
@@ -94,9 +94,9 @@ impl Sweep {
         None
     }
 
-    fn result(&self, survivors: usize) -> Swept {
+    fn result(&self, survivors: usize) -> SweepResult {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Swept {
+        SweepResult {
             killed: count(self.killed.len()),
             survivors: count(survivors),
         }

@@ -15,14 +15,14 @@ use crate::runtime::{
     stat::file_system_at,
 };
 
-use super::bind::Restriction;
+use super::bind::MountRestriction;
 
 /// The largest list of mounts that is read, in bytes.
 const MAX_MOUNTS: usize = 16 * 1024 * 1024;
 
 /// Flags of a mount that a remount must keep: in a user namespace they are locked. As `statfs` shows them (which is as
 /// `mount` takes them, but for the two kinds of lazy access times).
-const KEPT: [(i64, u64); 7] = [
+const LOCKED_FLAGS: [(i64, u64); 7] = [
     (1, MS_RDONLY),
     (2, MS_NOSUID),
     (4, MS_NODEV),
@@ -40,11 +40,11 @@ const KEPT: [(i64, u64); 7] = [
 /// What `mount` reports; nothing is left half restricted that could be used, since the caller gives up.
 pub(super) fn bind(
     source: &CStr,
-    place: &CString,
-    restriction: Restriction,
-    old: &Fd,
+    point: &CString,
+    restriction: MountRestriction,
+    old_root: &Fd,
 ) -> Result<()> {
-    mount(Some(source), place, None, MS_BIND | MS_REC, None)?;
+    mount(Some(source), point, None, MS_BIND | MS_REC, None)?;
     let mut flags = MS_NOSUID;
     if restriction.read_only {
         flags |= MS_RDONLY;
@@ -52,11 +52,11 @@ pub(super) fn bind(
     if !restriction.devices {
         flags |= MS_NODEV;
     }
-    let list = fs::open_at(old, c"proc/self/mountinfo", O_RDONLY | O_CLOEXEC, 0)?;
+    let list = fs::open_at(old_root, c"proc/self/mountinfo", O_RDONLY | O_CLOEXEC, 0)?;
     let mut text = Vec::new();
     io::read_to_end(&list, &mut text, MAX_MOUNTS)?;
     let mut restricted = 0;
-    for point in points_below(&text, place.to_bytes()) {
+    for point in points_below(&text, point.to_bytes()) {
         remount(&terminated(point)?, flags)?;
         restricted += 1;
     }
@@ -73,8 +73,8 @@ pub(super) fn bind(
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()> {
-    mount(Some(from), place, None, MS_BIND, None)?;
+pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<()> {
+    mount(Some(from), point, None, MS_BIND, None)?;
     let flags = [
         (MOUNT_ATTR_RDONLY, MS_RDONLY),
         (MOUNT_ATTR_NOSUID, MS_NOSUID),
@@ -84,7 +84,7 @@ pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()>
     .into_iter()
     .filter(|(attribute, _)| attributes & attribute != 0)
     .fold(0, |flags, (_, flag)| flags | flag);
-    remount(place, flags)
+    remount(point, flags)
 }
 
 /// Mounts a folder, with all that is mounted below it, on itself.
@@ -92,8 +92,8 @@ pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()>
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn pin(place: &CStr) -> Result<()> {
-    mount(Some(place), place, None, MS_BIND | MS_REC, None)
+pub(super) fn pin(point: &CStr) -> Result<()> {
+    mount(Some(point), point, None, MS_BIND | MS_REC, None)
 }
 
 /// Adds flags to a mount.
@@ -101,23 +101,29 @@ pub(super) fn pin(place: &CStr) -> Result<()> {
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn remount(place: &CStr, flags: u64) -> Result<()> {
-    let present = file_system_at(place)?.flags;
-    let kept = KEPT
+pub(super) fn remount(point: &CStr, flags: u64) -> Result<()> {
+    let present = file_system_at(point)?.flags;
+    let locked = LOCKED_FLAGS
         .into_iter()
         .filter(|(shown, _)| present & shown != 0)
-        .fold(0, |kept, (_, flag)| kept | flag);
-    mount(None, place, None, MS_REMOUNT | MS_BIND | flags | kept, None)
+        .fold(0, |locked, (_, flag)| locked | flag);
+    mount(
+        None,
+        point,
+        None,
+        MS_REMOUNT | MS_BIND | flags | locked,
+        None,
+    )
 }
 
 /// The mount points of a `mountinfo` that are `place` or below it.
-fn points_below(text: &[u8], place: &[u8]) -> Vec<Vec<u8>> {
+fn points_below(text: &[u8], parent: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
         .map(unescape)
         .filter(|point| {
             point
-                .strip_prefix(place)
+                .strip_prefix(parent)
                 .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         })
         .collect()

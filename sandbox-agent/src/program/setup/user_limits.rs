@@ -11,8 +11,8 @@ use crate::runtime::{
 
 use crate::{
     program::{
-        failing::{failure, text},
-        process_files::ProcessFiles,
+        failures::{failure, text},
+        procfs::Procfs,
     },
     protocol::{FailStep, Failure, UserLimit},
 };
@@ -23,13 +23,13 @@ use crate::{
 /// # Errors
 ///
 /// What opening `/proc` reports.
-pub(super) fn settings(limits: &[UserLimit], files: Option<&ProcessFiles>) -> Result<Option<Fd>> {
+pub(super) fn open_procfs(limits: &[UserLimit], procfs: Option<&Procfs>) -> Result<Option<Fd>> {
     if limits.is_empty() {
         return Ok(None);
     }
     let flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-    match files {
-        Some(files) => fs::open_at(files.raw(), c".", flags, 0),
+    match procfs {
+        Some(procfs) => fs::open_at(procfs.raw(), c".", flags, 0),
         None => fs::open_at(AT_FDCWD, c"/proc", flags, 0),
     }
     .map(Some)
@@ -40,11 +40,11 @@ pub(super) fn settings(limits: &[UserLimit], files: Option<&ProcessFiles>) -> Re
 /// # Errors
 ///
 /// The limit that could not be set.
-pub(super) fn set(limits: &[UserLimit], settings: &Fd) -> core::result::Result<(), Failure> {
+pub(super) fn set(limits: &[UserLimit], procfs: &Fd) -> core::result::Result<(), Failure> {
     for limit in limits {
         let path = format!("sys/user/{}", text(&limit.name));
         let written = terminated(path.as_bytes())
-            .and_then(|path| fs::open_at(settings, &path, O_WRONLY | O_CLOEXEC, 0))
+            .and_then(|path| fs::open_at(procfs, &path, O_WRONLY | O_CLOEXEC, 0))
             .and_then(|file| io::write_all(&file, limit.most.to_string().as_bytes()));
         written.map_err(|errno| failure(FailStep::Setup, errno, format!("/proc/{path}")))?;
     }

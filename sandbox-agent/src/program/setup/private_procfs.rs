@@ -7,13 +7,13 @@ use crate::runtime::{
     syscall::{check, nr, result, syscall2, syscall3, syscall5},
 };
 
-use crate::program::process_files::ProcessFiles;
+use crate::program::procfs::Procfs;
 
 /// A procfs of the agent's process namespace that is mounted nowhere: supervisors find processes in it whether or not the
 /// sandbox shows one. `None` before Linux 5.2, or where the host's own procfs is covered in part.
-pub(super) fn mount_nowhere() -> Option<ProcessFiles> {
+pub(super) fn mount_detached() -> Option<Procfs> {
     // Each reason for a failure leads to the same: what the sandbox shows on /proc is all there is.
-    detached_procfs().and_then(ProcessFiles::new).ok()
+    detached_procfs().and_then(Procfs::new).ok()
 }
 
 fn detached_procfs() -> Result<Fd> {

@@ -1,6 +1,6 @@
 //! Why the agent ends, and the code it exits with.
 
-use super::failing::{breach, refusal};
+use super::failures::{protocol_failure, refusal};
 use crate::protocol::{FailStep, Failure, ProtocolError};
 
 /// The command line is wrong.
@@ -14,7 +14,7 @@ pub(super) const EXIT_SETUP: i32 = 71;
 
 /// Why the agent ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ExitReason {
     /// The host asked for it.
     Stopped,
     /// The stream of the owner ended.
@@ -31,7 +31,7 @@ pub(super) enum Ending {
     Broken(Failure),
 }
 
-impl Ending {
+impl ExitReason {
     /// The exit code: 0 where the host wanted the end, 69 for the lease and the time to live, 70 for the protocol, 71 for a set-up that failed.
     pub(super) fn exit_code(&self) -> i32 {
         match self {
@@ -47,13 +47,13 @@ impl Ending {
         match self {
             Self::Stopped | Self::OwnerGone | Self::LeaseOver => None,
             Self::LifetimeOver => Some(refusal(FailStep::Ended, "its time to live is over")),
-            Self::Protocol(error) => Some(breach(*error)),
+            Self::Protocol(error) => Some(protocol_failure(*error)),
             Self::Refused(failure) | Self::Broken(failure) => Some(failure.clone()),
         }
     }
 }
 
-impl From<ProtocolError> for Ending {
+impl From<ProtocolError> for ExitReason {
     fn from(error: ProtocolError) -> Self {
         Self::Protocol(error)
     }

@@ -2,17 +2,17 @@
 
 use crate::runtime::Result;
 
-use super::region::Region;
+use super::private_memory::PrivateMemory;
 
 /// A ring of bytes. A position counts the bytes ever written.
 #[derive(Debug)]
-pub(super) struct Log {
-    ring: Region,
+pub(super) struct OutputLog {
+    ring: PrivateMemory,
     capacity: usize,
     written: u64,
 }
 
-impl Log {
+impl OutputLog {
     /// Keeps the last `capacity` bytes; the memory is taken as they come.
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl Log {
     /// `ENOMEM`.
     pub(super) fn new(capacity: usize) -> Result<Self> {
         Ok(Self {
-            ring: Region::new(capacity)?,
+            ring: PrivateMemory::new(capacity)?,
             capacity,
             written: 0,
         })
@@ -82,7 +82,7 @@ impl Log {
         oldest
     }
 
-    /// Copies bytes from `position` on, which must not be before [`Log::oldest`], into `buffer`; gives how many.
+    /// Copies bytes from `position` on, which must not be before [`OutputLog::oldest`], into `buffer`; gives how many.
     pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
         let available = usize::try_from(self.written - position).unwrap_or(usize::MAX);
         let total = available.min(buffer.len());
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn keeps_the_last_bytes() {
         for capacity in [1, 2, 7, 64] {
-            let (mut log, mut all) = (Log::new(capacity).unwrap(), Vec::new());
+            let (mut log, mut all) = (OutputLog::new(capacity).unwrap(), Vec::new());
             for round in 0..200usize {
                 let bytes: Vec<u8> = (0..round % 11).map(|n| (round * 13 + n) as u8).collect();
                 log.append(&bytes);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_tail_counts_lines_as_a_reader_would() {
         for capacity in [1, 2, 5, 9, 64] {
-            let (mut log, mut all) = (Log::new(capacity).unwrap(), Vec::new());
+            let (mut log, mut all) = (OutputLog::new(capacity).unwrap(), Vec::new());
             for text in [
                 "",
                 "a\nbc",
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn may_keep_nothing() {
-        let mut log = Log::new(0).unwrap();
+        let mut log = OutputLog::new(0).unwrap();
         log.append(b"gone");
         assert_eq!((log.oldest(), log.end(), log.tail(1)), (4, 4, 4));
         assert_eq!(log.read(4, &mut [0; 4]), 0);

@@ -4,12 +4,12 @@ use alloc::{ffi::CString, vec::Vec};
 
 use crate::runtime::{Fd, limits::Rlimit, seccomp::SockFilter};
 
-use super::{memory_kills::KillCount, oom::OomScore, process_files::ProcessFiles};
+use super::{memory_kills::KillCount, oom_score::OomScore, procfs::Procfs};
 use crate::protocol::Limit;
 
 /// The prepared sandbox. Its descriptors are close-on-exec.
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(super) struct PreparedSandbox {
     /// Where executions start that name no folder.
     pub(super) workdir: CString,
     /// User and group of the code, where they are not the agent's (split mode).
@@ -27,7 +27,7 @@ pub(super) struct Sandbox {
     /// The limit of open files that the agent was started with, before it raised its own.
     pub(super) open_files: Rlimit,
     /// Where processes are found, if anywhere.
-    pub(super) files: Option<ProcessFiles>,
+    pub(super) procfs: Option<Procfs>,
     /// `/dev/null`, where the sandbox has it.
     pub(super) null: Option<Fd>,
     /// The agent's own badness to the out-of-memory killer.

@@ -5,9 +5,9 @@
 //! The agent is told by the kernel to die with its keeper, and its owner's stream is one of the descriptors that the keeper
 //! holds and does not touch, like the locks of the sandbox's name and users: all of them end with it.
 
-mod end;
+mod cleanup;
+mod files;
 mod memory;
-mod store;
 
 use alloc::vec::Vec;
 
@@ -18,16 +18,16 @@ use crate::runtime::{
 };
 
 use super::{
-    failing::failure,
-    polling::{Moment, POLLIN, after, now, wait_for},
+    failures::failure,
+    poll_set::{MonotonicMicros, POLLIN, after, now, wait_for},
 };
 use crate::protocol::{
     FailStep, ProtocolError,
     keep::{Answer, Charge, Keep, next_message},
 };
-use end::end;
+use cleanup::clean_up;
+use files::DetachedFiles;
 use memory::Sampler;
-use store::Store;
 
 /// The stream of the creator.
 const CONTROL: RawFd = 3;
@@ -37,54 +37,57 @@ const CREATOR: RawFd = 5;
 const AGENT: RawFd = 6;
 
 /// How long the creator may take until the sandbox works, milliseconds.
-const CREATION: u64 = 60_000;
+const CREATION_TIMEOUT_MS: u64 = 60_000;
 
 /// How often the time is looked at, milliseconds: a wait does not count the time that the machine sleeps.
-const LOOK: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 
 /// The exit code after a clean end.
 const EXIT_CLEAN: i32 = 0;
 /// The exit code when something could not be removed; the record stays, so that it can be found.
-const EXIT_LEFT: i32 = 75;
+const EXIT_LEFTOVERS: i32 = 75;
 /// The exit code when the creator's first message was missing.
-const EXIT_CHARGE: i32 = 70;
+const EXIT_NO_PLAN: i32 = 70;
 
 /// What the keeper waits for besides the agent and the signal.
 #[derive(Debug)]
 enum Phase {
     /// The creator builds the sandbox.
-    Creation { over: Moment },
+    Creation { deadline: MonotonicMicros },
     /// It works, and the creator may still give it up.
-    Ready { over: Moment, lives_until: Moment },
+    Ready {
+        deadline: MonotonicMicros,
+        lives_until: MonotonicMicros,
+    },
     /// The sandbox is ours until this moment of the clock that counts sleep.
-    Kept { over: Moment },
+    Detached { deadline: MonotonicMicros },
 }
 
 #[derive(Debug)]
-struct Keeper {
-    charge: Charge,
+struct DetachedSupervisor {
+    plan: Charge,
     bytes: Vec<u8>,
-    listens: bool,
+    control_open: bool,
     phase: Phase,
     sampler: Option<Sampler>,
     terminate: Fd,
 }
 
 /// Keeps the sandbox to its end; gives the exit code.
-pub(super) fn keep() -> i32 {
+pub(super) fn supervise() -> i32 {
     // Without either, the wait for the agent's end is still there.
     let _ = fs::change_directory(c"/");
-    let keeper = signals().and_then(Keeper::begin);
-    let Ok(mut keeper) = keeper else {
+    let supervisor = signals().and_then(DetachedSupervisor::begin);
+    let Ok(mut supervisor) = supervisor else {
         // Nothing is known but the process.
         let _ = signal::send(AGENT, signal::SIGKILL);
-        return EXIT_CHARGE;
+        return EXIT_NO_PLAN;
     };
-    while keeper.wait() {}
-    if end(AGENT, &keeper.charge) {
+    while supervisor.wait() {}
+    if clean_up(AGENT, &supervisor.plan) {
         EXIT_CLEAN
     } else {
-        EXIT_LEFT
+        EXIT_LEFTOVERS
     }
 }
 
@@ -98,42 +101,42 @@ fn protocol(_: ProtocolError) -> Errno {
     Errno::EPROTO
 }
 
-impl Keeper {
+impl DetachedSupervisor {
     fn begin(terminate: Fd) -> Result<Self> {
         io::set_nonblocking(CONTROL, true)?;
-        let (mut bytes, mut listens) = (Vec::new(), true);
-        let over = after(now(), CREATION);
-        let charge = loop {
+        let (mut bytes, mut control_open) = (Vec::new(), true);
+        let deadline = after(now(), CREATION_TIMEOUT_MS);
+        let plan = loop {
             if let Some((message, length)) = next_message(&bytes).map_err(protocol)? {
-                let charge = Charge::decode(message).map_err(protocol)?;
+                let plan = Charge::decode(message).map_err(protocol)?;
                 bytes.drain(..length);
-                break charge;
+                break plan;
             }
             // The creator may be gone already: what it has said is there all the same.
-            if !listens || !wait_for(CONTROL, POLLIN, Some(CREATION)) {
+            if !control_open || !wait_for(CONTROL, POLLIN, Some(CREATION_TIMEOUT_MS)) {
                 return Err(Errno::EPIPE);
             }
-            listens = receive(&mut bytes)?;
+            control_open = receive(&mut bytes)?;
         };
-        let mut keeper = Self {
-            charge,
+        let mut supervisor = Self {
+            plan,
             bytes,
-            listens,
-            phase: Phase::Creation { over },
+            control_open,
+            phase: Phase::Creation { deadline },
             sampler: None,
             terminate,
         };
         // More may have come with it, whose arrival nobody will be told of again.
-        if keeper.heed().is_err() {
-            keeper.listens = false;
+        if supervisor.handle_messages().is_err() {
+            supervisor.control_open = false;
         }
-        Ok(keeper)
+        Ok(supervisor)
     }
 
     /// Waits once; whether the sandbox goes on.
     fn wait(&mut self) -> bool {
-        let creating = !matches!(self.phase, Phase::Kept { .. });
-        if creating && !self.listens {
+        let creating = !matches!(self.phase, Phase::Detached { .. });
+        if creating && !self.control_open {
             return false;
         }
         let watch =
@@ -141,29 +144,29 @@ impl Keeper {
         let mut set = [
             watch(AGENT, true),
             watch(self.terminate.as_raw(), true),
-            watch(CONTROL, self.listens),
+            watch(CONTROL, self.control_open),
             watch(CREATOR, creating),
         ];
         if poll::poll(&mut set, Some(self.pause())).is_err() {
             return false;
         }
-        let [agent, terminate, control, creator] = set.map(|one| one.revents != 0);
+        let [agent, terminate, control, creator] = set.map(|entry| entry.revents != 0);
         if agent || terminate {
             return false;
         }
-        if (control || creator) && self.listens && self.hear().is_err() {
+        if (control || creator) && self.control_open && self.receive_messages().is_err() {
             return false;
         }
         match self.phase {
             // What it said last was heard above.
-            Phase::Creation { over } | Phase::Ready { over, .. } => {
-                self.listens && !creator && now() < over
+            Phase::Creation { deadline } | Phase::Ready { deadline, .. } => {
+                self.control_open && !creator && now() < deadline
             }
-            Phase::Kept { over } => {
+            Phase::Detached { deadline } => {
                 if let Some(sampler) = &mut self.sampler {
-                    sampler.look();
+                    sampler.sample();
                 }
-                boottime_microseconds() < over
+                boottime_microseconds() < deadline
             }
         }
     }
@@ -171,21 +174,23 @@ impl Keeper {
     /// How long to wait at most, microseconds.
     fn pause(&self) -> u64 {
         let left = match self.phase {
-            Phase::Creation { over } | Phase::Ready { over, .. } => over.saturating_sub(now()),
-            Phase::Kept { over } => over.saturating_sub(boottime_microseconds()),
+            Phase::Creation { deadline } | Phase::Ready { deadline, .. } => {
+                deadline.saturating_sub(now())
+            }
+            Phase::Detached { deadline } => deadline.saturating_sub(boottime_microseconds()),
         };
         let sample = self.sampler.as_ref().map_or(u64::MAX, Sampler::pause);
-        left.min(sample).min(LOOK * 1000)
+        left.min(sample).min(MAX_WAIT_MS * 1000)
     }
 
     /// Reads what the creator says.
-    fn hear(&mut self) -> Result<()> {
-        self.listens = receive(&mut self.bytes)?;
-        self.heed()
+    fn receive_messages(&mut self) -> Result<()> {
+        self.control_open = receive(&mut self.bytes)?;
+        self.handle_messages()
     }
 
     /// Does what the creator has said.
-    fn heed(&mut self) -> Result<()> {
+    fn handle_messages(&mut self) -> Result<()> {
         while let Some((message, length)) = next_message(&self.bytes).map_err(protocol)? {
             match (&self.phase, message) {
                 (Phase::Creation { .. }, message) if !message.is_empty() => {
@@ -193,7 +198,9 @@ impl Keeper {
                     self.prepare(&keep);
                 }
                 (Phase::Ready { lives_until, .. }, []) => {
-                    self.phase = Phase::Kept { over: *lives_until };
+                    self.phase = Phase::Detached {
+                        deadline: *lives_until,
+                    };
                 }
                 _ => return Err(Errno::EPROTO),
             }
@@ -203,7 +210,7 @@ impl Keeper {
     }
 
     fn prepare(&mut self, keep: &Keep) {
-        let answer = match self.write_down(keep) {
+        let answer = match self.store_record(keep) {
             Ok(()) => Answer::Ready,
             Err(errno) => {
                 Answer::Refused(failure(FailStep::Setup, errno, "the sandbox's own files"))
@@ -213,8 +220,8 @@ impl Keeper {
         let _ = io::write_all(CONTROL, &answer.encode());
     }
 
-    fn write_down(&mut self, keep: &Keep) -> Result<()> {
-        let store = Store::open(&self.charge.folder)?;
+    fn store_record(&mut self, keep: &Keep) -> Result<()> {
+        let store = DetachedFiles::open(&self.plan.folder)?;
         let sampler = match keep.sampled_memory {
             0 => None,
             limit => Some(Sampler::new(limit, store.memory_kills()?)?),
@@ -222,7 +229,7 @@ impl Keeper {
         store.write(keep.key.as_bytes(), &keep.record)?;
         self.sampler = sampler;
         self.phase = Phase::Ready {
-            over: after(now(), CREATION),
+            deadline: after(now(), CREATION_TIMEOUT_MS),
             lives_until: after(boottime_microseconds(), keep.lifetime_ms),
         };
         Ok(())

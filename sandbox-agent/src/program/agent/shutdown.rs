@@ -8,47 +8,47 @@ use super::Agent;
 use crate::{
     program::{
         client::Client,
-        connect::SHUTDOWN_WRITING,
-        ending::Ending,
         exec::Sweep,
-        polling::{Moment, POLLIN, POLLOUT, PollSet, after, now, wait_for},
+        exit_reason::ExitReason,
+        poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet, after, now, wait_for},
         reaping,
+        relay::SHUTDOWN_WRITING,
     },
     protocol::{ExitKind, Kind},
 };
 
 /// How long after the grace of a stop everything may take: the bound of a kill, and its report. Milliseconds.
-const STOP_BOUND: u64 = 3500;
+const STOP_TIMEOUT_MS: u64 = 3500;
 
 /// How long a stop waits, after the last execution, for clients to take what is left of the log. Milliseconds.
-const LOG_BOUND: u64 = 1000;
+const LOG_TIMEOUT_MS: u64 = 1000;
 
 /// How long the end of everything may take, milliseconds.
-const END_BOUND: u64 = 3500;
+const KILL_TIMEOUT_MS: u64 = 3500;
 
 /// How long the last frames wait for a host to take any of them, milliseconds.
-const LAST_WORDS: u64 = 1000;
+const FLUSH_TIMEOUT_MS: u64 = 1000;
 
 /// How long the last frames wait for all hosts together, milliseconds.
-const LAST_WORDS_BOUND: u64 = 3000;
+const TOTAL_FLUSH_TIMEOUT_MS: u64 = 3000;
 
 /// How long the processes that carry the last frames to later clients may take to pass them on and to end, milliseconds.
-const CARRIERS_BOUND: u64 = 500;
+const PROXIES_TIMEOUT_MS: u64 = 500;
 
 #[derive(Debug)]
 pub(super) struct Stopping {
-    kill_at: Moment,
-    give_up: Moment,
+    kill_at: MonotonicMicros,
+    give_up_at: MonotonicMicros,
     killed: bool,
     /// Until when clients may take what is left of the log.
-    logs_until: Option<Moment>,
+    logs_until: Option<MonotonicMicros>,
 }
 
 impl Stopping {
     /// The next moment at which [`Agent::advance_stop`] has something to do.
-    pub(super) fn next_moment(&self) -> Moment {
+    pub(super) fn next_moment(&self) -> MonotonicMicros {
         let next = if self.killed {
-            self.give_up
+            self.give_up_at
         } else {
             self.kill_at
         };
@@ -57,27 +57,27 @@ impl Stopping {
 }
 
 impl Agent {
-    pub(super) fn begin_stop(&mut self, now: Moment) {
-        let Some(grace) = self.common.stop_asked() else {
+    pub(super) fn begin_stop(&mut self, now: MonotonicMicros) {
+        let Some(grace) = self.shared.stop_grace() else {
             return;
         };
         if self.stopping.is_some() {
             return;
         }
-        self.common.reserve.end();
+        self.shared.prefork_pool.close();
         for execution in self.clients.iter_mut().flat_map(Client::executions) {
             execution.terminate();
         }
         let kill_at = after(now, u64::from(grace));
         self.stopping = Some(Stopping {
             kill_at,
-            give_up: after(kill_at, STOP_BOUND),
+            give_up_at: after(kill_at, STOP_TIMEOUT_MS),
             killed: false,
             logs_until: None,
         });
     }
 
-    pub(super) fn advance_stop(&mut self, now: Moment) -> Result<(), Ending> {
+    pub(super) fn advance_stop(&mut self, now: MonotonicMicros) -> Result<(), ExitReason> {
         let Some(stopping) = &mut self.stopping else {
             return Ok(());
         };
@@ -90,26 +90,26 @@ impl Agent {
         if !self.clients.iter().any(Client::has_executions) {
             let until = *stopping
                 .logs_until
-                .get_or_insert_with(|| after(now, LOG_BOUND));
+                .get_or_insert_with(|| after(now, LOG_TIMEOUT_MS));
             let quiet = self.clients.iter().all(|client| client.streams() == 0);
             if quiet || now >= until {
-                return Err(self.stopped());
+                return Err(self.finish_stop());
             }
         }
-        if now >= stopping.give_up {
-            return Err(self.stopped());
+        if now >= stopping.give_up_at {
+            return Err(self.finish_stop());
         }
         Ok(())
     }
 
-    fn stopped(&mut self) -> Ending {
+    fn finish_stop(&mut self) -> ExitReason {
         // Who asked for the stop destroys the sandbox once it is told: the others must have what is theirs by then.
         self.send_all();
-        self.tell_all(Kind::Stopped, &[]);
-        Ending::Stopped
+        self.broadcast(Kind::Stopped, &[]);
+        ExitReason::Stopped
     }
 
-    pub(super) fn tell_all(&mut self, kind: Kind, message: &[u8]) {
+    pub(super) fn broadcast(&mut self, kind: Kind, message: &[u8]) {
         for client in &mut self.clients {
             client.connection.outgoing.message(0, kind, message);
         }
@@ -117,7 +117,7 @@ impl Agent {
 
     /// Writes everything to everybody, within a bound.
     pub(super) fn send_all(&mut self) {
-        let bound = after(now(), LAST_WORDS_BOUND);
+        let bound = after(now(), TOTAL_FLUSH_TIMEOUT_MS);
         let mut set = PollSet::new();
         loop {
             set.clear();
@@ -128,12 +128,12 @@ impl Agent {
                     set.add(output, POLLOUT, ());
                 }
             }
-            let begun = now();
-            if set.is_empty() || begun >= bound {
+            let started = now();
+            if set.is_empty() || started >= bound {
                 return;
             }
-            let waited = set.wait(Some(after(begun, LAST_WORDS).min(bound)));
-            if waited.is_err() || set.happened().next().is_none() {
+            let waited = set.wait(Some(after(started, FLUSH_TIMEOUT_MS).min(bound)));
+            if waited.is_err() || set.ready().next().is_none() {
                 return;
             }
         }
@@ -141,53 +141,53 @@ impl Agent {
 
     /// Waits until those who carry the last frames out of the sandbox have passed them on, which their end shows: where the agent is
     /// process 1, its own end would kill them before.
-    pub(super) fn await_carriers(&mut self) {
-        let Some(carried) = self.carried else {
+    pub(super) fn await_proxies(&mut self) {
+        let Some(first_proxied) = self.first_proxied else {
             return;
         };
         if process::current() != Pid(1) {
             return;
         }
-        let bound = after(now(), CARRIERS_BOUND);
-        let later = self
+        let bound = after(now(), PROXIES_TIMEOUT_MS);
+        let sockets = self
             .clients
             .iter()
-            .filter(|client| client.number >= carried)
+            .filter(|client| client.number >= first_proxied)
             .filter_map(|client| client.connection.output());
-        for socket in later {
+        for socket in sockets {
             // One that is closed already has nobody behind it.
             if net::shutdown(socket, SHUTDOWN_WRITING).is_err() {
                 continue;
             }
             // What still comes from it is not read: only its end counts.
-            let left = bound.saturating_sub(now()) / 1000;
-            wait_for(socket, 0, Some(left));
+            let remaining = bound.saturating_sub(now()) / 1000;
+            wait_for(socket, 0, Some(remaining));
         }
     }
 
-    /// Ends every process. Process 1 need not: its end is everybody's.
-    pub(super) fn end_all(&mut self) {
+    /// StreamFds every process. Process 1 need not: its end is everybody's.
+    pub(super) fn kill_all(&mut self) {
         if process::current() == Pid(1) {
             return;
         }
         for client in &mut self.clients {
             client.drop_executions();
         }
-        self.common.reserve.end();
-        let end = after(now(), END_BOUND);
+        self.shared.prefork_pool.close();
+        let end = after(now(), KILL_TIMEOUT_MS);
         let mut set = PollSet::new();
-        set.add(self.common.sandbox.child_ended.as_raw(), POLLIN, ());
-        while !self.common.supervisors.is_empty() && now() < end {
+        set.add(self.shared.sandbox.child_ended.as_raw(), POLLIN, ());
+        while !self.shared.supervisors.is_empty() && now() < end {
             // An error only shortens the wait.
             let _ = set.wait(Some(end));
             self.reap();
         }
-        for pid in self.common.supervisors.keys() {
+        for pid in self.shared.supervisors.keys() {
             reaping::kill(*pid);
         }
         let mut sweep = Sweep::new();
         while sweep
-            .round(self.common.sandbox.files.as_ref(), &BTreeSet::new())
+            .round(self.shared.sandbox.procfs.as_ref(), &BTreeSet::new())
             .is_none()
         {
             // As above.

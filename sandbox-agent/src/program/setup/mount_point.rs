@@ -17,10 +17,10 @@ use crate::program::make_dirs::make_path;
 /// Something of the new root that is mounted on, held open. Code of another sandbox may exchange names in a folder that both
 /// can write to, so a mount goes onto the object and not onto its name.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MountPoint {
     pub(super) path: CString,
     pub(super) object: Fd,
-    pub(super) facts: Stat,
+    pub(super) metadata: Stat,
 }
 
 /// Opens what is at a target. No part of it may be a link.
@@ -28,7 +28,7 @@ pub(super) struct Place {
 /// # Errors
 ///
 /// `ELOOP` for a link, `EINVAL` as [`path`], and what `open` reports.
-pub(super) fn existing(target: &[u8]) -> Result<Place> {
+pub(super) fn existing(target: &[u8]) -> Result<MountPoint> {
     let path = path(target)?;
     let how = OpenHow {
         flags: (O_PATH | O_CLOEXEC) as u64,
@@ -37,18 +37,18 @@ pub(super) fn existing(target: &[u8]) -> Result<Place> {
     };
     let object = match fs::open_at2(AT_FDCWD, &path, &how) {
         // Before Linux 5.6, or denied by an engine's seccomp profile that does not know the call.
-        Err(Errno::ENOSYS | Errno::EPERM) => part_by_part(target)?,
+        Err(Errno::ENOSYS | Errno::EPERM) => open_by_component(target)?,
         opened => opened?,
     };
-    let facts = stat_of(&object)?;
-    Ok(Place {
+    let metadata = stat_of(&object)?;
+    Ok(MountPoint {
         path,
         object,
-        facts,
+        metadata,
     })
 }
 
-fn part_by_part(target: &[u8]) -> Result<Fd> {
+fn open_by_component(target: &[u8]) -> Result<Fd> {
     let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
     let mut object = fs::open(c"/", flags, 0)?;
     for part in target.split(|byte| *byte == b'/') {
@@ -69,8 +69,8 @@ fn part_by_part(target: &[u8]) -> Result<Fd> {
 ///
 /// `EINVAL` unless it is absolute and without `..`.
 pub(super) fn path(target: &[u8]) -> Result<CString> {
-    let climbs = target.split(|byte| *byte == b'/').any(|part| part == b"..");
-    if target.first() != Some(&b'/') || climbs {
+    let has_parent_component = target.split(|byte| *byte == b'/').any(|part| part == b"..");
+    if target.first() != Some(&b'/') || has_parent_component {
         return Err(Errno::EINVAL);
     }
     terminated(target)
@@ -81,7 +81,7 @@ pub(super) fn path(target: &[u8]) -> Result<CString> {
 /// # Errors
 ///
 /// What `mkdir` reports.
-pub(super) fn parents(target: &[u8]) -> Result<()> {
+pub(super) fn make_parents(target: &[u8]) -> Result<()> {
     match target.iter().rposition(|byte| *byte == b'/') {
         None | Some(0) => Ok(()),
         Some(at) => make_path(&target[..at], 0o755, None),
@@ -93,15 +93,15 @@ pub(super) fn parents(target: &[u8]) -> Result<()> {
 /// # Errors
 ///
 /// `ENOTDIR` or `EISDIR` when the other kind is there, and what `mkdir` and `open` report.
-pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<Place> {
+pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoint> {
     match existing(target) {
         Err(Errno::ENOENT) if folder => make_path(target, 0o755, None)?,
         Err(Errno::ENOENT) => {
-            parents(target)?;
+            make_parents(target)?;
             create(&path(target)?, 0o444)?.close()?;
         }
-        Ok(place) if folder && !place.facts.is_directory() => return Err(Errno::ENOTDIR),
-        Ok(place) if !folder && place.facts.is_directory() => return Err(Errno::EISDIR),
+        Ok(point) if folder && !point.metadata.is_directory() => return Err(Errno::ENOTDIR),
+        Ok(point) if !folder && point.metadata.is_directory() => return Err(Errno::EISDIR),
         other => return other,
     }
     existing(target)
@@ -112,9 +112,9 @@ pub(super) fn mount_point(target: &[u8], folder: bool) -> Result<Place> {
 /// # Errors
 ///
 /// `EEXIST`, and what `open` reports.
-pub(super) fn create(place: &CString, mode: u32) -> Result<crate::runtime::Fd> {
+pub(super) fn create(point: &CString, mode: u32) -> Result<crate::runtime::Fd> {
     fs::open(
-        place,
+        point,
         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
         mode,
     )

@@ -7,20 +7,20 @@ use crate::runtime::{Errno, Fd, RawFd, Result, io};
 use crate::protocol::{HEADER_LEN, Header, Kind, MAX_PAYLOAD};
 
 /// Above this many waiting bytes no pipe of a program is read any more.
-pub(super) const HIGH_WATER: usize = 1024 * 1024;
+pub(super) const OUTPUT_LIMIT: usize = 1024 * 1024;
 
 /// Above this many waiting bytes nothing is read from the host either: it floods requests and does not take the answers.
-pub(super) const FLOODED: usize = 4 * HIGH_WATER;
+pub(super) const READ_LIMIT: usize = 4 * OUTPUT_LIMIT;
 
 /// A queue of frames. Bytes behind `end` are initialised and free, so that a pipe can be read straight into its frame.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFrames {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     /// How many bytes wait.
     pub(super) fn len(&self) -> usize {
         self.end - self.start
@@ -33,11 +33,11 @@ impl Outgoing {
 
     /// Whether pipes of programs may still be read.
     pub(super) fn has_room(&self) -> bool {
-        self.len() < HIGH_WATER
+        self.len() < OUTPUT_LIMIT
     }
 
     /// What waits; of a link, also what was written and may have to be written again.
-    pub(super) fn kept(&self) -> &[u8] {
+    pub(super) fn unacknowledged(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_as_they_went_in() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingFrames::default();
         let (mut reader, mut expected) = (FrameBuffer::new(), Vec::new());
         let (read_end, write_end) = io::pipe(crate::runtime::fs::O_NONBLOCK).unwrap();
         for round in 0..2000usize {

@@ -8,12 +8,12 @@ use crate::runtime::{
 /// Zeroed memory of this process alone: a child does not have it. So a large buffer of the agent costs a fork nothing,
 /// and does not count as memory of the program that the child becomes.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct PrivateMemory {
     start: *mut u8,
     length: usize,
 }
 
-impl Region {
+impl PrivateMemory {
     /// A region of `length` bytes. Memory is taken as it is written to.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for PrivateMemory {
     fn drop(&mut self) {
         if self.length > 0 {
             // SAFETY: no borrow outlives the region. The kernel knows the range, so the call cannot fail.

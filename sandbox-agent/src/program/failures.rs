@@ -25,18 +25,18 @@ pub(super) fn refusal(step: FailStep, detail: impl Into<String>) -> Failure {
 }
 
 /// The failure where a path of the host leads to another object than the host has checked.
-pub(super) fn replaced(step: FailStep, path: &[u8]) -> Failure {
+pub(super) fn replaced_failure(step: FailStep, path: &[u8]) -> Failure {
     let detail = text(path) + " was replaced while the sandbox was being made; nothing was run";
     refusal(step, detail)
 }
 
 /// Whether these facts are those of an object.
-pub(super) fn is_object(facts: &Stat, object: Object) -> bool {
-    (facts.device, facts.inode) == (object.device, object.inode)
+pub(super) fn is_object(metadata: &Stat, object: Object) -> bool {
+    (metadata.device, metadata.inode) == (object.device, object.inode)
 }
 
 /// The failure of a side that has broken the protocol.
-pub(super) fn breach(error: ProtocolError) -> Failure {
+pub(super) fn protocol_failure(error: ProtocolError) -> Failure {
     refusal(FailStep::Protocol, error.to_string())
 }
 

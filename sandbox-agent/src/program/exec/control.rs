@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::runtime::process::Wait;
 
 use crate::{
-    program::{exec_once::Refused, polling::Moment},
+    program::{exec_once::RefusedCounts, poll_set::MonotonicMicros},
     protocol::{ProtocolError, Reader, Writer},
 };
 
@@ -14,7 +14,7 @@ pub(super) const MAX_PACKET: usize = 64;
 
 /// From the agent to a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::program) enum Order {
+pub(in crate::program) enum SupervisorCommand {
     /// Send this signal to the main process.
     Signal(u8),
     /// Send SIGTERM to the process group of the main process.
@@ -23,7 +23,7 @@ pub(in crate::program) enum Order {
     Kill,
 }
 
-impl Order {
+impl SupervisorCommand {
     /// The packet's bytes.
     pub(super) fn encode(self) -> [u8; 2] {
         match self {
@@ -46,7 +46,7 @@ impl Order {
 
 /// From a supervisor to the agent, once, when the tree is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::program) struct Report {
+pub(in crate::program) struct SupervisorReport {
     /// How the main process ended; `None` when it still would not after the bound.
     pub(in crate::program) end: Option<Wait>,
     /// Whether the main process was still alive when the tree was killed on order.
@@ -60,12 +60,12 @@ pub(in crate::program) struct Report {
     /// Largest resident memory of a process, KiB.
     pub(in crate::program) max_rss_kib: u64,
     /// When the main process ended, as far as it did.
-    pub(in crate::program) ended: Moment,
+    pub(in crate::program) ended: MonotonicMicros,
     /// What it may have only one of, and tried again.
-    pub(in crate::program) refused: Refused,
+    pub(in crate::program) refused: RefusedCounts,
 }
 
-impl Report {
+impl SupervisorReport {
     /// The packet's bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut packet = Writer::new();
@@ -109,7 +109,7 @@ impl Report {
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
             ended: reader.u64()?,
-            refused: Refused {
+            refused: RefusedCounts {
                 programs: reader.u32()?,
                 processes: reader.u32()?,
             },
@@ -125,18 +125,22 @@ mod tests {
 
     #[test]
     fn packets_are_read_as_written() {
-        for order in [Order::Signal(15), Order::Terminate, Order::Kill] {
-            assert_eq!(Order::decode(&order.encode()), Some(order));
+        for order in [
+            SupervisorCommand::Signal(15),
+            SupervisorCommand::Terminate,
+            SupervisorCommand::Kill,
+        ] {
+            assert_eq!(SupervisorCommand::decode(&order.encode()), Some(order));
         }
-        assert_eq!(Order::decode(&[]), None);
-        assert_eq!(Order::decode(&[9, 0]), None);
+        assert_eq!(SupervisorCommand::decode(&[]), None);
+        assert_eq!(SupervisorCommand::decode(&[9, 0]), None);
         for end in [None, Some(Wait::Exited(255)), Some(Wait::Signaled(9))] {
             check(end);
         }
     }
 
     fn check(end: Option<Wait>) {
-        let report = Report {
+        let report = SupervisorReport {
             end,
             killed: true,
             stragglers: 1,
@@ -144,14 +148,14 @@ mod tests {
             cpu_us: u64::MAX,
             max_rss_kib: 4,
             ended: 5,
-            refused: Refused {
+            refused: RefusedCounts {
                 programs: u32::MAX,
                 processes: 7,
             },
         };
         let packet = report.encode();
         assert!(packet.len() <= MAX_PACKET);
-        assert_eq!(Report::decode(&packet), Ok(report));
-        assert!(Report::decode(&packet[1..]).is_err());
+        assert_eq!(SupervisorReport::decode(&packet), Ok(report));
+        assert!(SupervisorReport::decode(&packet[1..]).is_err());
     }
 }

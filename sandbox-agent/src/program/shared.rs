@@ -4,7 +4,10 @@ use alloc::{collections::BTreeMap, string::ToString};
 
 use crate::runtime::Pid;
 
-use super::{failing::refusal, log::Log, reserve::Reserve, sandbox::Sandbox};
+use super::{
+    failures::refusal, output_log::OutputLog, prefork_pool::PreforkPool,
+    prepared_sandbox::PreparedSandbox,
+};
 use crate::protocol::{FailStep, Failure, MAX_STREAMS};
 
 /// A stream of any client.
@@ -18,28 +21,28 @@ pub(super) struct StreamName {
 
 /// What all clients share.
 #[derive(Debug)]
-pub(super) struct Common {
-    pub(super) sandbox: Sandbox,
-    pub(super) log: Log,
+pub(super) struct SharedState {
+    pub(super) sandbox: PreparedSandbox,
+    pub(super) log: OutputLog,
     /// Supervisors that have not been reaped, with their streams.
     pub(super) supervisors: BTreeMap<Pid, StreamName>,
     /// The next execution, while no client's code runs.
-    pub(super) reserve: Reserve,
+    pub(super) prefork_pool: PreforkPool,
     /// How many streams are open.
     streams: usize,
     /// The grace of the first request to stop, in milliseconds.
-    stop: Option<u32>,
+    stop_grace_ms: Option<u32>,
 }
 
-impl Common {
-    pub(super) fn new(sandbox: Sandbox, log: Log) -> Self {
+impl SharedState {
+    pub(super) fn new(sandbox: PreparedSandbox, log: OutputLog) -> Self {
         Self {
             sandbox,
             log,
             supervisors: BTreeMap::new(),
-            reserve: Reserve::new(),
+            prefork_pool: PreforkPool::new(),
             streams: 0,
-            stop: None,
+            stop_grace_ms: None,
         }
     }
 
@@ -63,13 +66,13 @@ impl Common {
     }
 
     /// Notes that a client wants the end of everything; the first one's grace counts.
-    pub(super) fn ask_to_stop(&mut self, grace: u32) {
-        self.stop.get_or_insert(grace);
+    pub(super) fn request_stop(&mut self, grace: u32) {
+        self.stop_grace_ms.get_or_insert(grace);
     }
 
     /// The grace, once a client has asked for the end.
-    pub(super) fn stop_asked(&self) -> Option<u32> {
-        self.stop
+    pub(super) fn stop_grace(&self) -> Option<u32> {
+        self.stop_grace_ms
     }
 
     /// Whether executions may still start.
@@ -78,7 +81,7 @@ impl Common {
     ///
     /// When the sandbox is being stopped.
     pub(super) fn check_running(&self) -> Result<(), Failure> {
-        if self.stop.is_some() {
+        if self.stop_grace_ms.is_some() {
             return Err(refusal(FailStep::Request, "the sandbox is being stopped"));
         }
         Ok(())

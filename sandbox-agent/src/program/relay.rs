@@ -13,17 +13,17 @@ use crate::runtime::{
 use super::{
     address,
     descriptors::close_all_but,
-    ending::EXIT_UNREACHABLE,
-    polling::{Moment, POLLERR, POLLIN, POLLOUT, PollSet, after, now},
+    exit_reason::EXIT_UNREACHABLE,
+    poll_set::{MonotonicMicros, POLLERR, POLLIN, POLLOUT, PollSet, after, now},
     privilege,
 };
 use crate::protocol::MAX_FRAME;
 
 /// How long somebody to listen is waited for, milliseconds: an agent that was just started needs a few.
-const PATIENCE: u64 = 5000;
+const WAIT_TIMEOUT_MS: u64 = 5000;
 
 /// The pause between two attempts, microseconds.
-const PAUSE: u64 = 5000;
+const RETRY_INTERVAL_US: u64 = 5000;
 
 /// Carries bytes until the agent ends the connection, or nobody takes them any more; gives the exit code. With `wait`, an agent that
 /// does not listen yet is waited for.
@@ -32,11 +32,11 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     // Where it is the code's own user, code could take the stream from it, and read the environment that it was started with.
     let _ = set_attribute(PR_SET_DUMPABLE, 0, 0);
     // It is started with whatever its container was given, and carries bytes.
-    let without = privilege::give_up_all();
-    let until = after(now(), if wait { PATIENCE } else { 0 });
-    match without
-        .and_then(|()| reach(name, until))
-        .and_then(|socket| carry(&socket))
+    let dropped = privilege::drop_all();
+    let until = after(now(), if wait { WAIT_TIMEOUT_MS } else { 0 });
+    match dropped
+        .and_then(|()| connect_until(name, until))
+        .and_then(|socket| relay(&socket))
     {
         Ok(()) => 0,
         Err(errno) => {
@@ -53,35 +53,35 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
 }
 
 /// A connection to whoever listens there, now or by a moment to come.
-fn reach(name: &CStr, until: Moment) -> Result<Fd> {
+fn connect_until(name: &CStr, until: MonotonicMicros) -> Result<Fd> {
     loop {
         match address::connect(name) {
             Err(Errno::ECONNREFUSED | Errno::ENOENT) if now() < until => {
                 // A signal only shortens it.
-                let _ = time::sleep_microseconds(PAUSE);
+                let _ = time::sleep_microseconds(RETRY_INTERVAL_US);
             }
-            reached => return reached,
+            result => return result,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
-    In,
-    Out,
+enum RelayDirection {
+    ToAgent,
+    FromAgent,
 }
 
-fn carry(socket: &Fd) -> Result<()> {
+fn relay(socket: &Fd) -> Result<()> {
     signal::ignore(signal::SIGPIPE)?;
     for raw in [0, 1, socket.raw()] {
         io::set_nonblocking(raw, true)?;
     }
-    let mut inwards = Way::new(0, socket.raw());
-    let mut outwards = Way::new(socket.raw(), 1);
+    let mut to_agent = ByteRelay::new(0, socket.raw());
+    let mut from_agent = ByteRelay::new(socket.raw(), 1);
     let mut set = PollSet::new();
     let mut half_closed = false;
-    while !outwards.is_over() {
-        if inwards.is_over() && !half_closed {
+    while !from_agent.is_finished() {
+        if to_agent.is_finished() && !half_closed {
             half_closed = true;
             match net::shutdown(socket, SHUTDOWN_WRITING) {
                 // The agent has closed its end already, which reading will show.
@@ -90,17 +90,17 @@ fn carry(socket: &Fd) -> Result<()> {
             }
         }
         set.clear();
-        inwards.wants(&mut set, Source::In);
-        outwards.wants(&mut set, Source::Out);
+        to_agent.register(&mut set, RelayDirection::ToAgent);
+        from_agent.register(&mut set, RelayDirection::FromAgent);
         // Tells when its reader is gone, whatever is waited for.
-        set.add(1, 0, Source::Out);
+        set.add(1, 0, RelayDirection::FromAgent);
         set.wait(None)?;
-        let events: Vec<_> = set.happened().collect();
-        for (source, happened) in events {
+        let ready: Vec<_> = set.ready().collect();
+        for (source, events) in ready {
             match source {
-                Source::In => inwards.go_on(),
-                Source::Out if happened & POLLERR != 0 => return Ok(()),
-                Source::Out => outwards.go_on(),
+                RelayDirection::ToAgent => to_agent.advance(),
+                RelayDirection::FromAgent if events & POLLERR != 0 => return Ok(()),
+                RelayDirection::FromAgent => from_agent.advance(),
             }
         }
     }
@@ -112,7 +112,7 @@ pub(super) const SHUTDOWN_WRITING: i32 = 1;
 
 /// One direction.
 #[derive(Debug)]
-struct Way {
+struct ByteRelay {
     from: RawFd,
     to: RawFd,
     bytes: Vec<u8>,
@@ -122,7 +122,7 @@ struct Way {
     ended: bool,
 }
 
-impl Way {
+impl ByteRelay {
     fn new(from: RawFd, to: RawFd) -> Self {
         Self {
             from,
@@ -138,11 +138,11 @@ impl Way {
         self.start == self.end
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.ended && self.is_empty()
     }
 
-    fn wants(&self, set: &mut PollSet<Source>, source: Source) {
+    fn register(&self, set: &mut PollSet<RelayDirection>, source: RelayDirection) {
         if !self.is_empty() {
             set.add(self.to, POLLOUT, source);
         } else if !self.ended {
@@ -150,7 +150,7 @@ impl Way {
         }
     }
 
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         if self.is_empty() && !self.ended {
             match io::read(self.from, &mut self.bytes) {
                 Ok(0) => self.ended = true,

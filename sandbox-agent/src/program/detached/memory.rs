@@ -12,37 +12,37 @@ use crate::runtime::{
     signal::{self, SIGKILL},
 };
 
-use super::store::MemoryKills;
+use super::files::MemoryKillsFile;
 use crate::program::{
-    polling::{Moment, after, now},
-    process_files::ProcessFiles,
+    poll_set::{MonotonicMicros, after, now},
+    procfs::Procfs,
 };
 
 /// How often, milliseconds.
-const PERIOD: u64 = 100;
+const PERIOD_MS: u64 = 100;
 
 #[derive(Debug)]
 pub(super) struct Sampler {
     limit: u64,
-    kills: MemoryKills,
-    files: ProcessFiles,
-    next: Moment,
+    kills: MemoryKillsFile,
+    procfs: Procfs,
+    next: MonotonicMicros,
 }
 
 /// A process below the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sized {
+struct ProcessMemory {
     pid: Pid,
     parent: Pid,
     bytes: u64,
 }
 
 impl Sampler {
-    pub(super) fn new(limit: u64, kills: MemoryKills) -> Result<Self> {
+    pub(super) fn new(limit: u64, kills: MemoryKillsFile) -> Result<Self> {
         Ok(Self {
             limit,
             kills,
-            files: ProcessFiles::open()?,
+            procfs: Procfs::open()?,
             next: now(),
         })
     }
@@ -53,25 +53,25 @@ impl Sampler {
     }
 
     /// Looks, if it is time.
-    pub(super) fn look(&mut self) {
+    pub(super) fn sample(&mut self) {
         if now() < self.next {
             return;
         }
-        self.next = after(now(), PERIOD);
+        self.next = after(now(), PERIOD_MS);
         let mut processes = self.processes();
-        for over in excess(&mut processes, self.limit) {
-            self.kill(over);
+        for target in largest_above_limit(&mut processes, self.limit) {
+            self.kill(target);
         }
     }
 
     /// Everything below the agent, which is our child. The agent itself is not the code's.
-    fn processes(&self) -> Vec<Sized> {
-        let mut found = Vec::<Sized>::new();
+    fn processes(&self) -> Vec<ProcessMemory> {
+        let mut found = Vec::<ProcessMemory>::new();
         let mut parents = self.children(process::current());
         while let Some(parent) = parents.pop() {
             for pid in self.children(parent) {
                 if found.iter().all(|known| known.pid != pid) {
-                    found.push(Sized {
+                    found.push(ProcessMemory {
                         pid,
                         parent,
                         bytes: self.memory(pid),
@@ -90,7 +90,7 @@ impl Sampler {
         let number = crate::runtime::path::decimal(parent.0.unsigned_abs().into(), &mut digits);
         let folder = PathBuffer::concat(&[number, b"/task"]).and_then(|path| {
             let flags = fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC;
-            fs::open_at(&self.files, &path, flags, 0)
+            fs::open_at(&self.procfs, &path, flags, 0)
         });
         let Ok(folder) = folder else { return children };
         let mut threads = Directory::new(&folder);
@@ -102,7 +102,7 @@ impl Sampler {
             let list = PathBuffer::concat(&[name, b"/children"])
                 .and_then(|path| fs::open_at(&folder, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0));
             let mut text = Vec::new();
-            if list.is_ok_and(|list| io::read_to_end(&list, &mut text, LIST).is_ok()) {
+            if list.is_ok_and(|list| io::read_to_end(&list, &mut text, MAX_CHILD_LIST).is_ok()) {
                 children.extend(numbers(&text));
             }
         }
@@ -115,17 +115,17 @@ impl Sampler {
         let number = crate::runtime::path::decimal(pid.0.unsigned_abs().into(), &mut digits);
         let mut text = [0; 4096];
         let read = PathBuffer::concat(&[number, b"/status"])
-            .and_then(|path| fs::open_at(&self.files, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0))
+            .and_then(|path| fs::open_at(&self.procfs, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0))
             .and_then(|file| io::read(&file, &mut text));
-        read.map_or(0, |count| in_status(&text[..count]))
+        read.map_or(0, |count| private_bytes(&text[..count]))
     }
 
     /// Kills a process, if it is still the one that was seen.
-    fn kill(&mut self, seen: Sized) {
-        let Ok(pidfd) = process::open_pidfd(seen.pid) else {
+    fn kill(&mut self, target: ProcessMemory) {
+        let Ok(pidfd) = process::open_pidfd(target.pid) else {
             return;
         };
-        if self.children(seen.parent).contains(&seen.pid) {
+        if self.children(target.parent).contains(&target.pid) {
             // Before the end that follows from it can be seen, as the kernel does. The number is what clients read; that the process is
             // killed is what counts.
             let _ = self.kills.add();
@@ -136,21 +136,21 @@ impl Sampler {
 }
 
 /// How long a list of children may be, in bytes.
-const LIST: usize = 1 << 20;
+const MAX_CHILD_LIST: usize = 1 << 20;
 
 /// The largest processes, as many as it takes for the rest to be within the limit.
-fn excess(processes: &mut [Sized], limit: u64) -> Vec<Sized> {
+fn largest_above_limit(processes: &mut [ProcessMemory], limit: u64) -> Vec<ProcessMemory> {
     processes.sort_unstable_by_key(|process| core::cmp::Reverse(process.bytes));
     let mut total = processes.iter().map(|process| process.bytes).sum::<u64>();
-    let mut over = Vec::new();
+    let mut excess = Vec::new();
     for process in processes {
         if total <= limit {
             break;
         }
         total -= process.bytes;
-        over.push(*process);
+        excess.push(*process);
     }
-    over
+    excess
 }
 
 fn numbers(text: &[u8]) -> impl Iterator<Item = Pid> + '_ {
@@ -158,7 +158,7 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = Pid> + '_ {
         .filter_map(|word| core::str::from_utf8(word).ok()?.parse().ok().map(Pid))
 }
 
-fn in_status(text: &[u8]) -> u64 {
+fn private_bytes(text: &[u8]) -> u64 {
     let kib = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, value) = line.split_at(colon);
@@ -179,22 +179,23 @@ mod tests {
     #[test]
     fn own_memory_is_counted_and_files_are_not() {
         let status = b"Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 20 kB\nVmSwap:\t 3 kB\n";
-        assert_eq!(in_status(status), 123 * 1024);
-        assert_eq!(in_status(b"RssAnon:\tmuch\n\n:\n"), 0);
+        assert_eq!(private_bytes(status), 123 * 1024);
+        assert_eq!(private_bytes(b"RssAnon:\tmuch\n\n:\n"), 0);
     }
 
     #[test]
     fn the_largest_go_until_the_rest_fits() {
-        let sized = |pid, bytes| Sized {
+        let sized = |pid, bytes| ProcessMemory {
             pid: Pid(pid),
             parent: Pid(1),
             bytes,
         };
         let mut processes = [sized(1, 10), sized(2, 50), sized(3, 30)];
-        let pids = |over: Vec<Sized>| over.iter().map(|one| one.pid.0).collect::<Vec<_>>();
-        assert_eq!(pids(excess(&mut processes, 90)), []);
-        assert_eq!(pids(excess(&mut processes, 40)), [2]);
-        assert_eq!(pids(excess(&mut processes, 5)), [2, 3, 1]);
+        let pids =
+            |excess: Vec<ProcessMemory>| excess.iter().map(|entry| entry.pid.0).collect::<Vec<_>>();
+        assert_eq!(pids(largest_above_limit(&mut processes, 90)), []);
+        assert_eq!(pids(largest_above_limit(&mut processes, 40)), [2]);
+        assert_eq!(pids(largest_above_limit(&mut processes, 5)), [2, 3, 1]);
     }
 
     #[test]

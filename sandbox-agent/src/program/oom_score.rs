@@ -12,7 +12,7 @@ use crate::runtime::{Fd, Pid, Result, fs, io};
 #[derive(Debug)]
 pub(super) struct OomScore {
     file: Fd,
-    usual: Vec<u8>,
+    initial: Vec<u8>,
 }
 
 impl OomScore {
@@ -27,7 +27,7 @@ impl OomScore {
         let count = io::read(&file, &mut text)?;
         Ok(Self {
             file,
-            usual: text[..count].trim_ascii().to_vec(),
+            initial: text[..count].trim_ascii().to_vec(),
         })
     }
 
@@ -35,7 +35,7 @@ impl OomScore {
     /// raised value becomes the lowest that there is without the capability.
     pub(super) fn can_be_raised(&self) -> bool {
         self.set(b"1000")
-            .and_then(|()| self.set(&self.usual))
+            .and_then(|()| self.set(&self.initial))
             .is_ok()
     }
 
@@ -49,7 +49,7 @@ impl OomScore {
         let _ = self.set(b"1000");
         let forked = fork();
         if forked != Ok(None) {
-            let _ = self.set(&self.usual);
+            let _ = self.set(&self.initial);
         }
         forked
     }

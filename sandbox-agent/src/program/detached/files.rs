@@ -14,16 +14,16 @@ use crate::protocol::keep::files;
 
 /// A folder that only we may enter.
 #[derive(Debug)]
-pub(super) struct Store(Fd);
+pub(super) struct DetachedFiles(Fd);
 
 /// The file with the number of kills; made with the first.
 #[derive(Debug)]
-pub(super) struct MemoryKills {
+pub(super) struct MemoryKillsFile {
     folder: Fd,
     count: u64,
 }
 
-impl Store {
+impl DetachedFiles {
     pub(super) fn open(folder: &[u8]) -> Result<Self> {
         let flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
         fs::open(&terminated(folder)?, flags, 0).map(Self)
@@ -43,15 +43,15 @@ impl Store {
         file.close()
     }
 
-    pub(super) fn memory_kills(&self) -> Result<MemoryKills> {
-        Ok(MemoryKills {
+    pub(super) fn memory_kills(&self) -> Result<MemoryKillsFile> {
+        Ok(MemoryKillsFile {
             folder: io::duplicate(&self.0)?,
             count: 0,
         })
     }
 }
 
-impl MemoryKills {
+impl MemoryKillsFile {
     /// Counts one more.
     pub(super) fn add(&mut self) -> Result<()> {
         self.count += 1;

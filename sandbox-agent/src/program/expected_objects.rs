@@ -9,7 +9,7 @@ use crate::runtime::{
 };
 
 use super::{
-    failing::{failure, refusal, text},
+    failures::{failure, refusal, text},
     privilege::set_file_identity,
 };
 use crate::protocol::{FailStep, Failure, Placed};
@@ -19,15 +19,15 @@ use crate::protocol::{FailStep, Failure, Placed};
 /// # Errors
 ///
 /// With the first place that is something else, or cannot be looked at.
-pub(super) fn check_placed(
-    all: &[Placed],
+pub(super) fn check_expected_objects(
+    objects: &[Placed],
     identity: Option<(u32, u32)>,
 ) -> core::result::Result<(), Failure> {
-    for placed in all {
-        let found = look(&placed.path, identity)
-            .map_err(|errno| failure(FailStep::Setup, errno, text(&placed.path)))?;
-        if (found.device, found.inode) != (placed.device, placed.inode) {
-            let detail = text(&placed.path)
+    for expected in objects {
+        let metadata = stat(&expected.path, identity)
+            .map_err(|errno| failure(FailStep::Setup, errno, text(&expected.path)))?;
+        if (metadata.device, metadata.inode) != (expected.device, expected.inode) {
+            let detail = text(&expected.path)
                 + " is not what was opened on the host: a part of its path was exchanged before it was mounted";
             return Err(refusal(FailStep::Setup, detail));
         }
@@ -36,17 +36,17 @@ pub(super) fn check_placed(
 }
 
 /// A container's root without the right to pass closed folders of the host is not their owner: the code may be.
-fn look(path: &[u8], identity: Option<(u32, u32)>) -> Result<Stat> {
+fn stat(path: &[u8], identity: Option<(u32, u32)>) -> Result<Stat> {
     let path = terminated(path)?;
-    let look = || stat_at(AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW);
-    match (look(), identity) {
+    let stat = || stat_at(AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW);
+    match (stat(), identity) {
         (Err(Errno::EACCES), Some((user, group))) => {
             set_file_identity(user, group);
-            let found = look();
+            let metadata = stat();
             set_file_identity(effective_user(), effective_group());
-            found
+            metadata
         }
-        (found, _) => found,
+        (metadata, _) => metadata,
     }
 }
 
@@ -59,18 +59,18 @@ mod tests {
     #[test]
     fn another_object_at_a_place_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        let found = place.path().metadata().unwrap();
-        let mut placed = Placed {
+        let metadata = place.path().metadata().unwrap();
+        let mut expected = Placed {
             path: place.path().as_os_str().as_bytes().to_vec(),
-            device: found.dev(),
-            inode: found.ino(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
         };
-        assert_eq!(check_placed(&[placed.clone()], None), Ok(()));
-        placed.inode += 1;
-        let error = check_placed(&[placed.clone()], None).unwrap_err();
+        assert_eq!(check_expected_objects(&[expected.clone()], None), Ok(()));
+        expected.inode += 1;
+        let error = check_expected_objects(&[expected.clone()], None).unwrap_err();
         assert!(error.detail.contains("was exchanged"), "{error:?}");
-        placed.path.extend_from_slice(b"/missing");
-        let error = check_placed(&[placed], None).unwrap_err();
+        expected.path.extend_from_slice(b"/missing");
+        let error = check_expected_objects(&[expected], None).unwrap_err();
         assert_eq!(error.errno, Errno::ENOENT.0);
     }
 }

@@ -14,30 +14,30 @@ use crate::runtime::{
 use crate::program::{
     builtin::remove_tree,
     exec::Sweep,
-    polling::{POLLIN, now, wait_for},
-    process_files::ProcessFiles,
+    poll_set::{POLLIN, now, wait_for},
+    procfs::Procfs,
 };
 use crate::protocol::keep::{Charge, files};
 
 /// How long the agent's end may take after it was killed, milliseconds: with a process namespace, the end of everything.
-const END: u64 = 5000;
+const AGENT_EXIT_TIMEOUT_MS: u64 = 5000;
 
 /// How often a control group is tried to be removed: a process that has just ended keeps its group for a moment.
 const ATTEMPTS: u32 = 12;
 
 /// Kills and removes everything; whether nothing is left.
-pub(super) fn end(agent: RawFd, charge: &Charge) -> bool {
+pub(super) fn clean_up(agent: RawFd, plan: &Charge) -> bool {
     // It may have ended by itself.
     let _ = signal::send(agent, SIGKILL);
-    let ended = wait_for(agent, POLLIN, Some(END));
+    let ended = wait_for(agent, POLLIN, Some(AGENT_EXIT_TIMEOUT_MS));
     reap_all();
     // What it leaves without a process namespace is ours: the kernel gives us every orphan.
-    let gone = ended && (charge.own_processes || sweep());
+    let gone = ended && (plan.own_processes || sweep());
     let mut removed = true;
-    for group in &charge.groups {
+    for group in &plan.groups {
         removed &= remove_group(group).is_ok();
     }
-    gone && removed && remove_folder(&charge.folder).is_ok()
+    gone && removed && remove_folder(&plan.folder).is_ok()
 }
 
 fn reap_all() {
@@ -47,7 +47,7 @@ fn reap_all() {
 
 /// Kills every descendant, in at most three sweeps.
 fn sweep() -> bool {
-    let Ok(files) = ProcessFiles::open() else {
+    let Ok(files) = Procfs::open() else {
         return false;
     };
     for _ in 0..3 {

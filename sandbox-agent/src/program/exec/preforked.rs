@@ -6,12 +6,12 @@
 
 use crate::runtime::{Fd, Pid, Result, fs::O_CLOEXEC, io};
 
-use super::spawn::{Spawned, WaitingEnds, both_ends, check, input_pipe, no_stdin, supervise};
+use super::spawn::{Spawned, WaitingEnds, check, exec_channels, input_pipe, no_stdin, supervise};
 use crate::{
     program::{
-        failing::failure,
-        polling::{POLLIN, state_of},
-        sandbox::Sandbox,
+        failures::failure,
+        poll_set::{POLLIN, poll_events},
+        prepared_sandbox::PreparedSandbox,
     },
     protocol::{ExecRequest, FailStep, Failure, Program},
 };
@@ -22,32 +22,34 @@ const MAX_REQUEST: usize = 60 * 1024;
 
 /// A process that waits for its request. Dropping it ends it: its supervisor sees its socket close.
 #[derive(Debug)]
-pub(in crate::program) struct Spare {
+pub(in crate::program) struct PreforkedExec {
     spawned: Spawned,
     request: Fd,
 }
 
-impl Spare {
+impl PreforkedExec {
     /// Starts one.
     ///
     /// # Errors
     ///
     /// When the system has no room for it.
-    pub(in crate::program) fn start(sandbox: &Sandbox) -> core::result::Result<Self, Failure> {
+    pub(in crate::program) fn start(
+        sandbox: &PreparedSandbox,
+    ) -> core::result::Result<Self, Failure> {
         let failed = |errno| failure(FailStep::Spawn, errno, "pipes of an execution to come");
-        let (ours, mut theirs, request) = (|| -> Result<_> {
-            let (stdin, their_stdin) = input_pipe()?;
-            let (ours, theirs) = both_ends(Some(stdin), their_stdin)?;
-            Ok((ours, theirs, io::pipe(O_CLOEXEC)?))
+        let (agent_ends, mut child_ends, request) = (|| -> Result<_> {
+            let (stdin, child_stdin) = input_pipe()?;
+            let (agent_ends, child_ends) = exec_channels(Some(stdin), child_stdin)?;
+            Ok((agent_ends, child_ends, io::pipe(O_CLOEXEC)?))
         })()
         .map_err(failed)?;
-        let (their_request, request) = request;
+        let (request_reader, request) = request;
         io::set_nonblocking(&request, true).map_err(failed)?;
-        theirs.waiting = Some(WaitingEnds {
-            request: their_request,
+        child_ends.waiting = Some(WaitingEnds {
+            request: request_reader,
             no_stdin: no_stdin(sandbox).map_err(failed)?,
         });
-        let spawned = supervise(sandbox, None, ours, theirs)?;
+        let spawned = supervise(sandbox, None, agent_ends, child_ends)?;
         Ok(Self { spawned, request })
     }
 
@@ -57,15 +59,15 @@ impl Spare {
     }
 
     /// Whether it could run this request, whose bytes are `message`.
-    pub(in crate::program) fn suits(request: &ExecRequest, message: &[u8]) -> bool {
+    pub(in crate::program) fn can_run(request: &ExecRequest, message: &[u8]) -> bool {
         matches!(request.program, Program::Command { .. })
             && message.len() <= MAX_REQUEST
             && check(request).is_ok()
     }
 
     /// Gives it a request that it suits; `None` when it has ended meanwhile.
-    pub(super) fn give(mut self, request: &ExecRequest, message: &[u8]) -> Option<Spawned> {
-        if state_of(self.spawned.control.as_raw(), POLLIN, Some(0)) != 0 {
+    pub(super) fn send_request(mut self, request: &ExecRequest, message: &[u8]) -> Option<Spawned> {
+        if poll_events(self.spawned.control.as_raw(), POLLIN, Some(0)) != 0 {
             return None;
         }
         if !matches!(io::write(&self.request, message), Ok(count) if count == message.len()) {

@@ -7,15 +7,15 @@ use crate::runtime::{Errno, RawFd, poll, time::monotonic_microseconds};
 pub(super) use crate::runtime::poll::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
 /// A moment, in microseconds of the monotonic clock.
-pub(super) type Moment = u64;
+pub(super) type MonotonicMicros = u64;
 
 /// Now.
-pub(super) fn now() -> Moment {
+pub(super) fn now() -> MonotonicMicros {
     monotonic_microseconds()
 }
 
 /// The moment `milliseconds` after `start`; one beyond all time never comes.
-pub(super) fn after(start: Moment, milliseconds: u64) -> Moment {
+pub(super) fn after(start: MonotonicMicros, milliseconds: u64) -> MonotonicMicros {
     start.saturating_add(milliseconds.saturating_mul(1000))
 }
 
@@ -23,7 +23,7 @@ pub(super) fn after(start: Moment, milliseconds: u64) -> Moment {
 pub(super) fn wait_for(descriptor: RawFd, events: i16, milliseconds: Option<u64>) -> bool {
     let end = milliseconds.map(|milliseconds| after(now(), milliseconds));
     loop {
-        if state_of(descriptor, events, end.map(|end| end.saturating_sub(now()))) != 0 {
+        if poll_events(descriptor, events, end.map(|end| end.saturating_sub(now()))) != 0 {
             return true;
         }
         if end.is_some_and(|end| now() >= end) {
@@ -33,7 +33,7 @@ pub(super) fn wait_for(descriptor: RawFd, events: i16, milliseconds: Option<u64>
 }
 
 /// What has happened to one descriptor now, waited for at most `timeout` microseconds.
-pub(super) fn state_of(descriptor: RawFd, events: i16, timeout: Option<u64>) -> i16 {
+pub(super) fn poll_events(descriptor: RawFd, events: i16, timeout: Option<u64>) -> i16 {
     let mut entries = [poll::PollFd::new(descriptor, events)];
     match poll::poll(&mut entries, timeout) {
         Ok(_) => entries[0].revents,
@@ -46,7 +46,7 @@ pub(super) fn state_of(descriptor: RawFd, events: i16, timeout: Option<u64>) -> 
 #[derive(Debug)]
 pub(super) struct PollSet<T> {
     entries: Vec<poll::PollFd>,
-    meanings: Vec<T>,
+    tokens: Vec<T>,
 }
 
 impl<T: Copy> PollSet<T> {
@@ -54,20 +54,20 @@ impl<T: Copy> PollSet<T> {
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
-            meanings: Vec::new(),
+            tokens: Vec::new(),
         }
     }
 
     /// Starts anew, keeping the memory.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
-        self.meanings.clear();
+        self.tokens.clear();
     }
 
     /// Adds a descriptor. Errors and hang-ups are reported whatever `events` says.
-    pub(super) fn add(&mut self, descriptor: RawFd, events: i16, meaning: T) {
+    pub(super) fn add(&mut self, descriptor: RawFd, events: i16, token: T) {
         self.entries.push(poll::PollFd::new(descriptor, events));
-        self.meanings.push(meaning);
+        self.tokens.push(token);
     }
 
     /// Whether there is nothing to wait for.
@@ -80,17 +80,17 @@ impl<T: Copy> PollSet<T> {
     /// # Errors
     ///
     /// `ENOMEM`, and `EINVAL` for more descriptors than the process may open.
-    pub(super) fn wait(&mut self, until: Option<Moment>) -> Result<(), Errno> {
+    pub(super) fn wait(&mut self, until: Option<MonotonicMicros>) -> Result<(), Errno> {
         let timeout = until.map(|until| until.saturating_sub(now()));
         poll::poll(&mut self.entries, timeout).map(drop)
     }
 
     /// What has happened, and to what.
-    pub(super) fn happened(&self) -> impl Iterator<Item = (T, i16)> + '_ {
+    pub(super) fn ready(&self) -> impl Iterator<Item = (T, i16)> + '_ {
         self.entries
             .iter()
-            .zip(&self.meanings)
+            .zip(&self.tokens)
             .filter(|(entry, _)| entry.revents != 0)
-            .map(|(entry, meaning)| (*meaning, entry.revents))
+            .map(|(entry, token)| (*token, entry.revents))
     }
 }

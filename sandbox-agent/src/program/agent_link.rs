@@ -8,16 +8,16 @@ use crate::runtime::{
 };
 
 use super::{
-    outgoing::Outgoing,
-    polling::{Moment, now},
+    outgoing_frames::OutgoingFrames,
+    poll_set::{MonotonicMicros, now},
 };
 use crate::protocol::{
     FrameBuffer, Key, Kind, LinkEnd, ProtocolError, Received, Resumed, encode_frame,
 };
 
-/// A link. What it carries outwards stays in the [`Outgoing`] until the host has it.
+/// A link. What it carries outwards stays in the [`OutgoingFrames`] until the host has it.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct AgentLink {
     secret: Key,
     end: LinkEnd,
     /// What goes before the payload: a header, or the answer to a host that has come back.
@@ -25,14 +25,14 @@ pub(super) struct Link {
     head_start: usize,
     /// How much of the packet's payload was not written yet.
     payload: usize,
-    away_since: Option<Moment>,
+    disconnected_since: Option<MonotonicMicros>,
     /// The last packet follows when all is written.
     ending: bool,
     /// The host has ended it.
     closed: bool,
 }
 
-impl Link {
+impl AgentLink {
     /// A link that packets have crossed as `end` says.
     pub(super) fn new(secret: Key, end: LinkEnd) -> Self {
         let mut link = Self {
@@ -41,16 +41,16 @@ impl Link {
             head: Vec::new(),
             head_start: 0,
             payload: 0,
-            away_since: None,
+            disconnected_since: None,
             ending: false,
             closed: false,
         };
-        link.answer(0);
+        link.begin_with_resumed(0);
         link
     }
 
     /// The first word on a stream.
-    fn answer(&mut self, received: u64) {
+    fn begin_with_resumed(&mut self, received: u64) {
         self.head.clear();
         self.head_start = 0;
         let resumed = Resumed { received };
@@ -63,13 +63,13 @@ impl Link {
     }
 
     /// Since when it has had no stream.
-    pub(super) fn away_since(&self) -> Option<Moment> {
-        self.away_since
+    pub(super) fn disconnected_since(&self) -> Option<MonotonicMicros> {
+        self.disconnected_since
     }
 
     /// Its stream is gone.
-    pub(super) fn lose(&mut self) {
-        self.away_since.get_or_insert_with(now);
+    pub(super) fn lose_stream(&mut self) {
+        self.disconnected_since.get_or_insert_with(now);
     }
 
     /// Whether the host has ended it.
@@ -91,7 +91,7 @@ impl Link {
         &mut self,
         mut bytes: &[u8],
         incoming: &mut FrameBuffer,
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
     ) -> core::result::Result<(), ProtocolError> {
         while let Some(received) = self.end.receive(&mut bytes)? {
             match received {
@@ -111,28 +111,30 @@ impl Link {
     pub(super) fn resume(
         &mut self,
         received: u64,
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
     ) -> core::result::Result<(), ProtocolError> {
         outgoing.release(self.end.resume(received)?);
-        self.answer(self.end.received());
+        self.begin_with_resumed(self.end.received());
         self.payload = 0;
-        self.away_since = None;
+        self.disconnected_since = None;
         Ok(())
     }
 
-    /// Whether [`Link::write`] has something to write.
-    pub(super) fn has_to_write(&self, outgoing: &Outgoing) -> bool {
-        let kept = outgoing.len();
-        self.has_begun() || self.is_at_end(kept) || self.end.has_packet(kept)
+    /// Whether [`AgentLink::write`] has something to write.
+    pub(super) fn has_to_write(&self, outgoing: &OutgoingFrames) -> bool {
+        let unsent_and_unacknowledged = outgoing.len();
+        self.has_partial_packet()
+            || self.close_is_next(unsent_and_unacknowledged)
+            || self.end.has_packet(unsent_and_unacknowledged)
     }
 
     /// Whether the last packet is next: what the window had no room for comes before it.
-    fn is_at_end(&self, kept: usize) -> bool {
-        self.ending && self.end.in_flight() == kept
+    fn close_is_next(&self, unsent_and_unacknowledged: usize) -> bool {
+        self.ending && self.end.in_flight() == unsent_and_unacknowledged
     }
 
     /// Whether a part of a packet is written, or to be.
-    fn has_begun(&self) -> bool {
+    fn has_partial_packet(&self) -> bool {
         self.head_start < self.head.len() || self.payload > 0
     }
 
@@ -141,43 +143,43 @@ impl Link {
     /// # Errors
     ///
     /// What `writev` reports: the other side is gone.
-    pub(super) fn write(&mut self, outgoing: &Outgoing, stream: RawFd) -> Result<()> {
+    pub(super) fn write(&mut self, outgoing: &OutgoingFrames, stream: RawFd) -> Result<()> {
         loop {
-            if !self.has_begun() && !self.begin(outgoing.len()) {
+            if !self.has_partial_packet() && !self.next_packet(outgoing.len()) {
                 return Ok(());
             }
             let in_flight = self.end.in_flight();
             let head = &self.head[self.head_start..];
-            let payload = &outgoing.kept()[in_flight..in_flight + self.payload];
+            let payload = &outgoing.unacknowledged()[in_flight..in_flight + self.payload];
             let written =
                 match io::write_vectored(stream, &[IoSlice::new(head), IoSlice::new(payload)]) {
                     Ok(written) => written,
                     Err(Errno::EAGAIN) => return Ok(()),
                     Err(errno) => return Err(errno),
                 };
-            let of_head = written.min(head.len());
-            self.head_start += of_head;
-            self.payload -= written - of_head;
-            self.end.sent(written - of_head);
+            let head_written = written.min(head.len());
+            self.head_start += head_written;
+            self.payload -= written - head_written;
+            self.end.sent(written - head_written);
         }
     }
 
-    fn begin(&mut self, kept: usize) -> bool {
-        if let Some(packet) = self.end.next_packet(kept) {
-            self.put(&packet.header);
+    fn next_packet(&mut self, unsent_and_unacknowledged: usize) -> bool {
+        if let Some(packet) = self.end.next_packet(unsent_and_unacknowledged) {
+            self.set_head(&packet.header);
             self.payload = packet.length;
             return true;
         }
-        if self.is_at_end(kept) {
+        if self.close_is_next(unsent_and_unacknowledged) {
             self.ending = false;
             let last = self.end.last_packet();
-            self.put(&last);
+            self.set_head(&last);
             return true;
         }
         false
     }
 
-    fn put(&mut self, head: &[u8]) {
+    fn set_head(&mut self, head: &[u8]) {
         self.head.clear();
         self.head.extend_from_slice(head);
         self.head_start = 0;

@@ -3,12 +3,12 @@
 use crate::runtime::{Descriptor, Errno, Fd, Pid, RawFd, io, net};
 
 use super::{
+    agent_link::AgentLink,
     connection::Connection,
     exec::has_parent,
-    failing::{breach, refusal},
-    link::Link,
-    polling::Moment,
-    process_files::ProcessFiles,
+    failures::{protocol_failure, refusal},
+    poll_set::MonotonicMicros,
+    procfs::Procfs,
 };
 use crate::protocol::{
     self, Attach, FailStep, Failure, HEADER_LEN, Header, Key, Kind, LinkEnd, ProtocolError,
@@ -16,7 +16,7 @@ use crate::protocol::{
 };
 
 /// The longest message that is looked at.
-const LONGEST: usize = HEADER_LEN + Resume::LEN;
+const MAX_LENGTH: usize = HEADER_LEN + Resume::LEN;
 
 /// Where somebody comes from who has not shown the key yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,57 +29,57 @@ pub(super) enum Origin {
 
 impl Origin {
     /// Where whoever connected to a socket comes from.
-    pub(super) fn of(socket: &Fd, files: Option<&ProcessFiles>) -> Self {
+    pub(super) fn of(socket: &Fd, procfs: Option<&Procfs>) -> Self {
         let Ok(pid) = net::peer(socket) else {
             return Self::Inside;
         };
         // Code cannot be a process without a number, nor one without a parent.
-        let outside =
-            pid == Pid(0) || files.is_some_and(|files| matches!(has_parent(files, pid), Ok(false)));
+        let outside = pid == Pid(0)
+            || procfs.is_some_and(|procfs| matches!(has_parent(procfs, pid), Ok(false)));
         if outside { Self::Outside } else { Self::Inside }
     }
 }
 
 /// Somebody who has not shown the key yet.
 #[derive(Debug)]
-pub(super) struct Applicant {
+pub(super) struct PendingClient {
     socket: Fd,
     pub(super) origin: Origin,
     /// The link that was begun.
     link: Option<(Key, LinkEnd)>,
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_LENGTH],
     count: usize,
-    pub(super) until: Moment,
+    pub(super) deadline: MonotonicMicros,
 }
 
 /// Somebody who has shown what has to be shown.
 #[derive(Debug)]
-pub(super) enum Visitor {
+pub(super) enum AuthenticatedClient {
     /// A client, whose frames may cross a link.
-    Client { socket: Fd, link: Option<Link> },
+    New { socket: Fd, link: Option<AgentLink> },
     /// A client whose stream broke; whether there is one is not known here.
-    Returning { socket: Fd, resume: Resume },
+    Resumed { socket: Fd, resume: Resume },
 }
 
 /// What an applicant has shown.
-pub(super) enum Shown {
-    NotAll,
-    Key,
-    Return(Resume),
-    Gone,
-    Wrong(Failure),
+pub(super) enum HandshakeState {
+    Incomplete,
+    Authenticated,
+    Resume(Resume),
+    Disconnected,
+    Invalid(Failure),
 }
 
-impl Applicant {
+impl PendingClient {
     /// Somebody new, who may take until then.
-    pub(super) fn new(socket: Fd, origin: Origin, until: Moment) -> Self {
+    pub(super) fn new(socket: Fd, origin: Origin, deadline: MonotonicMicros) -> Self {
         Self {
             socket,
             origin,
             link: None,
-            bytes: [0; LONGEST],
+            bytes: [0; MAX_LENGTH],
             count: 0,
-            until,
+            deadline,
         }
     }
 
@@ -89,14 +89,14 @@ impl Applicant {
     }
 
     /// The visitor that it has proven to be.
-    pub(super) fn into_client(self) -> Visitor {
-        let (socket, link) = self.parts();
-        Visitor::Client { socket, link }
+    pub(super) fn into_new_client(self) -> AuthenticatedClient {
+        let (socket, link) = self.into_socket();
+        AuthenticatedClient::New { socket, link }
     }
 
     /// The same for one that comes back.
-    pub(super) fn into_returning(self, resume: Resume) -> Visitor {
-        Visitor::Returning {
+    pub(super) fn into_resumed_client(self, resume: Resume) -> AuthenticatedClient {
+        AuthenticatedClient::Resumed {
             socket: self.socket,
             resume,
         }
@@ -104,57 +104,61 @@ impl Applicant {
 
     /// Says why it is not served.
     pub(super) fn refuse(self, failure: &Failure) {
-        let (socket, link) = self.parts();
+        let (socket, link) = self.into_socket();
         refuse(socket, link, failure);
     }
 
-    fn parts(self) -> (Fd, Option<Link>) {
-        let link = self.link.map(|(secret, end)| Link::new(secret, end));
+    fn into_socket(self) -> (Fd, Option<AgentLink>) {
+        let link = self.link.map(|(secret, end)| AgentLink::new(secret, end));
         (self.socket, link)
     }
 
     /// Reads what is there.
-    pub(super) fn read(&mut self, key: &Key) -> Shown {
+    pub(super) fn read(&mut self, key: &Key) -> HandshakeState {
         loop {
-            match self.look(key) {
-                Ok(Some(shown)) => return shown,
+            match self.check_message(key) {
+                Ok(Some(state)) => return state,
                 Ok(None) => {}
-                Err(error) => return Shown::Wrong(breach(error)),
+                Err(error) => return HandshakeState::Invalid(protocol_failure(error)),
             }
             match self.read_some() {
-                Ok(0) => return Shown::Gone,
+                Ok(0) => return HandshakeState::Disconnected,
                 Ok(_) => {}
-                Err(Stop::Later) => return Shown::NotAll,
-                Err(Stop::Gone) => return Shown::Gone,
-                Err(Stop::Wrong(error)) => return Shown::Wrong(breach(error)),
+                Err(ReadStop::WouldBlock) => return HandshakeState::Incomplete,
+                Err(ReadStop::Disconnected) => return HandshakeState::Disconnected,
+                Err(ReadStop::Invalid(error)) => {
+                    return HandshakeState::Invalid(protocol_failure(error));
+                }
             }
         }
     }
 
     /// What a message that is whole shows; `None` where more has to come.
-    fn look(&mut self, key: &Key) -> Result<Option<Shown>, ProtocolError> {
+    fn check_message(&mut self, key: &Key) -> Result<Option<HandshakeState>, ProtocolError> {
         let Some(header) = self.header()? else {
             return Ok(None);
         };
-        if self.count < HEADER_LEN + header.length.min(longest(header.kind)) {
+        if self.count < HEADER_LEN + header.length.min(expected_length(header.kind)) {
             return Ok(None);
         }
         // Another version is named as such, however long its message is.
         let message = &self.bytes[HEADER_LEN..self.count];
         let exact = header.length == message.len();
-        let shown = match header.kind {
-            Kind::Attach if Attach::decode(message)?.key == *key => Some(Shown::Key),
-            Kind::Attach => Some(Shown::Wrong(attach_failure("wrong key"))),
+        let state = match header.kind {
+            Kind::Attach if Attach::decode(message)?.key == *key => {
+                Some(HandshakeState::Authenticated)
+            }
+            Kind::Attach => Some(HandshakeState::Invalid(attach_failure("wrong key"))),
             Kind::Link => {
                 let secret = protocol::Link::decode(message)?.secret;
                 self.link = Some((secret, LinkEnd::new()));
                 self.count = 0;
                 None
             }
-            _ => Some(Shown::Return(Resume::decode(message)?)),
+            _ => Some(HandshakeState::Resume(Resume::decode(message)?)),
         };
         if exact {
-            Ok(shown)
+            Ok(state)
         } else {
             Err(ProtocolError::TrailingBytes)
         }
@@ -183,22 +187,22 @@ impl Applicant {
     fn missing(&self) -> Result<usize, ProtocolError> {
         let wanted = match self.header()? {
             None => HEADER_LEN,
-            Some(header) => HEADER_LEN + header.length.min(longest(header.kind)),
+            Some(header) => HEADER_LEN + header.length.min(expected_length(header.kind)),
         };
         Ok(wanted - self.count)
     }
 
-    fn read_some(&mut self) -> Result<usize, Stop> {
-        let missing = self.missing().map_err(Stop::Wrong)?;
-        let mut bytes = [0; LONGEST];
+    fn read_some(&mut self) -> Result<usize, ReadStop> {
+        let missing = self.missing().map_err(ReadStop::Invalid)?;
+        let mut bytes = [0; MAX_LENGTH];
         let limit = match &self.link {
             None => missing,
             Some((_, end)) => end.piece_limit(missing),
         };
-        let count = match io::read(&self.socket, &mut bytes[..limit.min(LONGEST)]) {
+        let count = match io::read(&self.socket, &mut bytes[..limit.min(MAX_LENGTH)]) {
             Ok(count) => count,
-            Err(Errno::EAGAIN) => return Err(Stop::Later),
-            Err(_) => return Err(Stop::Gone),
+            Err(Errno::EAGAIN) => return Err(ReadStop::WouldBlock),
+            Err(_) => return Err(ReadStop::Disconnected),
         };
         let mut read = &bytes[..count];
         let Some((_, end)) = &mut self.link else {
@@ -206,7 +210,7 @@ impl Applicant {
             self.count += count;
             return Ok(count);
         };
-        while let Some(received) = end.receive(&mut read).map_err(Stop::Wrong)? {
+        while let Some(received) = end.receive(&mut read).map_err(ReadStop::Invalid)? {
             match received {
                 Received::Data(data) => {
                     self.bytes[self.count..self.count + data.len()].copy_from_slice(data);
@@ -214,7 +218,7 @@ impl Applicant {
                 }
                 // Nothing was sent that could be acknowledged.
                 Received::Acknowledged(_) => {}
-                Received::Close => return Err(Stop::Gone),
+                Received::Close => return Err(ReadStop::Disconnected),
             }
         }
         Ok(count)
@@ -222,14 +226,14 @@ impl Applicant {
 }
 
 /// Why nothing was read.
-enum Stop {
-    Later,
-    Gone,
-    Wrong(ProtocolError),
+enum ReadStop {
+    WouldBlock,
+    Disconnected,
+    Invalid(ProtocolError),
 }
 
 /// How much of a message of this kind is looked at.
-fn longest(kind: Kind) -> usize {
+fn expected_length(kind: Kind) -> usize {
     match kind {
         Kind::Attach => Attach::LEN,
         Kind::Link => protocol::Link::LEN,
@@ -238,8 +242,8 @@ fn longest(kind: Kind) -> usize {
 }
 
 /// Says why a client is not served. The socket is new: it takes the word, or nobody is there.
-pub(super) fn refuse(socket: Fd, link: Option<Link>, failure: &Failure) {
-    let mut connection = Connection::of_socket(socket).linked(link);
+pub(super) fn refuse(socket: Fd, link: Option<AgentLink>, failure: &Failure) {
+    let mut connection = Connection::from_socket(socket).with_link(link);
     connection
         .outgoing
         .message(0, Kind::Failed, &failure.encode());

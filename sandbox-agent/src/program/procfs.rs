@@ -7,9 +7,9 @@ use crate::runtime::{
 
 /// An open procfs. It may be one that is mounted nowhere, so that it is there even where the sandbox shows none.
 #[derive(Debug)]
-pub(super) struct ProcessFiles(Fd);
+pub(super) struct Procfs(Fd);
 
-impl ProcessFiles {
+impl Procfs {
     /// Takes over an open folder that is the root of a procfs.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl ProcessFiles {
     ///
     /// # Errors
     ///
-    /// As [`ProcessFiles::new`], and what `open` reports.
+    /// As [`Procfs::new`], and what `open` reports.
     pub(super) fn open() -> Result<Self> {
         Self::new(fs::open(
             c"/proc",
@@ -43,7 +43,7 @@ impl ProcessFiles {
     }
 }
 
-impl Descriptor for ProcessFiles {
+impl Descriptor for Procfs {
     fn raw(&self) -> RawFd {
         self.0.as_raw()
     }
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn only_a_procfs_is_taken() {
-        ProcessFiles::open().unwrap();
+        Procfs::open().unwrap();
         let other = fs::open(c"/", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0).unwrap();
-        assert_eq!(ProcessFiles::new(other).unwrap_err(), Errno::EXDEV);
+        assert_eq!(Procfs::new(other).unwrap_err(), Errno::EXDEV);
     }
 }

@@ -9,7 +9,7 @@ use crate::runtime::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
 const PROGRAM: &[u8] = b"/agent";
 
 /// Removes the program in this folder, and the folder; gives the exit code, 71 where something is left.
-pub(super) fn remove(folder: &CStr) -> i32 {
+pub(super) fn remove_agent(folder: &CStr) -> i32 {
     match remove_folder(folder) {
         Ok(()) => 0,
         Err(_) => 71,
@@ -44,12 +44,12 @@ mod tests {
         let name = CString::new(folder.as_os_str().as_bytes()).unwrap();
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("agent"), "").unwrap();
-        assert_eq!(remove(&name), 0);
+        assert_eq!(remove_agent(&name), 0);
         assert!(!folder.exists());
-        assert_eq!(remove(&name), 0, "gone already");
+        assert_eq!(remove_agent(&name), 0, "gone already");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("other"), "").unwrap();
-        assert_eq!(remove(&name), 71);
+        assert_eq!(remove_agent(&name), 71);
         assert!(folder.join("other").exists());
     }
 }
