@@ -13,7 +13,7 @@ use sandbox_agent::protocol::{
 };
 
 #[test]
-fn runs_a_program() {
+fn program_runs_and_reports_its_exit() {
     let mut client = Client::start(&settings());
     let outcome = client.run(&command(&["echo", "hello"]));
     assert_eq!(outcome.text(), "hello\n");
@@ -28,7 +28,7 @@ fn runs_a_program() {
 }
 
 #[test]
-fn measures_the_program() {
+fn resource_usage_is_reported() {
     let mut client = Client::start(&settings());
     let report = client
         .run(&script("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
@@ -55,7 +55,7 @@ fn measures_the_program() {
 }
 
 #[test]
-fn reports_every_exit_code() {
+fn every_exit_code_is_reported() {
     let mut client = Client::start(&settings());
     for code in 0..=255 {
         let outcome = client.run(&script(&format!("exit {code}")));
@@ -64,7 +64,7 @@ fn reports_every_exit_code() {
 }
 
 #[test]
-fn reports_signals() {
+fn fatal_signals_are_reported() {
     let mut client = Client::start(&settings());
     for signal in [1, 2, 6, 9, 11, 15] {
         let outcome = client.run(&script(&format!("kill -{signal} $$; sleep 5")));
@@ -92,7 +92,7 @@ fn reports_signals() {
 }
 
 #[test]
-fn programs_start_with_signals_as_usual() {
+fn programs_start_with_default_signal_actions() {
     let mut client = Client::start(&settings());
     let status = client.run(&command(&["cat", "/proc/self/status"])).text();
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
@@ -104,7 +104,7 @@ fn programs_start_with_signals_as_usual() {
 }
 
 #[test]
-fn says_what_cannot_be_run() {
+fn failure_to_start_names_step_and_path() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_string();
     let write = |name: &str, text: &str, mode: u32| {
@@ -171,7 +171,7 @@ fn says_what_cannot_be_run() {
 }
 
 #[test]
-fn gives_the_environment_as_it_is() {
+fn environment_is_passed_unchanged() {
     let mut client = Client::start(&settings());
     let with = |env: &[&[u8]]| ExecRequest {
         env: env.iter().map(|entry| entry.to_vec()).collect(),
@@ -196,7 +196,7 @@ fn gives_the_environment_as_it_is() {
 }
 
 #[test]
-fn leaks_no_descriptor() {
+fn programs_inherit_only_standard_streams() {
     let mut client = Client::start(&settings());
     // Others run at the same time, with pipes of their own.
     let other = client.exec(&ExecRequest {
@@ -229,7 +229,7 @@ fn leaks_no_descriptor() {
 }
 
 #[test]
-fn takes_standard_input() {
+fn standard_input_is_passed_with_flow_control() {
     let mut client = Client::start(&settings());
     let cat = ExecRequest {
         stdin: true,
@@ -282,7 +282,7 @@ fn takes_standard_input() {
 }
 
 #[test]
-fn fifty_at_once() {
+fn fifty_executions_run_at_once() {
     let mut client = Client::start(&settings());
     let streams: Vec<u32> = (0..50)
         .map(|number| {
@@ -302,7 +302,7 @@ fn fifty_at_once() {
 }
 
 #[test]
-fn streams_are_bounded() {
+fn number_of_streams_is_bounded() {
     let mut settings = settings();
     settings.lease_ms = 60_000;
     let mut client = Client::start(&settings);
@@ -328,7 +328,7 @@ fn streams_are_bounded() {
 }
 
 #[test]
-fn answers_while_others_flood() {
+fn agent_answers_while_programs_flood() {
     let mut client = Client::start(&settings());
     let stream = client.exec(&command(&["yes"]));
     assert_eq!(client.wait(stream).kind, Kind::Started);
@@ -350,7 +350,7 @@ fn answers_while_others_flood() {
 }
 
 #[test]
-fn keeps_a_log() {
+fn log_keeps_and_replays_output() {
     let mut settings = settings();
     settings.log_bytes = 1000;
     let mut client = Client::start(&settings);
@@ -379,7 +379,7 @@ fn keeps_a_log() {
 }
 
 #[test]
-fn carries_64_mib_unharmed() {
+fn output_of_64_mib_arrives_unchanged() {
     let mut client = Client::start(&settings());
     let text = "i=0; while [ $i -lt 64 ]; do head -c 1048576 /dev/urandom; i=$((i+1)); done \
         | tee /dev/stderr | sha256sum >/tmp/x-$$; cat /tmp/x-$$ >&2; rm /tmp/x-$$";

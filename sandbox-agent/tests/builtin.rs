@@ -66,7 +66,7 @@ fn fails(outcome: &Outcome, errno: i32, detail: &Path) {
 }
 
 #[test]
-fn files_go_in_and_out() {
+fn put_and_get_transfer_files() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut client = Client::start(&settings());
@@ -101,7 +101,7 @@ fn files_go_in_and_out() {
 }
 
 #[test]
-fn only_regular_files_come_out() {
+fn get_refuses_everything_but_regular_files() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
     let mut client = Client::start(&settings());
@@ -138,7 +138,7 @@ fn only_regular_files_come_out() {
 }
 
 #[test]
-fn a_put_that_is_not_completed_leaves_nothing() {
+fn incomplete_put_leaves_no_file() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     let mut client = Client::start(&settings());
@@ -225,7 +225,7 @@ fn records(bytes: &[u8]) -> Vec<Record> {
 }
 
 #[test]
-fn lists_trees() {
+fn list_reports_every_entry() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
     fs::create_dir_all(root.join("a/b/c")).unwrap();
@@ -289,7 +289,7 @@ fn lists_trees() {
 }
 
 #[test]
-fn lists_a_tree_that_is_deeper_than_a_path() {
+fn list_handles_trees_deeper_than_path_max() {
     let place = tempfile::tempdir().unwrap();
     let mut client = Client::start(&settings());
     let script = "i=0; while [ $i -lt 400 ]; do d=a-folder-with-a-long-name; mkdir $d && cd -P $d; i=$((i+1)); done; touch bottom";
@@ -315,7 +315,7 @@ fn lists_a_tree_that_is_deeper_than_a_path() {
 }
 
 #[test]
-fn makes_and_removes() {
+fn folders_are_made_and_trees_removed() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("a/b");
     let mut client = Client::start(&settings());
@@ -356,7 +356,7 @@ fn makes_and_removes() {
 }
 
 #[test]
-fn routines_obey_limits() {
+fn builtins_obey_resource_limits() {
     let place = tempfile::tempdir().unwrap();
     let mut settings = settings();
     let limit = sandbox_agent::protocol::Limit {

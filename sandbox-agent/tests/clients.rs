@@ -20,7 +20,7 @@ use sandbox_agent::protocol::{
 };
 
 #[test]
-fn the_same_stream_numbers_are_different_streams() {
+fn stream_numbers_are_separate_for_each_client() {
     let (mut first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let request = |client: usize, number: usize| {
@@ -57,7 +57,7 @@ fn the_same_stream_numbers_are_different_streams() {
 }
 
 #[test]
-fn the_first_client_owns_until_another_has_come() {
+fn first_client_owns_the_sandbox_until_hand_over() {
     let settings = Settings {
         handed_over: true,
         lease_ms: 500,
@@ -91,7 +91,7 @@ fn the_first_client_owns_until_another_has_come() {
 }
 
 #[test]
-fn who_does_not_know_the_key_is_told_and_nothing_else() {
+fn client_with_a_wrong_key_is_refused() {
     let (mut first, address) = Client::listen(&detached());
     let attach = Attach {
         key: settings().key,
@@ -165,7 +165,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
 }
 
 #[test]
-fn a_key_may_come_in_pieces_but_not_late() {
+fn key_may_arrive_in_pieces_but_not_late() {
     let (mut first, address) = Client::listen(&detached());
     let mut silent = address.connect();
     let mut slow = address.connect();
@@ -202,7 +202,7 @@ fn a_key_may_come_in_pieces_but_not_late() {
 }
 
 #[test]
-fn serves_so_many_and_no_more() {
+fn number_of_clients_is_bounded() {
     let (mut first, address) = Client::listen(&detached());
     let mut others: Vec<_> = (1..MAX_CLIENTS)
         .map(|_| address.attach(&detached()))
@@ -229,7 +229,7 @@ fn serves_so_many_and_no_more() {
 }
 
 #[test]
-fn who_has_no_key_takes_nobodys_place() {
+fn unauthenticated_connections_displace_no_client() {
     let (_first, address) = Client::listen(&detached());
     let mut idle: Vec<_> = (0..3 * MAX_CLIENTS).map(|_| address.connect()).collect();
     let mut second = address.attach(&detached());
@@ -240,7 +240,7 @@ fn who_has_no_key_takes_nobodys_place() {
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
+fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
     let (mut first, address) = Client::listen(&detached());
     let mark = mark(10);
     let mut second = address.attach(&detached());
@@ -271,7 +271,7 @@ fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
 }
 
 #[test]
-fn a_file_is_not_left_half_written_by_a_client_that_vanishes() {
+fn disconnected_client_leaves_no_partial_file() {
     use sandbox_agent::protocol::Builtin;
     let (mut first, address) = Client::listen(&detached());
     let place = tempfile::tempdir().unwrap();
@@ -295,7 +295,7 @@ fn a_file_is_not_left_half_written_by_a_client_that_vanishes() {
 }
 
 #[test]
-fn garbage_ends_the_client_that_sent_it() {
+fn malformed_frames_disconnect_only_their_sender() {
     let (mut first, address) = Client::listen(&detached());
     let mark = mark(11);
     let break_it: [&dyn Fn(&mut Wire); 5] = [
@@ -324,7 +324,7 @@ fn garbage_ends_the_client_that_sent_it() {
 }
 
 #[test]
-fn a_flood_and_a_stall_end_the_client_that_makes_them() {
+fn flooding_or_stalled_client_is_disconnected() {
     let settings = Settings {
         lease_ms: 2000,
         ..detached()
@@ -359,7 +359,7 @@ fn a_flood_and_a_stall_end_the_client_that_makes_them() {
 }
 
 #[test]
-fn the_owners_end_is_the_end_of_all() {
+fn owner_disconnect_ends_the_sandbox() {
     let (mut first, address) = Client::listen(&settings());
     let mark = mark(12);
     let mut second = address.attach(&settings());
@@ -376,7 +376,7 @@ fn the_owners_end_is_the_end_of_all() {
 }
 
 #[test]
-fn a_sandbox_without_owner_outlives_its_first_client() {
+fn sandbox_without_owner_outlives_its_first_client() {
     let (first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let stream = second.exec(&script("sleep 0.5; echo on"));
@@ -389,7 +389,7 @@ fn a_sandbox_without_owner_outlives_its_first_client() {
 }
 
 #[test]
-fn any_client_may_stop_the_sandbox() {
+fn any_client_can_stop_the_sandbox() {
     let (mut first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let mut third = address.attach(&detached());
@@ -411,7 +411,7 @@ fn any_client_may_stop_the_sandbox() {
 }
 
 #[test]
-fn clients_that_come_and_go_leave_nothing_behind() {
+fn many_short_clients_leak_no_descriptors_or_processes() {
     let (mut first, address) = Client::listen(&detached());
     let agent = first.agent.id();
     // The agent cannot be dumped, so only root may count; everybody may look at its memory.
@@ -483,7 +483,7 @@ fn send_garbage(address: &Address, known: bool, bytes: &[u8]) {
 }
 
 #[test]
-fn no_bytes_of_a_later_client_harm_the_agent() {
+fn random_bytes_of_a_later_client_do_not_harm_the_agent() {
     let (first, address) = Client::listen(&detached());
     let first = std::cell::RefCell::new(first);
     let conversation = {
@@ -532,7 +532,7 @@ fn no_bytes_of_a_later_client_harm_the_agent() {
 }
 
 #[test]
-fn a_key_does_not_show() {
+fn key_is_not_visible_to_code() {
     let attach = Attach {
         key: Key::new([77; 32]),
     };

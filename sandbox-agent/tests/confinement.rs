@@ -18,7 +18,7 @@ fn works(client: &mut Client, text: &str) -> String {
 }
 
 #[test]
-fn seccomp_refuses_a_call() {
+fn seccomp_program_refuses_a_system_call() {
     let mut settings = settings();
     let chmod = [
         libc::SYS_fchmodat,
@@ -41,7 +41,7 @@ fn seccomp_refuses_a_call() {
 }
 
 #[test]
-fn a_bad_seccomp_program_is_said() {
+fn invalid_seccomp_program_is_reported() {
     let mut settings = settings();
     settings.confinement.seccomp = vec![0xff; 16];
     let mut client = Client::start(&settings);
@@ -54,7 +54,7 @@ fn a_bad_seccomp_program_is_said() {
 }
 
 #[test]
-fn one_program_only() {
+fn exec_once_refuses_a_second_program_and_process() {
     let mut settings = settings();
     settings.confinement.exec_once = true;
     let mut client = Client::start(&settings);
@@ -108,7 +108,7 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
 }
 
 #[test]
-fn limits_hold() {
+fn resource_limits_are_enforced() {
     let mut settings = settings();
     settings.confinement.limits = vec![
         Limit {
@@ -162,7 +162,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn an_unknown_limit_is_said() {
+fn unknown_resource_limit_is_reported() {
     let mut settings = settings();
     settings.confinement.limits = vec![Limit {
         resource: 99,
@@ -201,7 +201,7 @@ fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
 }
 
 #[test]
-fn landlock_holds() {
+fn landlock_rules_are_enforced() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     std::fs::write(place.join("secret"), "secret").unwrap();
@@ -261,7 +261,7 @@ fn landlock_holds() {
 }
 
 #[test]
-fn rules_the_kernel_does_not_know_are_refused() {
+fn landlock_rights_unknown_to_the_kernel_are_refused() {
     let mut settings = settings();
     landlock(&mut settings, &[]);
     settings.confinement.landlock.as_mut().unwrap().handled_fs = 1 << 63;
@@ -317,7 +317,7 @@ fn code_has_no_privileges() {
 }
 
 #[test]
-fn folders_are_made_before_anything_runs() {
+fn folders_are_made_before_the_first_execution() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("a/b");
     let mut settings = settings();

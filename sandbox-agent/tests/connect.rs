@@ -30,7 +30,7 @@ fn listening_on(name: &str) -> Client {
 }
 
 #[test]
-fn bytes_go_both_ways() {
+fn connect_relays_both_directions() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("agent");
     let abstract_name = format!("@sandbox-agent-test-{}", std::process::id());
@@ -65,7 +65,7 @@ fn bytes_go_both_ways() {
 }
 
 #[test]
-fn the_socket_is_its_owners_and_the_key_is_asked_for() {
+fn socket_belongs_to_its_owner_and_requires_the_key() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
@@ -90,7 +90,7 @@ fn the_socket_is_its_owners_and_the_key_is_asked_for() {
 }
 
 #[test]
-fn a_pump_ends_when_nobody_takes_its_bytes() {
+fn connect_exits_when_its_reader_is_gone() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
@@ -108,7 +108,7 @@ fn a_pump_ends_when_nobody_takes_its_bytes() {
 }
 
 #[test]
-fn nobody_there_is_said() {
+fn connect_without_an_agent_reports_an_error() {
     let (_wire, mut pump) = through_pump("/no/such/socket");
     assert_eq!(pump.wait().unwrap().code(), Some(68));
     let mut said = String::new();
@@ -137,7 +137,7 @@ fn through_waiting_pump(name: &str) -> (Wire, Child) {
 }
 
 #[test]
-fn the_first_client_may_come_by_a_name() {
+fn first_client_can_use_the_named_socket() {
     let name = format!("@sandbox-agent-first-{}", std::process::id());
     // It waits for the agent, too.
     let (mut first, mut pump) = through_waiting_pump(&name);
@@ -184,7 +184,7 @@ fn in_own_network(script: &str) -> Option<std::process::Command> {
 }
 
 #[test]
-fn a_network_is_taken_away_before_anybody_is_served() {
+fn network_is_cut_before_the_first_client_is_served() {
     const NET_ADMIN: u64 = 1 << 12;
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("agent");
@@ -227,7 +227,7 @@ fn a_network_is_taken_away_before_anybody_is_served() {
 }
 
 #[test]
-fn an_agent_that_cannot_take_the_network_away_serves_nobody() {
+fn agent_that_cannot_cut_the_network_serves_no_client() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("agent");
     let name = path.to_str().unwrap();

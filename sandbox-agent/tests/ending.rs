@@ -14,7 +14,7 @@ use sandbox_agent::protocol::{
 };
 
 #[test]
-fn a_timeout_keeps_earlier_output() {
+fn timeout_keeps_earlier_output() {
     let mut client = Client::start(&settings());
     let mark = mark(1);
     let request = ExecRequest {
@@ -50,7 +50,7 @@ fn a_timeout_keeps_earlier_output() {
 }
 
 #[test]
-fn a_background_process_does_not_hold_the_end() {
+fn background_process_does_not_delay_the_exit() {
     let mut client = Client::start(&settings());
     let mark = mark(2);
     let start = Instant::now();
@@ -68,7 +68,7 @@ fn a_background_process_does_not_hold_the_end() {
 }
 
 #[test]
-fn an_output_held_by_another_execution_is_cut() {
+fn output_held_open_by_another_execution_is_cut() {
     let mut client = Client::start(&settings());
     let fifo = tempfile::tempdir().unwrap();
     let path = fifo.path().join("pid").to_str().unwrap().to_string();
@@ -91,7 +91,7 @@ fn an_output_held_by_another_execution_is_cut() {
 }
 
 #[test]
-fn kills_a_tree_of_500() {
+fn tree_of_500_processes_is_killed() {
     let mut client = Client::start(&settings());
     let mark = mark(3);
     // Each in a session of its own, with a parent that has ended.
@@ -123,7 +123,7 @@ fn kills_a_tree_of_500() {
 }
 
 #[test]
-fn kills_a_tree_that_forks_all_the_time() {
+fn continuously_forking_tree_is_killed() {
     let mut client = Client::start(&settings());
     let place = tempfile::tempdir().unwrap();
     let stop = place.path().join("stop");
@@ -141,7 +141,7 @@ fn kills_a_tree_that_forks_all_the_time() {
 }
 
 #[test]
-fn a_kill_leaves_others_alone() {
+fn kill_leaves_other_executions_running() {
     let mut client = Client::start(&settings());
     let other = client.exec(&script("sleep 0.5; echo alive"));
     let stream = client.exec(&command(&["sleep", "100"]));
@@ -151,7 +151,7 @@ fn a_kill_leaves_others_alone() {
 }
 
 #[test]
-fn a_lost_supervisor_is_said_and_its_tree_killed() {
+fn lost_supervisor_is_reported_and_its_tree_killed() {
     let mut client = Client::start(&settings());
     let mark = mark(4);
     let other = client.exec(&script("sleep 0.7; echo alive"));
@@ -169,7 +169,7 @@ fn a_lost_supervisor_is_said_and_its_tree_killed() {
 }
 
 #[test]
-fn stops_with_grace() {
+fn stop_waits_for_the_grace_period() {
     let mut client = Client::start(&settings());
     let polite = client.exec(&script(
         "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.02; done",
@@ -203,7 +203,7 @@ fn stops_with_grace() {
 }
 
 #[test]
-fn stops_at_once_when_nothing_runs() {
+fn stop_is_immediate_without_executions() {
     let mut client = Client::start(&settings());
     let start = Instant::now();
     client.send(0, Kind::Stop, &10_000u32.to_le_bytes());
@@ -213,7 +213,7 @@ fn stops_at_once_when_nothing_runs() {
 }
 
 #[test]
-fn the_end_of_the_owner_leaves_no_process() {
+fn owner_disconnect_leaves_no_process() {
     let mut client = Client::start(&settings());
     let mark = mark(5);
     let stream = client.exec(&script(&format!(
@@ -228,7 +228,7 @@ fn the_end_of_the_owner_leaves_no_process() {
 }
 
 #[test]
-fn a_killed_agent_leaves_no_process() {
+fn killed_agent_leaves_no_process() {
     let mut client = Client::start(&settings());
     let mark = mark(6);
     let stream = client.exec(&script(&format!(
@@ -243,7 +243,7 @@ fn a_killed_agent_leaves_no_process() {
 }
 
 #[test]
-fn the_lease_ends_everything() {
+fn expired_lease_ends_the_sandbox() {
     let mut settings = settings();
     settings.lease_ms = 400;
     settings.owned = false;
@@ -262,7 +262,7 @@ fn the_lease_ends_everything() {
 }
 
 #[test]
-fn the_time_to_live_ends_everything() {
+fn expired_time_to_live_ends_the_sandbox() {
     let mut settings = settings();
     settings.lifetime_ms = 700;
     let mut client = Client::start(&settings);
@@ -280,7 +280,7 @@ fn the_time_to_live_ends_everything() {
 }
 
 #[test]
-fn what_the_host_may_not_do() {
+fn protocol_violations_end_the_agent() {
     let check = |break_it: &dyn Fn(&mut Client)| {
         let mut client = Client::start(&settings());
         let stream = client.exec(&ExecRequest {
@@ -331,7 +331,7 @@ fn what_the_host_may_not_do() {
 }
 
 #[test]
-fn a_flood_of_pings_is_bounded() {
+fn flood_of_pings_uses_bounded_memory() {
     use std::io::Write;
     let mut client = Client::start(&settings());
     client.socket.set_nonblocking(true).unwrap();

@@ -31,7 +31,7 @@ fn log_bytes(wire: &mut Wire, stream: u32, count: usize) -> String {
 }
 
 #[test]
-fn logs_are_followed() {
+fn followed_log_sends_new_output() {
     let (mut first, address) = Client::listen(&detached());
     first.run(&logged("echo long; echo before"));
     let mut second = address.attach(&detached());
@@ -66,7 +66,7 @@ fn logs_are_followed() {
 }
 
 #[test]
-fn who_follows_too_slowly_is_told_what_is_missing() {
+fn slow_log_reader_gets_the_number_of_overwritten_bytes() {
     let settings = Settings {
         log_bytes: 300_000,
         ..detached()
@@ -110,7 +110,7 @@ fn who_follows_too_slowly_is_told_what_is_missing() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_client_that_takes_nothing() {
+fn stop_does_not_wait_for_a_client_that_does_not_read() {
     let settings = Settings {
         log_bytes: 4 << 20,
         ..detached()

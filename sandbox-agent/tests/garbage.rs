@@ -81,13 +81,13 @@ fn conversation() -> Vec<u8> {
 }
 
 #[test]
-fn a_whole_conversation_ends_well() {
+fn valid_conversation_exits_cleanly() {
     assert_eq!(send(&[], &conversation()), (Some(0), String::new()));
     assert_eq!(send(&[], &hello()), (Some(0), String::new()));
 }
 
 #[test]
-fn nothing_is_no_conversation() {
+fn empty_input_is_a_protocol_error() {
     assert_eq!(send(&[], &[]), (Some(70), String::new()));
     assert_eq!(send(&["--setup"], &[]), (Some(70), String::new()));
     assert_eq!(send(&["--setup"], &hello()), (Some(70), String::new()));
@@ -99,7 +99,7 @@ fn nothing_is_no_conversation() {
 }
 
 #[test]
-fn a_wrong_command_line_is_said() {
+fn wrong_command_line_prints_the_usage() {
     for arguments in [&[][..], &["serve"], &["other"], &["serve", "--fd", "x"]] {
         let output = agent_command(&[], None, &[])
             .args(arguments)
@@ -134,7 +134,7 @@ fn a_wrong_command_line_is_said() {
 }
 
 #[test]
-fn serves_on_two_pipes() {
+fn agent_serves_over_two_pipes() {
     let mut agent = agent_command(&[], None, &[])
         .args(["serve", "--stdio"])
         .stdin(Stdio::piped())
@@ -165,20 +165,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes(bytes in proptest::collection::vec(any::<u8>(), 1..2000)) {
+    fn random_bytes_end_the_agent_cleanly(bytes in proptest::collection::vec(any::<u8>(), 1..2000)) {
         prop_assert_eq!(send(&[], &bytes), (Some(70), String::new()));
         prop_assert_eq!(send(&["--setup"], &bytes), (Some(70), String::new()));
     }
 
     #[test]
-    fn random_bytes_after_a_hello(bytes in proptest::collection::vec(any::<u8>(), 1..2000)) {
+    fn random_bytes_after_hello_end_the_agent_cleanly(bytes in proptest::collection::vec(any::<u8>(), 1..2000)) {
         let (code, stderr) = send(&[], &[hello(), bytes].concat());
         prop_assert!(matches!(code, Some(0 | 70)), "{code:?}");
         prop_assert_eq!(stderr, "");
     }
 
     #[test]
-    fn mutated_conversations(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn mutated_conversations_end_the_agent_cleanly(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = conversation();
         let at = at.index(bytes.len());
         bytes[at] = byte;

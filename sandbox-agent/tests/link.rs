@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_arrives_whatever_breaks(events in vec(event(), 1..60)) {
+    fn bytes_arrive_in_order_despite_broken_streams(events in vec(event(), 1..60)) {
         let mut sides = [Side::default(), Side::default()];
         let mut written = [Vec::new(), Vec::new()];
         let mut next = 0u32;
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_an_error_and_never_more(pieces in vec(vec(any::<u8>(), 0..300), 1..20)) {
+    fn random_bytes_are_an_error_and_never_panic(pieces in vec(vec(any::<u8>(), 0..300), 1..20)) {
         let mut side = Side::default();
         side.write(&[1; 100]);
         side.send();
@@ -145,14 +145,14 @@ proptest! {
     }
 
     #[test]
-    fn a_header_is_what_it_encodes_to(bytes in any::<[u8; PACKET_HEADER]>()) {
+    fn headers_round_trip(bytes in any::<[u8; PACKET_HEADER]>()) {
         if let Ok(header) = Packet::decode(&bytes) {
             prop_assert_eq!(header.encode(), bytes);
         }
     }
 
     #[test]
-    fn messages_are_what_was_written(secret in any::<[u8; 32]>(), received in any::<u64>(), cut in any::<prop::sample::Index>()) {
+    fn link_messages_round_trip(secret in any::<[u8; 32]>(), received in any::<u64>(), cut in any::<prop::sample::Index>()) {
         let secret = Key::new(secret);
         let link = Link { secret: secret.clone() };
         let resume = Resume { secret, received };
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn headers_are_strict() {
+fn invalid_headers_are_refused() {
     let good = packet(PacketKind::Data, 5, 0);
     let decode = |bytes: &[u8]| Packet::decode(bytes.first_chunk().unwrap());
     assert!(decode(&good).is_ok());
@@ -190,7 +190,7 @@ fn headers_are_strict() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+fn acknowledging_unsent_bytes_is_a_violation() {
     for kind in [PacketKind::Acknowledge, PacketKind::Data, PacketKind::Close] {
         let length = usize::from(kind == PacketKind::Data);
         let mut side = Side::default();
@@ -206,7 +206,7 @@ fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
 }
 
 #[test]
-fn an_acknowledgement_is_not_taken_back() {
+fn acknowledgement_cannot_go_backwards() {
     let mut side = Side::default();
     side.write(&[0; 100]);
     side.send();
@@ -219,7 +219,7 @@ fn an_acknowledgement_is_not_taken_back() {
 }
 
 #[test]
-fn nobody_returns_behind_what_was_let_go_or_before_what_was_sent() {
+fn resume_outside_of_the_kept_bytes_is_refused() {
     let mut side = Side::default();
     side.write(&[0; 100]);
     side.send();
@@ -244,7 +244,7 @@ fn nobody_returns_behind_what_was_let_go_or_before_what_was_sent() {
 }
 
 #[test]
-fn a_flood_is_a_violation() {
+fn exceeding_the_window_is_a_violation() {
     let mut side = Side::default();
     let piece = packet(PacketKind::Data, MAX_PACKET, 0);
     let mut count = 0;
@@ -261,7 +261,7 @@ fn a_flood_is_a_violation() {
 }
 
 #[test]
-fn the_last_packet_is_the_last() {
+fn bytes_after_the_close_packet_are_refused() {
     let mut side = Side::default();
     side.receive(&packet(PacketKind::Close, 0, 0)).unwrap();
     assert!(

@@ -28,7 +28,7 @@ fn kill(file: &Path, count: u64) -> String {
 }
 
 #[test]
-fn a_kill_is_of_the_execution_during_which_it_happened() {
+fn kill_counts_for_the_execution_during_which_it_happened() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
     // What was killed before the sandbox, or before an execution, is nobody's.
@@ -47,7 +47,7 @@ fn a_kill_is_of_the_execution_during_which_it_happened() {
 }
 
 #[test]
-fn of_executions_at_the_same_time_each_is_told() {
+fn kill_counts_for_every_concurrent_execution() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
     std::fs::write(&file, "oom_kill 0\n").unwrap();
@@ -67,7 +67,7 @@ fn of_executions_at_the_same_time_each_is_told() {
 }
 
 #[test]
-fn what_is_not_counted_is_not_known() {
+fn missing_counter_is_reported_as_unknown() {
     let mut client = Client::start(&settings());
     assert_eq!(client.run(&script("exit 0")).report().memory_kills, None);
     let folder = tempfile::tempdir().unwrap();

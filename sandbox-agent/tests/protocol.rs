@@ -290,55 +290,55 @@ fn frames(bytes: &[u8], piece: usize) -> Result<Vec<(Header, Vec<u8>)>, Protocol
 
 proptest! {
     #[test]
-    fn requests(value in request()) {
+    fn requests_round_trip(value in request()) {
         check!(value, ExecRequest);
     }
 
     #[test]
-    fn setups(value in setup()) {
+    fn setups_round_trip(value in setup()) {
         check!(value, Setup);
     }
 
     #[test]
-    fn all_settings(value in settings()) {
+    fn settings_round_trip(value in settings()) {
         check!(value, Settings);
     }
 
     #[test]
-    fn reports(value in report()) {
+    fn reports_round_trip(value in report()) {
         check!(value, ExitReport);
     }
 
     #[test]
-    fn failures(value in failure()) {
+    fn failures_round_trip(value in failure()) {
         check!(value, Failure);
     }
 
     #[test]
-    fn welcomes(split in any::<bool>(), landlock_abi in any::<u32>(), capabilities in any::<u64>()) {
+    fn welcomes_round_trip(split in any::<bool>(), landlock_abi in any::<u32>(), capabilities in any::<u64>()) {
         check!(Welcome { split, landlock_abi, capabilities }, Welcome);
     }
 
     #[test]
-    fn attachments(key in any::<[u8; 32]>()) {
+    fn attach_messages_round_trip(key in any::<[u8; 32]>()) {
         prop_assert_eq!(Attach { key: Key::new(key) }.encode().len(), Attach::LEN);
         check!(Attach { key: Key::new(key) }, Attach);
     }
 
     #[test]
-    fn keys_are_equal_when_their_bytes_are(one in any::<[u8; 32]>(), at in 0usize..32, byte in any::<u8>()) {
+    fn keys_are_equal_if_their_bytes_are(one in any::<[u8; 32]>(), at in 0usize..32, byte in any::<u8>()) {
         let mut other = one;
         other[at] = byte;
         prop_assert_eq!(Key::new(one) == Key::new(other), one == other);
     }
 
     #[test]
-    fn log_requests(tail in any::<u32>(), follow in any::<bool>()) {
+    fn log_requests_round_trip(tail in any::<u32>(), follow in any::<bool>()) {
         check!(LogRequest { tail, follow }, LogRequest);
     }
 
     #[test]
-    fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
+    fn decoding_any_bytes_never_panics(bytes in vec(any::<u8>(), 0..300)) {
         decode_all(&bytes);
         for piece in [1, 7, 300] {
             let _ = frames(&bytes, piece);
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_messages(
+    fn decoding_mutated_messages_never_panics(
         request in request(),
         setup in setup(),
         settings in settings(),
@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_however_they_are_cut(payloads in vec((any::<u32>(), vec(any::<u8>(), 0..200)), 1..6)) {
+    fn frames_are_read_from_any_chunks(payloads in vec((any::<u32>(), vec(any::<u8>(), 0..200)), 1..6)) {
         let mut stream = Vec::new();
         let mut expected = Vec::new();
         for (number, payload) in payloads {
@@ -392,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn long_messages(length in 0..MAX_MESSAGE, piece in 1usize..200_000) {
+    fn long_messages_are_split_and_joined(length in 0..MAX_MESSAGE, piece in 1usize..200_000) {
         let message: Vec<u8> = (0..length).map(|number| (number % 251) as u8).collect();
         let mut stream = Vec::new();
         encode_message(&mut stream, 5, Kind::Exec, &message);
@@ -407,7 +407,7 @@ proptest! {
 }
 
 #[test]
-fn a_message_has_a_bound() {
+fn message_size_is_bounded() {
     let header = Header {
         stream: 1,
         kind: Kind::Exec,
@@ -429,7 +429,7 @@ fn a_message_has_a_bound() {
 }
 
 #[test]
-fn messages_are_not_mixed() {
+fn interleaved_messages_are_refused() {
     let header = Header {
         stream: 1,
         kind: Kind::Exec,
@@ -456,7 +456,7 @@ fn messages_are_not_mixed() {
 }
 
 #[test]
-fn headers_are_strict() {
+fn invalid_headers_are_refused() {
     let good = Header {
         stream: 7,
         kind: Kind::Ping,
@@ -480,7 +480,7 @@ fn headers_are_strict() {
 }
 
 #[test]
-fn lists_have_a_bound() {
+fn list_length_is_bounded() {
     // A list that claims more items than are allowed, and one that claims more than are there.
     let mut message = vec![0];
     message.extend(65_537u32.to_le_bytes());
@@ -500,7 +500,7 @@ fn lists_have_a_bound() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn wrong_version_is_reported_with_its_number() {
     let mut message = Welcome {
         split: false,
         landlock_abi: 0,

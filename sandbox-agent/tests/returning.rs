@@ -238,7 +238,7 @@ fn leased(milliseconds: u64) -> Settings {
 }
 
 #[test]
-fn the_owner_comes_back_and_its_execution_goes_on() {
+fn owner_resumes_its_link_and_its_execution_continues() {
     let mut agent = Agent::start();
     let mut owner = agent.first(&leased(60_000));
     owner.say(
@@ -260,7 +260,7 @@ fn the_owner_comes_back_and_its_execution_goes_on() {
 }
 
 #[test]
-fn an_owner_that_closes_its_link_does_not_come_back() {
+fn closed_link_cannot_be_resumed() {
     let mut agent = Agent::start();
     let mut owner = agent.first(&leased(60_000));
     let last = owner.end.last_packet();
@@ -269,7 +269,7 @@ fn an_owner_that_closes_its_link_does_not_come_back() {
 }
 
 #[test]
-fn an_owner_that_stays_away_loses_everything_at_its_lease() {
+fn disconnected_owner_loses_the_sandbox_at_the_lease() {
     let mut agent = Agent::start();
     let mut owner = agent.first(&leased(4000));
     let mark = mark(20);
@@ -285,7 +285,7 @@ fn an_owner_that_stays_away_loses_everything_at_its_lease() {
 }
 
 #[test]
-fn time_limits_hold_while_the_owner_is_away() {
+fn timeouts_are_enforced_while_the_owner_is_disconnected() {
     let agent = Agent::start();
     let mut owner = agent.first(&leased(60_000));
     let mark = mark(20);
@@ -305,7 +305,7 @@ fn time_limits_hold_while_the_owner_is_away() {
 }
 
 #[test]
-fn whoever_does_not_know_the_secret_does_not_come_back() {
+fn resume_with_a_wrong_secret_is_refused() {
     let agent = Agent::start();
     let mut owner = agent.first(&leased(60_000));
     for secret in [[0; 32], [8; 32]] {
@@ -332,7 +332,7 @@ fn whoever_does_not_know_the_secret_does_not_come_back() {
 }
 
 #[test]
-fn an_owner_that_claims_what_cannot_be_breaks_the_protocol() {
+fn resume_with_an_impossible_position_is_a_violation() {
     for received in [1_000_000, u64::MAX, 0] {
         let mut agent = Agent::start();
         let mut owner = agent.first(&leased(60_000));
@@ -349,7 +349,7 @@ fn an_owner_that_claims_what_cannot_be_breaks_the_protocol() {
 }
 
 #[test]
-fn an_owner_that_lies_in_its_packets_breaks_the_protocol() {
+fn invalid_acknowledgement_is_a_violation() {
     let unsent = Packet {
         kind: PacketKind::Acknowledge,
         length: 0,
@@ -366,7 +366,7 @@ fn an_owner_that_lies_in_its_packets_breaks_the_protocol() {
 }
 
 #[test]
-fn later_clients_have_links_of_their_own() {
+fn later_clients_have_their_own_links() {
     let mut agent = Agent::start();
     let mut owner = agent.first(&leased(60_000));
     let key = settings().key;
@@ -433,7 +433,7 @@ fn used_and_killed(agent: &Agent, secret: u8) {
 }
 
 #[test]
-fn clients_that_were_killed_make_room_for_others() {
+fn killed_clients_are_evicted_for_new_ones() {
     let (agent, _first) = unowned();
     for secret in 20..100 {
         used_and_killed(&agent, secret);
@@ -441,7 +441,7 @@ fn clients_that_were_killed_make_room_for_others() {
 }
 
 #[test]
-fn a_client_that_has_something_under_way_keeps_its_place() {
+fn disconnected_client_with_an_execution_is_not_evicted() {
     let (agent, mut first) = unowned();
     let mut busy: Vec<_> = (100..110)
         .map(|secret| agent.attach(secret).unwrap())
@@ -468,7 +468,7 @@ fn a_client_that_has_something_under_way_keeps_its_place() {
 }
 
 #[test]
-fn a_client_that_is_there_is_not_forgotten_for_another() {
+fn connected_client_is_not_evicted() {
     let (agent, mut first) = unowned();
     let mut others: Vec<_> = (100..115)
         .map(|secret| agent.attach(secret).unwrap())
@@ -497,7 +497,7 @@ fn a_client_that_is_there_is_not_forgotten_for_another() {
 }
 
 #[test]
-fn an_agent_that_nobody_can_come_back_to_has_no_link() {
+fn link_without_a_listening_socket_is_refused() {
     let (mut socket, theirs) = UnixStream::pair().unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut agent = agent_command(&[], Some(std::os::fd::AsRawFd::as_raw_fd(&theirs)), &[])
@@ -515,7 +515,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn garbage_at_the_door_and_in_a_link(bytes in proptest::collection::vec(any::<u8>(), 1..300), kind in 0..4u8) {
+    fn random_bytes_in_handshake_or_link_do_not_harm_the_agent(bytes in proptest::collection::vec(any::<u8>(), 1..300), kind in 0..4u8) {
         let agent = Agent::start();
         let mut owner = agent.first(&settings());
         let key = settings().key;

@@ -295,7 +295,7 @@ fn check_place(client: &mut Client, user: &str) {
 }
 
 #[test]
-fn builds_the_usual_place() {
+fn standard_root_is_built() {
     if !is_root() {
         return;
     }
@@ -304,7 +304,7 @@ fn builds_the_usual_place() {
 }
 
 #[test]
-fn builds_the_usual_place_in_a_user_namespace() {
+fn standard_root_is_built_in_a_user_namespace() {
     if !is_root() {
         return;
     }
@@ -355,7 +355,7 @@ const SINCE_5_2: &[i64] = &[
 ];
 
 #[test]
-fn builds_the_usual_place_on_older_kernels() {
+fn standard_root_is_built_without_new_mount_calls() {
     if !is_root() {
         return;
     }
@@ -374,7 +374,7 @@ fn builds_the_usual_place_on_older_kernels() {
 }
 
 #[test]
-fn restricts_what_is_mounted_below() {
+fn submounts_are_restricted_too() {
     if !is_root() {
         return;
     }
@@ -413,7 +413,7 @@ fn restricts_what_is_mounted_below() {
 }
 
 #[test]
-fn builds_the_usual_place_without_privileges() {
+fn standard_root_is_built_without_privileges() {
     if !is_root() {
         return;
     }
@@ -437,7 +437,7 @@ fn builds_the_usual_place_without_privileges() {
 }
 
 #[test]
-fn the_end_of_the_owner_ends_the_namespace() {
+fn owner_disconnect_ends_the_pid_namespace() {
     if !is_root() {
         return;
     }
@@ -460,7 +460,7 @@ fn the_end_of_the_owner_ends_the_namespace() {
 }
 
 #[test]
-fn names_what_cannot_be_set_up() {
+fn failed_setup_names_the_step() {
     if !is_root() {
         return;
     }
@@ -504,7 +504,7 @@ fn names_what_cannot_be_set_up() {
 }
 
 #[test]
-fn setup_must_be_true() {
+fn contradictory_setup_is_refused() {
     // Neither in a process namespace of its own, nor with a root.
     let mut client = Client::launch(&[], &["--setup"]);
     client.send(
@@ -538,7 +538,7 @@ fn setup_must_be_true() {
 }
 
 #[test]
-fn setup_may_do_nothing() {
+fn empty_setup_changes_nothing() {
     let mut client = Client::launch(&[], &["--setup"]);
     establish(
         &mut client,
@@ -553,7 +553,7 @@ fn setup_may_do_nothing() {
 }
 
 #[test]
-fn a_setup_that_was_not_announced_is_refused() {
+fn setup_without_the_option_is_refused() {
     let mut client = Client::launch(&[], &[]);
     client.send(0, Kind::Setup, &Setup::default().encode());
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();

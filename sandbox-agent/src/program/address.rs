@@ -1,4 +1,4 @@
-//! Names of the sockets that later clients come by: a path, or an abstract name behind an `@`.
+//! Names of control sockets: a path, or an abstract name after `@`.
 
 use core::ffi::CStr;
 
@@ -7,10 +7,10 @@ use crate::runtime::{
     net::{self, AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, UnixAddress},
 };
 
-/// How many connections wait to be accepted.
+/// Length of the queue of connections that are not accepted yet.
 const BACKLOG: i32 = 64;
 
-/// A socket that listens there. A path must not exist yet, and is of use to its owner alone.
+/// Creates a listening socket. A path must not exist yet; only its owner can connect.
 ///
 /// # Errors
 ///
@@ -26,7 +26,7 @@ pub(super) fn listen(name: &CStr) -> Result<Fd> {
     Ok(socket)
 }
 
-/// A connection to whoever listens there.
+/// Connects to a listening socket.
 ///
 /// # Errors
 ///

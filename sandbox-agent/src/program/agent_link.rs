@@ -1,4 +1,4 @@
-//! The agent's side of a link: a stream that breaks is waited for, and goes on where it was.
+//! The agent's end of a link, which survives broken streams.
 
 use alloc::vec::Vec;
 
@@ -15,25 +15,26 @@ use crate::protocol::{
     FrameBuffer, Key, Kind, LinkEnd, ProtocolError, Received, Resumed, encode_frame,
 };
 
-/// A link. What it carries outwards stays in the [`OutgoingFrames`] until the host has it.
+/// A link. Its output stays in the [`OutgoingFrames`] until the client acknowledges it.
 #[derive(Debug)]
 pub(super) struct AgentLink {
     secret: Key,
     end: LinkEnd,
-    /// What goes before the payload: a header, or the answer to a host that has come back.
+    /// What to write before the payload: a packet header, or the answer to a client that
+    /// reconnected.
     head: Vec<u8>,
     head_start: usize,
-    /// How much of the packet's payload was not written yet.
+    /// How many bytes of the current packet's payload are not yet written.
     payload: usize,
     disconnected_since: Option<MonotonicMicros>,
-    /// The last packet follows when all is written.
+    /// The close packet follows when all output is written.
     ending: bool,
-    /// The host has ended it.
+    /// The client has sent the close packet.
     closed: bool,
 }
 
 impl AgentLink {
-    /// A link that packets have crossed as `end` says.
+    /// A link in the state `end`.
     pub(super) fn new(secret: Key, end: LinkEnd) -> Self {
         let mut link = Self {
             secret,
@@ -49,7 +50,7 @@ impl AgentLink {
         link
     }
 
-    /// The first word on a stream.
+    /// Starts a stream with the `Resumed` frame.
     fn begin_with_resumed(&mut self, received: u64) {
         self.head.clear();
         self.head_start = 0;
@@ -62,31 +63,31 @@ impl AgentLink {
         self.secret == *secret
     }
 
-    /// Since when it has had no stream.
+    /// When its stream was lost.
     pub(super) fn disconnected_since(&self) -> Option<MonotonicMicros> {
         self.disconnected_since
     }
 
-    /// Its stream is gone.
+    /// Notes that the stream is lost.
     pub(super) fn lose_stream(&mut self) {
         self.disconnected_since.get_or_insert_with(now);
     }
 
-    /// Whether the host has ended it.
+    /// Whether the client has closed it.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// The last packet shall follow when everything is written.
+    /// Sends the close packet once all output is written.
     pub(super) fn end(&mut self) {
         self.ending = true;
     }
 
-    /// Takes what has come over its stream.
+    /// Handles bytes from its stream.
     ///
     /// # Errors
     ///
-    /// When the host has broken the protocol.
+    /// When the client violates the protocol.
     pub(super) fn receive(
         &mut self,
         mut bytes: &[u8],
@@ -103,11 +104,11 @@ impl AgentLink {
         Ok(())
     }
 
-    /// Goes on over another stream, to a host that has received this many bytes.
+    /// Resumes over a new stream, for a client that has received this many bytes.
     ///
     /// # Errors
     ///
-    /// When it cannot have.
+    /// When the client cannot have received that many.
     pub(super) fn resume(
         &mut self,
         received: u64,
@@ -128,21 +129,21 @@ impl AgentLink {
             || self.end.has_packet(unsent_and_unacknowledged)
     }
 
-    /// Whether the last packet is next: what the window had no room for comes before it.
+    /// Whether the close packet is next: output that did not fit into the window goes first.
     fn close_is_next(&self, unsent_and_unacknowledged: usize) -> bool {
         self.ending && self.end.in_flight() == unsent_and_unacknowledged
     }
 
-    /// Whether a part of a packet is written, or to be.
+    /// Whether a packet is written in part, or ready to be written.
     fn has_partial_packet(&self) -> bool {
         self.head_start < self.head.len() || self.payload > 0
     }
 
-    /// Writes what the stream takes without waiting.
+    /// Writes what the stream accepts without blocking.
     ///
     /// # Errors
     ///
-    /// What `writev` reports: the other side is gone.
+    /// What `writev` reports: the stream is broken.
     pub(super) fn write(&mut self, outgoing: &OutgoingFrames, stream: RawFd) -> Result<()> {
         loop {
             if !self.has_partial_packet() && !self.next_packet(outgoing.len()) {

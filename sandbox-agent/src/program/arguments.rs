@@ -6,49 +6,49 @@ use crate::runtime::RawFd;
 
 use super::connection::StreamFds;
 
-/// What the agent is asked to do.
+/// The mode and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentCommand<'a> {
-    /// Serve the host at the other end of a stream.
+    /// Serve clients.
     Serve(ServeOptions<'a>),
-    /// Carry bytes to and from the agent that listens there.
+    /// Relay standard input and output to a listening agent.
     Connect {
-        /// The name that it listens on.
+        /// The agent's socket name.
         name: &'a CStr,
-        /// Whether to wait for somebody to listen there.
+        /// Whether to wait until an agent listens there.
         wait: bool,
     },
-    /// Keep the detached sandbox that the descriptors belong to.
+    /// Supervise the detached sandbox that the inherited descriptors belong to.
     Detached,
-    /// Remove the folder that holds the agent's own program, from a container that is not ours.
+    /// Remove the folder with the agent's own program from a foreign container.
     Remove(&'a CStr),
-    /// Take connections to this port.
+    /// Accept and close connections to this port.
     Answer(u16),
-    /// Try connections; the arguments say for how long and to whom.
+    /// Try to connect to the targets that the remaining arguments list.
     Dial {
-        /// Whether to wait until none comes about.
+        /// Whether to wait until every connection fails.
         until_denied: bool,
     },
     /// Print the version.
     Version,
 }
 
-/// Whom to serve.
+/// Options of the mode `serve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServeOptions<'a> {
-    /// The stream of the first client; without one, it comes in by the listener's name.
+    /// The first client's stream. Without it, the first client connects to `listener`.
     pub(super) stream: Option<StreamFds>,
-    /// Whether the host first says how to build the sandbox.
+    /// Whether the client first sends how to build the sandbox.
     pub(super) setup: bool,
-    /// Where later clients come in.
+    /// The socket that later clients connect to.
     pub(super) listener: Option<ListenEndpoint<'a>>,
-    /// A file that only its owner, who is the agent, may use from now on.
+    /// A file whose mode the agent, its owner, sets to 0600.
     pub(super) close: Option<&'a CStr>,
-    /// Whether the network is taken away before anybody is served, for good.
+    /// Whether to take the network down for good before serving any client.
     pub(super) cut_network: bool,
 }
 
-/// Where later clients come in.
+/// The socket that later clients connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListenEndpoint<'a> {
     /// A socket that listens already.
@@ -57,7 +57,7 @@ pub(super) enum ListenEndpoint<'a> {
     Name(&'a CStr),
 }
 
-/// How to call the agent.
+/// The usage message.
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
        sandbox-agent serve --listen NAME [--close FILE] [--cut-network]
@@ -69,10 +69,10 @@ usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --liste
        sandbox-agent --version
 ";
 
-/// Reads the arguments behind the program's name.
+/// Parses the arguments after the program's name; `None` for a usage error.
 pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<AgentCommand<'a>> {
     match arguments.next()?.to_str().ok()? {
-        // The sandbox's name, for whoever looks at a list of processes.
+        // The name is visible in process lists, and not used.
         "keep" => {
             let name = arguments.next();
             (name.is_some() && arguments.next().is_none()).then_some(AgentCommand::Detached)
@@ -85,7 +85,7 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
                 .is_none()
                 .then_some(AgentCommand::Answer(port))
         }
-        // What follows is read where it is used.
+        // `dial` parses the rest.
         "dial" => Some(AgentCommand::Dial {
             until_denied: false,
         }),

@@ -12,22 +12,22 @@ use super::{
 };
 use crate::protocol::{ExecRequest, ExitKind, Failure, Header, Kind, LogRequest, ProtocolError};
 
-/// What something happened to, of one client.
+/// Which of a client's descriptors is ready.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ClientEvent {
     Stream,
     Execution(u32, ExecutionDescriptor),
 }
 
-/// A client. One whose stream has ended stays until its executions have.
+/// A client. It stays in the list after its stream has ended until its executions have.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// 0 for the one that the agent was started for.
+    /// 0 for the client that started the agent.
     pub(super) number: u32,
     pub(super) connection: Connection,
     executions: BTreeMap<u32, Execution>,
     replays: BTreeMap<u32, Replay>,
-    /// When it is given up, unless something comes from it first.
+    /// When it is disconnected, unless it sends something first.
     pub(super) expires_at: MonotonicMicros,
 }
 
@@ -42,27 +42,27 @@ impl Client {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Whether it is disconnected and has no executions.
     pub(super) fn is_finished(&self) -> bool {
         !self.connection.is_alive() && self.executions.is_empty()
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     pub(super) fn streams(&self) -> usize {
         self.executions.len() + self.replays.len()
     }
 
-    /// Whether any of its executions is code.
+    /// Whether any of its executions runs code, not a builtin.
     pub(super) fn runs_code(&self) -> bool {
         !self.executions.values().all(Execution::is_builtin)
     }
 
-    /// Whether any execution has not ended.
+    /// Whether any execution is still running.
     pub(super) fn has_executions(&self) -> bool {
         !self.executions.is_empty()
     }
 
-    /// Adds what is to be waited for.
+    /// Adds its descriptors to the poll set.
     pub(super) fn register<T: Copy>(&self, set: &mut PollSet<T>, token: impl Fn(ClientEvent) -> T) {
         if let Some((input, output)) = self.connection.descriptors() {
             let mut events = if self.connection.wants_input() {
@@ -95,11 +95,11 @@ impl Client {
         }
     }
 
-    /// Takes the messages that are whole.
+    /// Handles all complete messages in the buffer.
     ///
     /// # Errors
     ///
-    /// When one breaks the protocol; the connection cannot go on then.
+    /// When a message violates the protocol; the connection is unusable then.
     pub(super) fn dispatch(&mut self, shared: &mut SharedState) -> Result<(), ProtocolError> {
         let mut incoming = core::mem::take(&mut self.connection.incoming);
         let mut assembler = core::mem::take(&mut self.connection.assembler);
@@ -161,7 +161,7 @@ impl Client {
                 } else if let Some(replay) = self.replays.get_mut(&stream) {
                     replay.frame(kind, message)?;
                 }
-                // A stream that has ended: the frames crossed on their way.
+                // The stream has ended: this frame was sent before the client knew.
             }
             _ => return Err(ProtocolError::Unexpected("kind of frame from the host")),
         }
@@ -199,7 +199,7 @@ impl Client {
         Ok(())
     }
 
-    /// Something happened to a descriptor of an execution.
+    /// A descriptor of an execution is ready.
     pub(super) fn descriptor_ready(
         &mut self,
         stream: u32,
@@ -211,22 +211,22 @@ impl Client {
         }
     }
 
-    /// One of its executions.
+    /// The execution on `stream`.
     pub(super) fn execution(&mut self, stream: u32) -> Option<&mut Execution> {
         self.executions.get_mut(&stream)
     }
 
-    /// Its executions.
+    /// All its executions.
     pub(super) fn executions(&mut self) -> impl Iterator<Item = &mut Execution> {
         self.executions.values_mut()
     }
 
-    /// Whether a supervisor of one of its executions vanished.
+    /// Whether a supervisor of one of its executions has vanished without a report.
     pub(super) fn has_lost_execution(&self) -> bool {
         self.executions.values().any(Execution::is_lost)
     }
 
-    /// The next moment at which an execution has something to do.
+    /// The next time at which [`Client::tick`] has something to do.
     pub(super) fn next_moment(&self) -> Option<MonotonicMicros> {
         self.executions
             .values()
@@ -234,15 +234,15 @@ impl Client {
             .min()
     }
 
-    /// Does what time asks for.
+    /// Handles expired timeouts.
     pub(super) fn tick(&mut self, now: MonotonicMicros) {
         for execution in self.executions.values_mut() {
             execution.tick(now);
         }
     }
 
-    /// StreamFds what has come to its end, and sends on what can be sent. Nothing more is written to the log with `log_ends`.
-    /// Says whether code has ended.
+    /// Removes finished executions and replays, and sends more of the log. With `log_complete`, no
+    /// more output is added to the log. Returns whether an execution of code has ended.
     pub(super) fn advance(&mut self, shared: &mut SharedState, log_complete: bool) -> bool {
         let before = self.streams();
         let outgoing = &mut self.connection.outgoing;
@@ -263,7 +263,8 @@ impl Client {
         code_exited
     }
 
-    /// Tells the client why, if it takes a word at once; then the stream ends, and with it all that it had opened.
+    /// Sends `failure` if the stream accepts it at once, closes the stream and kills the client's
+    /// executions.
     pub(super) fn close(&mut self, failure: Option<&Failure>, shared: &mut SharedState) {
         if let Some(failure) = failure {
             self.fail(0, failure);
@@ -278,7 +279,7 @@ impl Client {
         }
     }
 
-    /// Forgets its executions. A supervisor whose socket closes kills its tree and ends.
+    /// Drops its executions. A supervisor whose socket closes kills its tree and exits.
     pub(super) fn drop_executions(&mut self) {
         self.executions.clear();
     }

@@ -1,4 +1,4 @@
-//! Where later clients come in: a listening socket, and those who have not shown the key yet.
+//! The control socket that later clients connect to, and clients that have not authenticated yet.
 
 use alloc::vec::Vec;
 
@@ -16,36 +16,37 @@ use super::{
 };
 use crate::protocol::{Key, MAX_CLIENTS};
 
-/// How long a client may take to show the key, milliseconds.
+/// Timeout for authenticating, in milliseconds.
 const KEY_TIMEOUT_MS: u64 = 3000;
 
-/// How many connections are accepted before others have their turn.
+/// How many connections to accept before other events are handled.
 const MAX_ACCEPTS_PER_EVENT: usize = 16;
 
-/// How long nobody is let in after the system had no room for it, milliseconds.
+/// How long accepting pauses after the system ran out of descriptors or memory, in milliseconds.
 const ACCEPT_PAUSE_MS: u64 = 100;
 
-/// What something happened to.
+/// Which descriptor is ready.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ListenerEvent {
     /// The listening socket.
     ControlSocket,
-    /// A socket of somebody who has not shown the key.
+    /// The socket of a pending client.
     PendingClient(RawFd),
 }
 
-/// The listening socket. Where code of the sandbox can reach it, only what it sends is looked at, and only its own places are taken.
+/// The listening socket. Sandboxed code may be able to connect to it: its clients then use only
+/// their own slots, and no more than the handshake is read from them.
 #[derive(Debug)]
 pub(super) struct ControlListener {
     socket: Fd,
     key: Key,
     pending: Vec<PendingClient>,
-    /// Until when nobody is let in.
+    /// When accepting resumes after a pause.
     paused_until: Option<MonotonicMicros>,
 }
 
 impl ControlListener {
-    /// Lets in whom the listening `socket` accepts and who shows the key.
+    /// Accepts clients on `socket` that send the key.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl ControlListener {
         })
     }
 
-    /// Adds what is to be waited for.
+    /// Adds its descriptors to the poll set.
     pub(super) fn register<T: Copy>(
         &self,
         set: &mut PollSet<T>,
@@ -80,17 +81,17 @@ impl ControlListener {
         }
     }
 
-    /// The next moment at which [`ControlListener::tick`] has something to do.
+    /// The next time at which [`ControlListener::tick`] has something to do.
     pub(super) fn next_moment(&self) -> Option<MonotonicMicros> {
-        // Whoever came first has waited longest.
+        // The first client has waited longest.
         let first = self.pending.first().map(|client| client.deadline);
         first.into_iter().chain(self.paused_until).min()
     }
 
-    /// Does what time asks for.
+    /// Handles expired timeouts.
     pub(super) fn tick(&mut self, now: MonotonicMicros) {
         self.paused_until.take_if(|deadline| *deadline <= now);
-        // They wait in the order of their time.
+        // The list is sorted by deadline.
         while self
             .pending
             .first()
@@ -100,8 +101,8 @@ impl ControlListener {
         }
     }
 
-    /// Something happened; gives those who have shown what has to be shown.
-    /// `files` tell where a visitor comes from.
+    /// Handles a ready descriptor and returns the clients that have authenticated. The procfs shows
+    /// a client's origin.
     pub(super) fn descriptor_ready(
         &mut self,
         place: ListenerEvent,
@@ -116,7 +117,7 @@ impl ControlListener {
                     .position(|client| client.raw() == socket);
                 let mut authenticated = Vec::new();
                 if let Some(index) = found {
-                    // It keeps its place: the order is that of time.
+                    // It keeps its index: the list is sorted by deadline.
                     let client = self.pending.remove(index);
                     self.read_handshake(client, index, &mut authenticated);
                 }
@@ -137,7 +138,7 @@ impl ControlListener {
                 }
                 Err(Errno::ECONNABORTED) => {}
                 Err(Errno::EAGAIN) => break,
-                // No descriptors or no memory: others have to end first.
+                // Out of descriptors or memory: wait until others are closed.
                 Err(_) => {
                     self.paused_until = Some(after(now(), ACCEPT_PAUSE_MS));
                     break;
@@ -147,8 +148,9 @@ impl ControlListener {
         authenticated
     }
 
-    /// Refuses whoever of this origin has waited longest, where too many of it wait. Who has the key shows it at once. Code of the
-    /// sandbox may knock as often as it likes: it takes the places of those who come from inside, never those of clients.
+    /// Refuses the oldest pending client of this origin if too many of them wait. A client with the
+    /// key sends it at once. So sandboxed code that connects many times displaces only its own
+    /// connections.
     fn make_room(&mut self, origin: Origin) {
         let mut same_origin = self.pending.iter().filter(|client| client.origin == origin);
         if same_origin.clone().count() < MAX_CLIENTS {
@@ -187,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_that_knocks_takes_no_place_of_a_client() {
+    fn inside_connections_displace_no_outside_client() {
         let (listener, _other) = net::socket_pair(net::SOCK_STREAM | SOCK_CLOEXEC).unwrap();
         let mut listener = ControlListener::new(listener, Key::new([7; Key::LEN])).unwrap();
         let mut deadline = now();
-        // The moment is the applicant's mark.
+        // The deadline identifies the client.
         let mut connect = |listener: &mut ControlListener, origin| {
             let (socket, _other) =
                 net::socket_pair(net::SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK).unwrap();

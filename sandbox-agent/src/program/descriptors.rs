@@ -1,4 +1,4 @@
-//! Closing what must not be inherited.
+//! Closing inherited descriptors.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use crate::runtime::{Descriptor, RawFd, descriptor::close, directory::Directory,
 
 use super::procfs::Procfs;
 
-/// Closes every descriptor but those in `keep`.
+/// Closes every descriptor except those in `keep`.
 pub(super) fn close_all_but(keep: &mut [RawFd], procfs: Option<&Procfs>) {
     keep.sort_unstable();
     let mut first = 0;
@@ -16,9 +16,9 @@ pub(super) fn close_all_but(keep: &mut [RawFd], procfs: Option<&Procfs>) {
         .map(RawFd::cast_unsigned)
         .chain([u32::MAX])
     {
-        // An empty gap would be an error.
+        // `close_range` refuses an empty range.
         if first < kept && io::close_range(first, kept - 1, 0).is_err() {
-            // Before Linux 5.9, or denied by an engine's seccomp profile that is older than the call.
+            // Before Linux 5.9, or denied by an older seccomp profile of the engine.
             close_one_by_one(keep, procfs);
             return;
         }
@@ -33,7 +33,7 @@ fn close_one_by_one(keep: &[RawFd], procfs: Option<&Procfs>) {
     });
     for raw in open {
         if !keep.contains(&raw) {
-            // Not open, which is what is wanted.
+            // An error means that it is not open.
             let _ = close(raw);
         }
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_what_is_open() {
+    fn open_descriptors_are_listed() {
         let procfs = Procfs::open().unwrap();
         let (one, other) = io::pipe(fs::O_CLOEXEC).unwrap();
         let open = list(&procfs).unwrap();

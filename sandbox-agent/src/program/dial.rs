@@ -1,5 +1,5 @@
-//! What a pod's network lets through: connections that are tried from inside, and somebody who takes them. Nothing is sent and nothing
-//! is read: that a connection comes about is the whole answer.
+//! The modes `dial`, `await-denial` and `answer`: test which connections a pod's network allows. No
+//! data is sent: the connection itself is the result.
 
 use alloc::vec::Vec;
 use core::{
@@ -23,23 +23,26 @@ use super::{
     poll_set::{MonotonicMicros, POLLOUT, PollSet, after, now},
 };
 
-/// How long one attempt may take, milliseconds: a kernel answers whatever its processes do.
+/// Timeout of one attempt, in milliseconds. The peer's kernel accepts a connection, even if its
+/// processes are busy.
 const ATTEMPT_TIMEOUT_MS: u64 = 1000;
-/// The pause between two rounds, microseconds.
+/// The pause between two rounds, in microseconds.
 const ROUND_INTERVAL_US: u64 = 50_000;
-/// The variable with the address of the cluster's API server: a kubelet sets it in every container.
+/// The variable with the address of the cluster's API server, which the kubelet sets in every
+/// container.
 const API_VARIABLE: &[u8] = b"KUBERNETES_SERVICE_HOST=";
-/// Its port there, wherever the server itself listens.
+/// The port of the API server's service.
 const API_PORT: u16 = 443;
-/// Who answers for names stands here, and on this port.
+/// The file that lists the name servers, and their port.
 const RESOLV_CONF: &CStr = c"/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
-/// How much of that is read.
+/// The largest size of the file, in bytes.
 const MAX_RESOLV_CONF: usize = 64 * 1024;
-/// How many connections wait to be taken.
+/// Length of the queue of connections that are not accepted yet.
 const BACKLOG: i32 = 64;
 
-/// Takes every connection to a port, of either family, and ends it; gives the exit code where it cannot.
+/// Accepts and closes every connection to a port, over IPv4 and IPv6. Returns only on failure, with
+/// the exit code.
 pub(super) fn answer(port: u16) -> i32 {
     match listen_forever(port) {
         Ok(never) => match never {},
@@ -52,7 +55,7 @@ pub(super) fn answer(port: u16) -> i32 {
 
 fn listen_forever(port: u16) -> Result<core::convert::Infallible> {
     let socket = match net::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) {
-        // Takes the older family's as well.
+        // Accepts IPv4 as well.
         Ok(socket) => net::bind(&socket, &Ipv6Address::new([0; 16], port)).map(|()| socket),
         Err(errno) => Err(errno),
     };
@@ -68,19 +71,20 @@ fn listen_forever(port: u16) -> Result<core::convert::Infallible> {
     loop {
         match net::accept(&socket, SOCK_CLOEXEC) {
             Ok(connection) => drop(connection),
-            // One that was given up meanwhile; others come.
+            // The connection was aborted before it was accepted.
             Err(_) => pause(),
         }
     }
 }
 
-/// Tries all targets, again and again: where `until_denied`, until no attempt of a round comes through, and else until all have come
-/// through once. The time is over at the latest after the milliseconds that the first argument says.
+/// Connects to all targets, round after round. Ends when each has succeeded once; with
+/// `until_denied`, when every attempt of a round failed. The first argument bounds the time, in
+/// milliseconds.
 ///
-/// Says of each address what became of it, in lines of three words: the target, its address, `open` or why it is not. Gives the exit
-/// code: with `until_denied`, whether that was so in time.
+/// Prints one line for each address: the target, the address, and `open` or the error. Returns the
+/// exit code; with `until_denied`, it says whether all connections were denied in time.
 pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
-    // Behind the program and the task.
+    // After the program's name and the mode.
     let mut arguments = environment.arguments().skip(2);
     let time = arguments
         .next()
@@ -136,19 +140,20 @@ pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
 }
 
 fn pause() {
-    // A signal only shortens it.
+    // A signal only shortens the pause.
     let _ = time::sleep_microseconds(ROUND_INTERVAL_US);
 }
 
 fn fail(message: core::fmt::Arguments<'_>, code: i32) -> i32 {
     let mut stderr = io::Writer::new(2);
-    // Without a place to say it, the code says it.
+    // A failure to write is visible in the exit code alone.
     let _ = writeln!(stderr, "sandbox-agent: {message}");
     let _ = stderr.flush();
     code
 }
 
-/// The addresses of a target: `api`, `dns`, or an address with its port. None where the pod was told of none.
+/// The addresses of a target: `api`, `dns`, or an address with a port. Empty if the pod has none
+/// configured.
 fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
     match name {
         "api" => {
@@ -183,7 +188,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     core::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Those of a `resolv.conf`.
+/// The name servers in a `resolv.conf`.
 fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| {
@@ -193,12 +198,12 @@ fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// One address of a target, and what became of it.
+/// One address of a target, and the result.
 #[derive(Debug)]
 struct DialAttempt<'a> {
     target: &'a str,
     to: SocketAddr,
-    /// The connection on its way.
+    /// The connection in progress.
     socket: Option<Fd>,
     outcome: Result<()>,
 }
@@ -221,7 +226,7 @@ impl<'a> DialAttempt<'a> {
         self.outcome = Err(Errno::ETIMEDOUT);
     }
 
-    /// Begins to connect, or goes on with it.
+    /// Starts or continues to connect.
     fn advance(&mut self) -> Result<()> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
@@ -229,7 +234,7 @@ impl<'a> DialAttempt<'a> {
                 let family = if self.to.is_ipv4() { AF_INET } else { AF_INET6 };
                 match net::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) {
                     Ok(socket) => socket,
-                    // A kernel without the family is no way out, either.
+                    // Without the address family, no connection is possible.
                     Err(errno @ Errno::EAFNOSUPPORT) => {
                         self.outcome = Err(errno);
                         return Ok(());
@@ -265,7 +270,7 @@ impl core::fmt::Display for DialAttempt<'_> {
     }
 }
 
-/// Tries once whatever is not open yet.
+/// Tries every attempt that has not succeeded yet once.
 fn try_all(attempts: &mut [DialAttempt<'_>], until: MonotonicMicros) -> Result<()> {
     for attempt in attempts.iter_mut().filter(|attempt| !attempt.is_open()) {
         attempt.advance()?;
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_told_from_who_does_not() {
+    fn open_and_refused_ports_are_distinguished() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap();
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(attempts[1].outcome, Err(Errno::ECONNREFUSED));
         let line = alloc::format!("{}", attempts[0]);
         assert_eq!(line, alloc::format!("t {open} open"));
-        // What was open is not tried again, until that is forgotten.
+        // A successful attempt is not repeated until it is reset.
         drop(listener);
         try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(attempts[0].is_open());
@@ -326,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn resolvers_are_read_as_libraries_do() {
+    fn name_servers_are_read_from_resolv_conf() {
         let addresses =
             resolvers(b"search a b\nnameserver 10.96.0.10\n nameserver fd00::a\nnameserver x\n");
         let expected: [SocketAddr; 2] = [

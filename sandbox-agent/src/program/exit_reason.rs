@@ -1,38 +1,39 @@
-//! Why the agent ends, and the code it exits with.
+//! Why the agent exits, and its exit code.
 
 use super::failures::{protocol_failure, refusal};
 use crate::protocol::{FailStep, Failure, ProtocolError};
 
-/// The command line is wrong.
+/// Exit code for a usage error.
 pub(super) const EXIT_USAGE: i32 = 64;
 
-/// Nobody listens where a client was to be connected.
+/// Exit code of `connect` where no agent listens.
 pub(super) const EXIT_UNREACHABLE: i32 = 68;
 
-/// Something could not be set up.
+/// Exit code for a failed setup.
 pub(super) const EXIT_SETUP: i32 = 71;
 
-/// Why the agent ends.
+/// Why the agent exits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ExitReason {
-    /// The host asked for it.
+    /// A client asked for it.
     Stopped,
-    /// The stream of the owner ended.
+    /// The owner's stream ended.
     OwnerGone,
-    /// Nothing came from the host for as long as the lease says.
+    /// No client sent anything for the length of the lease.
     LeaseOver,
     /// The time to live is over.
     LifetimeOver,
-    /// The host broke the protocol.
+    /// The first client violated the protocol.
     Protocol(ProtocolError),
-    /// The sandbox could not be set up, or the settings not be applied.
+    /// The sandbox could not be set up, or its settings could not be applied.
     Refused(Failure),
-    /// The kernel refused something that the agent cannot do without.
+    /// A system call failed that the agent cannot do without.
     Broken(Failure),
 }
 
 impl ExitReason {
-    /// The exit code: 0 where the host wanted the end, 69 for the lease and the time to live, 70 for the protocol, 71 for a set-up that failed.
+    /// The exit code: 0 for an expected end, 69 for lease and time to live, 70 for the protocol, 71
+    /// for setup.
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::Stopped | Self::OwnerGone => 0,
@@ -42,7 +43,7 @@ impl ExitReason {
         }
     }
 
-    /// What the host is told, if it still listens.
+    /// The failure to send to clients.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Stopped | Self::OwnerGone | Self::LeaseOver => None,

@@ -1,4 +1,4 @@
-//! Whether an engine has mounted what was looked at on the host.
+//! Checks that the engine mounted the objects that the client opened on the host.
 
 use crate::runtime::{
     Errno, Result,
@@ -14,11 +14,12 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, Placed};
 
-/// Compares each place with what has to be there. `identity` is the code's, as whom the way is tried where it is closed to the agent.
+/// Compares each path with the object that must be there. Looks a path up as `identity`, the
+/// code's, if the agent has no access.
 ///
 /// # Errors
 ///
-/// With the first place that is something else, or cannot be looked at.
+/// The first path that leads to another object or cannot be looked up.
 pub(super) fn check_expected_objects(
     objects: &[Placed],
     identity: Option<(u32, u32)>,
@@ -35,7 +36,8 @@ pub(super) fn check_expected_objects(
     Ok(())
 }
 
-/// A container's root without the right to pass closed folders of the host is not their owner: the code may be.
+/// Root of a container without `CAP_DAC_READ_SEARCH` cannot enter private folders of the host;
+/// their owner, often the code's user, can.
 fn stat(path: &[u8], identity: Option<(u32, u32)>) -> Result<Stat> {
     let path = terminated(path)?;
     let stat = || stat_at(AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW);
@@ -57,7 +59,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn another_object_at_a_place_is_refused() {
+    fn another_object_at_the_path_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let metadata = place.path().metadata().unwrap();
         let mut expected = Placed {

@@ -1,4 +1,4 @@
-//! Making failures.
+//! Constructors of [`Failure`].
 
 use alloc::string::{String, ToString};
 
@@ -6,7 +6,7 @@ use crate::runtime::{Errno, stat::Stat};
 
 use crate::protocol::{FailStep, Failure, Object, ProtocolError};
 
-/// A failure of a system call.
+/// The failure of a system call.
 pub(super) fn failure(step: FailStep, errno: Errno, detail: impl Into<String>) -> Failure {
     Failure {
         step,
@@ -24,23 +24,23 @@ pub(super) fn refusal(step: FailStep, detail: impl Into<String>) -> Failure {
     }
 }
 
-/// The failure where a path of the host leads to another object than the host has checked.
+/// The failure for a host path that leads to another object than the client checked.
 pub(super) fn replaced_failure(step: FailStep, path: &[u8]) -> Failure {
     let detail = text(path) + " was replaced while the sandbox was being made; nothing was run";
     refusal(step, detail)
 }
 
-/// Whether these facts are those of an object.
+/// Whether a file is this object.
 pub(super) fn is_object(metadata: &Stat, object: Object) -> bool {
     (metadata.device, metadata.inode) == (object.device, object.inode)
 }
 
-/// The failure of a side that has broken the protocol.
+/// The failure for a protocol violation.
 pub(super) fn protocol_failure(error: ProtocolError) -> Failure {
     refusal(FailStep::Protocol, error.to_string())
 }
 
-/// Bytes of a path as text, for the detail of a failure.
+/// A path as text for a failure's detail, lossy.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Network interfaces: whether they are up.
+//! Network interfaces: bringing them up and down.
 
 use crate::runtime::{
     Errno, Fd, Result, io,
@@ -22,11 +22,12 @@ struct InterfaceFlags {
 
 const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 
-/// Brings the interface `name` up or down; the kernel's word is asked for afterwards.
+/// Brings the interface `name` up or down, and reads the state back.
 ///
 /// # Errors
 ///
-/// `ENODEV` where there is none, `EPERM` without power over the network namespace, `EIO` where it is not as asked for.
+/// `ENODEV` if there is none, `EPERM` without `CAP_NET_ADMIN` over the network namespace, `EIO` if
+/// the state read back is wrong.
 pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
     let (socket, mut request) = open_request(name)?;
     read_flags(&socket, &mut request)?;
@@ -49,7 +50,7 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `ENODEV` where there is none.
+/// `ENODEV` if there is none.
 pub(super) fn is_up(name: &[u8]) -> Result<bool> {
     let (socket, mut request) = open_request(name)?;
     read_flags(&socket, &mut request)?;
@@ -62,7 +63,7 @@ fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
         flags: 0,
         padding: [0; 22],
     };
-    // The last byte ends the name.
+    // The name needs a terminating nul.
     if name.len() >= request.name.len() {
         return Err(Errno::ENAMETOOLONG);
     }

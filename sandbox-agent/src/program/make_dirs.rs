@@ -1,4 +1,4 @@
-//! Folders the host wants to be there before anything runs.
+//! Folders that must exist before anything runs.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -16,11 +16,11 @@ use super::failures::{failure, text};
 use super::privilege::set_file_identity;
 use crate::protocol::{FailStep, Failure};
 
-/// Gives each folder, which must be there, to `owner`.
+/// Changes the owner of existing folders.
 ///
 /// # Errors
 ///
-/// With the path that could not be given.
+/// The path whose owner could not be changed.
 pub(super) fn chown_dirs(
     paths: &[Vec<u8>],
     owner: Option<(u32, u32)>,
@@ -38,11 +38,11 @@ pub(super) fn chown_dirs(
     Ok(())
 }
 
-/// Makes each folder with its missing parents; those it makes belong to `owner`.
+/// Makes each folder and its missing parents. New folders belong to `owner`.
 ///
 /// # Errors
 ///
-/// With the path that could not be made.
+/// The path that could not be made.
 pub(super) fn make_dirs(
     paths: &[Vec<u8>],
     owner: Option<(u32, u32)>,
@@ -54,11 +54,11 @@ pub(super) fn make_dirs(
     Ok(())
 }
 
-/// Makes a folder with its missing parents.
+/// Makes a folder and its missing parents.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` when something else is there already, and what `mkdir` and `chown` report.
+/// `ENOTDIR` if something else exists there, and what `mkdir` and `chown` report.
 pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
     let mut end = 0;
     while end < path.len() {
@@ -73,7 +73,7 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
                     set_owner(&part, mode, owner)?;
                 }
             }
-            // A parent that is there may well be on a file system that is read-only, or not ours to write.
+            // An existing parent may be on a read-only file system, or not writable for the agent.
             Err(Errno::EEXIST | Errno::EROFS | Errno::EACCES | Errno::EPERM)
                 if stat_at(AT_FDCWD, &part, 0).is_ok_and(|metadata| metadata.is_directory()) => {}
             Err(Errno::EEXIST) => return Err(Errno::ENOTDIR),
@@ -83,7 +83,8 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
     Ok(())
 }
 
-/// Makes a new folder its owner's. A container's agent may not change owners: it makes the folder anew as that user.
+/// Gives a new folder to an owner. Without `CAP_CHOWN`, makes the folder again with the owner's
+/// identity.
 fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
     match fs::change_owner(AT_FDCWD, folder, user, group, fs::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::EPERM) => {
@@ -92,7 +93,7 @@ fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> 
             let made = fs::make_directory(AT_FDCWD, folder, mode);
             set_file_identity(effective_user(), effective_group());
             made?;
-            // gVisor's kernel takes the identity for files and goes on as before.
+            // gVisor accepts the file identity and ignores it.
             if stat_at(AT_FDCWD, folder, fs::AT_SYMLINK_NOFOLLOW)?.user == user {
                 return Ok(());
             }
@@ -103,12 +104,12 @@ fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> 
     }
 }
 
-/// Does something as another user in effect.
+/// Runs `action` with another effective identity.
 fn with_effective_user(user: u32, group: u32, action: impl FnOnce() -> Result<()>) -> Result<()> {
     let previous = (effective_user(), effective_group());
     set_effective_group(group)?;
     let result = set_effective_user(user).and_then(|()| action());
-    // Whoever is still somebody else must not go on.
+    // An agent that cannot return to its own identity must fail.
     set_effective_user(previous.0)?;
     set_effective_group(previous.1)?;
     result
@@ -120,7 +121,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn makes_what_is_missing() {
+    fn missing_folders_are_made() {
         let place = tempfile::tempdir().unwrap();
         for path in ["a/b//c", "a/b", "a/x/", "."] {
             let path = place.path().join(path);

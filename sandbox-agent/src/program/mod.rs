@@ -1,8 +1,10 @@
 //! The program: process 1 of a sandbox.
 //!
-//! One thread, one `ppoll` loop over all clients, no C runtime. For each execution the agent forks a supervisor, which forks the program;
-//! the supervisor adopts every orphan below it, so that it can kill the whole tree. Nothing waits for a program or for the
-//! host: a pipe is read only while the host has granted credit for its bytes, and the stream is written as it takes them.
+//! One thread runs one `ppoll` loop over all clients. For each execution the agent forks a
+//! supervisor, which forks the program. The supervisor is a child subreaper: it adopts every
+//! orphaned descendant and can kill the whole tree. The agent never blocks on a program or a
+//! client. It reads a pipe only while the client has granted credit, and writes only what the
+//! stream accepts.
 
 mod address;
 mod agent;
@@ -49,7 +51,7 @@ use crate::runtime::{environment::Environment, io::Writer};
 
 use arguments::AgentCommand;
 
-/// Runs the agent; gives its exit code.
+/// Runs the agent and returns its exit code.
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
         Some(AgentCommand::Serve(options)) => serve::serve(&options),
@@ -70,7 +72,7 @@ pub fn main(environment: Environment) -> i32 {
         }
         None => {
             let mut stderr = Writer::new(2);
-            // Without a place to say it, the code says it.
+            // A failure to write is visible in the exit code alone.
             let _ = stderr.write_str(arguments::USAGE);
             exit_reason::EXIT_USAGE
         }

@@ -1,4 +1,4 @@
-//! Making programs, not their agent, the out-of-memory killer's choice.
+//! Makes the out-of-memory killer prefer programs to their agent.
 
 use alloc::vec::Vec;
 
@@ -6,9 +6,9 @@ use crate::runtime::{Fd, Pid, Result, fs, io};
 
 /// The agent's `oom_score_adj`, open for writing.
 ///
-/// A child inherits the value, and cannot write its own: the files of a process that cannot be dumped belong to root of
-/// the initial user namespace. So the agent raises its own value for the moment in which it makes the child. Everybody
-/// may lower the value again to what a privileged process set last.
+/// A child inherits the value and cannot write its own: the files of a process that is not dumpable
+/// belong to root of the initial user namespace. So the agent raises its own value while it forks.
+/// Any process may lower its value again to what a privileged process set last.
 #[derive(Debug)]
 pub(super) struct OomScore {
     file: Fd,
@@ -16,7 +16,7 @@ pub(super) struct OomScore {
 }
 
 impl OomScore {
-    /// Opens the file. Needs a process that is still dumpable and has the identity it was started with.
+    /// Opens the file. The process must still be dumpable and have its initial identity.
     ///
     /// # Errors
     ///
@@ -31,21 +31,21 @@ impl OomScore {
         })
     }
 
-    /// Whether the value can be raised and lowered again. Needs a process without `CAP_SYS_RESOURCE`: for a holder, the
-    /// raised value becomes the lowest that there is without the capability.
+    /// Whether the value can be raised and lowered again. The process must not have
+    /// `CAP_SYS_RESOURCE`: with it, the raised value would become the new minimum.
     pub(super) fn can_be_raised(&self) -> bool {
         self.set(b"1000")
             .and_then(|()| self.set(&self.initial))
             .is_ok()
     }
 
-    /// Forks with the highest value, so that the child keeps it.
+    /// Forks with the highest value, which the child keeps.
     pub(super) fn fork_raised(
         &self,
         fork: impl FnOnce() -> Result<Option<Pid>>,
     ) -> Result<Option<Pid>> {
-        // Both writes were tried at the start. Should one fail later, then the agent is as likely a victim
-        // as its children are, which the host would see as the end of the stream.
+        // Both writes were tried at startup. If one fails later, the agent is as likely a victim as
+        // its children, and clients see its end.
         let _ = self.set(b"1000");
         let forked = fork();
         if forked != Ok(None) {

@@ -1,4 +1,4 @@
-//! What waits to be written to the host.
+//! The queue of frames that wait to be written to a client.
 
 use alloc::vec::Vec;
 
@@ -6,13 +6,15 @@ use crate::runtime::{Errno, Fd, RawFd, Result, io};
 
 use crate::protocol::{HEADER_LEN, Header, Kind, MAX_PAYLOAD};
 
-/// Above this many waiting bytes no pipe of a program is read any more.
+/// Above this many queued bytes, programs' pipes are not read.
 pub(super) const OUTPUT_LIMIT: usize = 1024 * 1024;
 
-/// Above this many waiting bytes nothing is read from the host either: it floods requests and does not take the answers.
+/// Above this many queued bytes, the client is not read from either: it sends requests and does
+/// not read the answers.
 pub(super) const READ_LIMIT: usize = 4 * OUTPUT_LIMIT;
 
-/// A queue of frames. Bytes behind `end` are initialised and free, so that a pipe can be read straight into its frame.
+/// A queue of frames. The bytes behind `end` are initialized and free, so that a pipe can be read
+/// directly into its frame.
 #[derive(Debug, Default)]
 pub(super) struct OutgoingFrames {
     bytes: Vec<u8>,
@@ -21,27 +23,27 @@ pub(super) struct OutgoingFrames {
 }
 
 impl OutgoingFrames {
-    /// How many bytes wait.
+    /// Number of queued bytes.
     pub(super) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Whether pipes of programs may still be read.
+    /// Whether programs' pipes may still be read.
     pub(super) fn has_room(&self) -> bool {
         self.len() < OUTPUT_LIMIT
     }
 
-    /// What waits; of a link, also what was written and may have to be written again.
+    /// The queued bytes. With a link, they include bytes that were sent and not yet acknowledged.
     pub(super) fn unacknowledged(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Lets the first bytes go, which have arrived.
+    /// Removes the first `count` bytes, which were acknowledged.
     pub(super) fn release(&mut self, count: usize) {
         self.start += count;
         if self.is_empty() {
@@ -49,7 +51,7 @@ impl OutgoingFrames {
         }
     }
 
-    /// Appends a message of at most [`MAX_PAYLOAD`] bytes; everything but data of programs is far below that.
+    /// Appends a message, in as many frames as it needs.
     pub(super) fn message(&mut self, stream: u32, kind: Kind, message: &[u8]) {
         let mut rest = message;
         while rest.len() > MAX_PAYLOAD {
@@ -74,8 +76,8 @@ impl OutgoingFrames {
         self.end += HEADER_LEN + payload.len();
     }
 
-    /// Appends a frame whose payload `fill` writes into the buffer it is given; `fill` says how many bytes it wrote, and
-    /// 0 makes no frame. Gives the payload.
+    /// Appends a frame whose payload `fill` writes into a buffer. `fill` returns how many bytes it
+    /// wrote; 0 appends no frame. Returns the payload.
     pub(super) fn data(
         &mut self,
         stream: u32,
@@ -103,7 +105,7 @@ impl OutgoingFrames {
     }
 
     fn reserve(&mut self, count: usize) -> &mut [u8] {
-        // What is kept for long is moved seldom: at most as much as has gone since.
+        // Moves at most as many bytes as were released since the last move.
         if self.end + count > self.bytes.len() && self.start >= self.len() && self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -115,11 +117,11 @@ impl OutgoingFrames {
         &mut self.bytes[self.end..self.end + count]
     }
 
-    /// Writes what the stream takes without waiting.
+    /// Writes what the stream accepts without blocking.
     ///
     /// # Errors
     ///
-    /// What `write` reports: the other side is gone.
+    /// What `write` reports: the stream is broken.
     pub(super) fn write_to(&mut self, stream: RawFd) -> Result<()> {
         while !self.is_empty() {
             match io::write(stream, &self.bytes[self.start..self.end]) {
@@ -132,17 +134,17 @@ impl OutgoingFrames {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Drops all queued bytes.
     pub(super) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
     }
 }
 
-/// Writes as much of `bytes` as a pipe takes without waiting.
+/// Writes as much of `bytes` as a pipe accepts without blocking.
 ///
 /// # Errors
 ///
-/// What `write` reports but for `EAGAIN`.
+/// What `write` reports, except `EAGAIN`.
 pub(super) fn write_some(pipe: &Fd, bytes: &[u8]) -> Result<usize> {
     match io::write(pipe, bytes) {
         Err(Errno::EAGAIN) => Ok(0),
@@ -156,7 +158,7 @@ mod tests {
     use crate::protocol::FrameBuffer;
 
     #[test]
-    fn frames_come_out_as_they_went_in() {
+    fn frames_are_written_in_order_and_unchanged() {
         let mut outgoing = OutgoingFrames::default();
         let (mut reader, mut expected) = (FrameBuffer::new(), Vec::new());
         let (read_end, write_end) = io::pipe(crate::runtime::fs::O_NONBLOCK).unwrap();

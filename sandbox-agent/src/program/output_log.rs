@@ -1,10 +1,10 @@
-//! The sandbox's log: the last bytes that its programs wrote, in the order in which they arrived.
+//! The sandbox's log: the last bytes of its programs' output, in order of arrival.
 
 use crate::runtime::Result;
 
 use super::private_memory::PrivateMemory;
 
-/// A ring of bytes. A position counts the bytes ever written.
+/// A ring buffer. A position counts all bytes ever written.
 #[derive(Debug)]
 pub(super) struct OutputLog {
     ring: PrivateMemory,
@@ -13,7 +13,7 @@ pub(super) struct OutputLog {
 }
 
 impl OutputLog {
-    /// Keeps the last `capacity` bytes; the memory is taken as they come.
+    /// Keeps the last `capacity` bytes. Pages are allocated when they are first written.
     ///
     /// # Errors
     ///
@@ -41,17 +41,18 @@ impl OutputLog {
         }
     }
 
-    /// The position behind the last byte.
+    /// The position after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.written
     }
 
-    /// The position of the oldest byte that is still there.
+    /// The position of the oldest byte that is left.
     pub(super) fn oldest(&self) -> u64 {
         self.written.saturating_sub(self.capacity as u64)
     }
 
-    /// The position at which the last `lines` lines begin, or the oldest byte. An unfinished line at the end is one.
+    /// Where the last `lines` lines begin, or the oldest byte. An unfinished line at the end
+    /// counts.
     pub(super) fn tail(&self, lines: u32) -> u64 {
         let (oldest, end) = (self.oldest(), self.end());
         if lines == 0 {
@@ -60,7 +61,7 @@ impl OutputLog {
         let mut left = lines;
         let mut behind = end;
         let mut last = [0];
-        // The line feed at the very end ends the last line; every other one is where a line begins.
+        // A line feed at the very end ends the last line; every other one is followed by a line.
         if end > oldest && self.read(end - 1, &mut last) == 1 && last == *b"\n" {
             behind -= 1;
         }
@@ -82,7 +83,8 @@ impl OutputLog {
         oldest
     }
 
-    /// Copies bytes from `position` on, which must not be before [`OutputLog::oldest`], into `buffer`; gives how many.
+    /// Copies bytes from `position` on into `buffer` and returns how many. `position` must not be
+    /// before [`OutputLog::oldest`].
     pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
         let available = usize::try_from(self.written - position).unwrap_or(usize::MAX);
         let total = available.min(buffer.len());
@@ -111,7 +113,7 @@ mod tests {
     use alloc::{vec, vec::Vec};
 
     #[test]
-    fn keeps_the_last_bytes() {
+    fn log_keeps_the_last_bytes() {
         for capacity in [1, 2, 7, 64] {
             let (mut log, mut all) = (OutputLog::new(capacity).unwrap(), Vec::new());
             for round in 0..200usize {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_counts_lines_as_a_reader_would() {
+    fn tail_counts_lines_including_an_unfinished_one() {
         for capacity in [1, 2, 5, 9, 64] {
             let (mut log, mut all) = (OutputLog::new(capacity).unwrap(), Vec::new());
             for text in [
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn may_keep_nothing() {
+    fn log_with_zero_capacity_keeps_nothing() {
         let mut log = OutputLog::new(0).unwrap();
         log.append(b"gone");
         assert_eq!((log.oldest(), log.end(), log.tail(1)), (4, 4, 4));

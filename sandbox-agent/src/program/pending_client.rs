@@ -1,4 +1,5 @@
-//! Somebody at the door who has not shown the key yet. No more is read than the messages that must show it.
+//! A client that has connected and not yet authenticated. Only the messages that authenticate it
+//! are read.
 
 use crate::runtime::{Descriptor, Errno, Fd, Pid, RawFd, io, net};
 
@@ -15,53 +16,54 @@ use crate::protocol::{
     Received, Resume,
 };
 
-/// The longest message that is looked at.
+/// The longest message that is read.
 const MAX_LENGTH: usize = HEADER_LEN + Resume::LEN;
 
-/// Where somebody comes from who has not shown the key yet.
+/// Where a pending client's process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A process of the sandbox: code, unless the agent shares its process namespace with others. Also whoever is not known.
+    /// Inside the sandbox, or unknown. It is sandboxed code, unless the agent shares its PID
+    /// namespace with other processes.
     Inside,
-    /// A process that was started from outside, or is outside.
+    /// Outside the sandbox, or started from outside (`docker exec`).
     Outside,
 }
 
 impl Origin {
-    /// Where whoever connected to a socket comes from.
+    /// The origin of the process that connected to a socket.
     pub(super) fn of(socket: &Fd, procfs: Option<&Procfs>) -> Self {
         let Ok(pid) = net::peer(socket) else {
             return Self::Inside;
         };
-        // Code cannot be a process without a number, nor one without a parent.
+        // Every process of the code has a PID here, and a parent here.
         let outside = pid == Pid(0)
             || procfs.is_some_and(|procfs| matches!(has_parent(procfs, pid), Ok(false)));
         if outside { Self::Outside } else { Self::Inside }
     }
 }
 
-/// Somebody who has not shown the key yet.
+/// A client that has not yet authenticated.
 #[derive(Debug)]
 pub(super) struct PendingClient {
     socket: Fd,
     pub(super) origin: Origin,
-    /// The link that was begun.
+    /// The link that the client has begun: its secret, and its state.
     link: Option<(Key, LinkEnd)>,
     bytes: [u8; MAX_LENGTH],
     count: usize,
     pub(super) deadline: MonotonicMicros,
 }
 
-/// Somebody who has shown what has to be shown.
+/// A client that has authenticated.
 #[derive(Debug)]
 pub(super) enum AuthenticatedClient {
-    /// A client, whose frames may cross a link.
+    /// A new client, perhaps over a link.
     New { socket: Fd, link: Option<AgentLink> },
-    /// A client whose stream broke; whether there is one is not known here.
+    /// A client that resumes a link. Whether the link exists is not checked yet.
     Resumed { socket: Fd, resume: Resume },
 }
 
-/// What an applicant has shown.
+/// The state of the handshake.
 pub(super) enum HandshakeState {
     Incomplete,
     Authenticated,
@@ -71,7 +73,7 @@ pub(super) enum HandshakeState {
 }
 
 impl PendingClient {
-    /// Somebody new, who may take until then.
+    /// A client that has to authenticate before `deadline`.
     pub(super) fn new(socket: Fd, origin: Origin, deadline: MonotonicMicros) -> Self {
         Self {
             socket,
@@ -83,18 +85,18 @@ impl PendingClient {
         }
     }
 
-    /// The socket's number.
+    /// The socket's descriptor number.
     pub(super) fn raw(&self) -> RawFd {
         self.socket.raw()
     }
 
-    /// The visitor that it has proven to be.
+    /// The new client that it has proven to be.
     pub(super) fn into_new_client(self) -> AuthenticatedClient {
         let (socket, link) = self.into_socket();
         AuthenticatedClient::New { socket, link }
     }
 
-    /// The same for one that comes back.
+    /// The returning client that it has proven to be.
     pub(super) fn into_resumed_client(self, resume: Resume) -> AuthenticatedClient {
         AuthenticatedClient::Resumed {
             socket: self.socket,
@@ -102,7 +104,7 @@ impl PendingClient {
         }
     }
 
-    /// Says why it is not served.
+    /// Sends `failure` and disconnects.
     pub(super) fn refuse(self, failure: &Failure) {
         let (socket, link) = self.into_socket();
         refuse(socket, link, failure);
@@ -113,7 +115,7 @@ impl PendingClient {
         (self.socket, link)
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     pub(super) fn read(&mut self, key: &Key) -> HandshakeState {
         loop {
             match self.check_message(key) {
@@ -133,7 +135,7 @@ impl PendingClient {
         }
     }
 
-    /// What a message that is whole shows; `None` where more has to come.
+    /// Evaluates the message once it is complete; `None` until then, and after a `Link`.
     fn check_message(&mut self, key: &Key) -> Result<Option<HandshakeState>, ProtocolError> {
         let Some(header) = self.header()? else {
             return Ok(None);
@@ -141,7 +143,7 @@ impl PendingClient {
         if self.count < HEADER_LEN + header.length.min(expected_length(header.kind)) {
             return Ok(None);
         }
-        // Another version is named as such, however long its message is.
+        // A wrong version is reported first, whatever the message's length.
         let message = &self.bytes[HEADER_LEN..self.count];
         let exact = header.length == message.len();
         let state = match header.kind {
@@ -172,7 +174,7 @@ impl PendingClient {
         let header = Header::decode(bytes)?;
         let expected = match header.kind {
             Kind::Attach => true,
-            // A link carries no other.
+            // A link inside a link is a violation.
             Kind::Link | Kind::Resume => self.link.is_none(),
             _ => false,
         };
@@ -183,7 +185,7 @@ impl PendingClient {
         }
     }
 
-    /// How much of the message is missing, as far as is known.
+    /// How many more bytes of the message can be read, as far as is known.
     fn missing(&self) -> Result<usize, ProtocolError> {
         let wanted = match self.header()? {
             None => HEADER_LEN,
@@ -216,7 +218,7 @@ impl PendingClient {
                     self.bytes[self.count..self.count + data.len()].copy_from_slice(data);
                     self.count += data.len();
                 }
-                // Nothing was sent that could be acknowledged.
+                // Nothing was sent that the client could acknowledge.
                 Received::Acknowledged(_) => {}
                 Received::Close => return Err(ReadStop::Disconnected),
             }
@@ -225,14 +227,14 @@ impl PendingClient {
     }
 }
 
-/// Why nothing was read.
+/// Why a read gave no bytes.
 enum ReadStop {
     WouldBlock,
     Disconnected,
     Invalid(ProtocolError),
 }
 
-/// How much of a message of this kind is looked at.
+/// How much of a message of this kind is read.
 fn expected_length(kind: Kind) -> usize {
     match kind {
         Kind::Attach => Attach::LEN,
@@ -241,7 +243,7 @@ fn expected_length(kind: Kind) -> usize {
     }
 }
 
-/// Says why a client is not served. The socket is new: it takes the word, or nobody is there.
+/// Sends `failure` to a client and disconnects it. A new socket has room for the message.
 pub(super) fn refuse(socket: Fd, link: Option<AgentLink>, failure: &Failure) {
     let mut connection = Connection::from_socket(socket).with_link(link);
     connection
@@ -251,17 +253,17 @@ pub(super) fn refuse(socket: Fd, link: Option<AgentLink>, failure: &Failure) {
     connection.send();
 }
 
-/// The failure of one more client than are served.
+/// The failure for one client too many.
 pub(super) fn too_many() -> Failure {
     attach_failure("too many clients")
 }
 
-/// The failure of a client that comes back to what is not there.
+/// The failure for an unknown link.
 pub(super) fn unknown_link() -> Failure {
     attach_failure("no such link")
 }
 
-/// The failure of a client that has not shown the key in time.
+/// The failure for a client that has not authenticated in time.
 pub(super) fn too_slow() -> Failure {
     attach_failure("no key within 3 s")
 }

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and time.
+//! Polling of descriptors, and the clock.
 
 use alloc::vec::Vec;
 
@@ -6,20 +6,21 @@ use crate::runtime::{Errno, RawFd, poll, time::monotonic_microseconds};
 
 pub(super) use crate::runtime::poll::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
-/// A moment, in microseconds of the monotonic clock.
+/// A time of the monotonic clock, in microseconds.
 pub(super) type MonotonicMicros = u64;
 
-/// Now.
+/// The current time.
 pub(super) fn now() -> MonotonicMicros {
     monotonic_microseconds()
 }
 
-/// The moment `milliseconds` after `start`; one beyond all time never comes.
+/// The time `milliseconds` after `start`, saturating: [`MonotonicMicros::MAX`] never comes.
 pub(super) fn after(start: MonotonicMicros, milliseconds: u64) -> MonotonicMicros {
     start.saturating_add(milliseconds.saturating_mul(1000))
 }
 
-/// Waits until one descriptor has one of `events` (or an error), at most `milliseconds`; says whether it has.
+/// Waits for at most `milliseconds` until a descriptor has one of `events` or an error; returns
+/// whether it has.
 pub(super) fn wait_for(descriptor: RawFd, events: i16, milliseconds: Option<u64>) -> bool {
     let end = milliseconds.map(|milliseconds| after(now(), milliseconds));
     loop {
@@ -32,17 +33,17 @@ pub(super) fn wait_for(descriptor: RawFd, events: i16, milliseconds: Option<u64>
     }
 }
 
-/// What has happened to one descriptor now, waited for at most `timeout` microseconds.
+/// The events of one descriptor, waited for at most `timeout` microseconds.
 pub(super) fn poll_events(descriptor: RawFd, events: i16, timeout: Option<u64>) -> i16 {
     let mut entries = [poll::PollFd::new(descriptor, events)];
     match poll::poll(&mut entries, timeout) {
         Ok(_) => entries[0].revents,
-        // One descriptor is below every limit, so this is a kernel out of memory: wait again.
+        // The kernel is out of memory, the only error for one descriptor: the caller waits again.
         Err(_) => 0,
     }
 }
 
-/// Descriptors that are waited for together, each with what it means.
+/// Descriptors to poll together, each with a token.
 #[derive(Debug)]
 pub(super) struct PollSet<T> {
     entries: Vec<poll::PollFd>,
@@ -50,7 +51,7 @@ pub(super) struct PollSet<T> {
 }
 
 impl<T: Copy> PollSet<T> {
-    /// Nothing to wait for.
+    /// An empty set.
     pub(super) const fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -58,7 +59,7 @@ impl<T: Copy> PollSet<T> {
         }
     }
 
-    /// Starts anew, keeping the memory.
+    /// Removes all descriptors and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.tokens.clear();
@@ -70,12 +71,12 @@ impl<T: Copy> PollSet<T> {
         self.tokens.push(token);
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Waits until `until` at most.
+    /// Waits for an event until `until` at most.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl<T: Copy> PollSet<T> {
         poll::poll(&mut self.entries, timeout).map(drop)
     }
 
-    /// What has happened, and to what.
+    /// The tokens of the ready descriptors, with their events.
     pub(super) fn ready(&self) -> impl Iterator<Item = (T, i16)> + '_ {
         self.entries
             .iter()

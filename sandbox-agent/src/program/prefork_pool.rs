@@ -1,4 +1,4 @@
-//! The next execution, prepared while no code runs.
+//! The next execution, forked ahead of time while no code runs.
 
 use crate::runtime::process;
 
@@ -9,17 +9,17 @@ use super::{
 };
 use crate::protocol::{ExecRequest, Program};
 
-/// How long after the end of the first execution a second one is prepared, milliseconds: a sandbox for one execution is
-/// gone by then.
+/// Delay after the first execution's end before an execution is pre-forked, in milliseconds. A
+/// sandbox for a single execution has ended by then.
 const FIRST_DELAY_MS: u64 = 1;
 
-/// A spare execution, or when there will be one.
+/// A pre-forked execution, or when to start it.
 #[derive(Debug)]
 pub(super) struct PreforkPool {
     preforked: Option<PreforkedExec>,
-    /// How many executions of code have been started.
+    /// How many executions of code have started.
     executions_started: u32,
-    /// When one is made, if no code runs then.
+    /// When to start it, if no code runs then.
     start_at: MonotonicMicros,
 }
 
@@ -32,19 +32,20 @@ impl PreforkPool {
         }
     }
 
-    /// The spare execution, which is taken for any request that runs code, and given where it suits.
+    /// Takes the pre-forked execution for a request that runs code. `None` if there is none, or if
+    /// it cannot run the request.
     pub(super) fn take(&mut self, request: &ExecRequest, message: &[u8]) -> Option<PreforkedExec> {
         if matches!(request.program, Program::Builtin(_)) {
             return None;
         }
         self.executions_started = self.executions_started.saturating_add(1);
         self.start_at = MonotonicMicros::MAX;
-        // Where it does not suit, it ends here all the same: code is about to run.
+        // If it cannot run the request, it ends here: code is about to run.
         let preforked = self.preforked.take();
         preforked.filter(|_| PreforkedExec::can_run(request, message))
     }
 
-    /// The last code has ended: it is time for a spare execution soon.
+    /// Schedules a pre-forked execution after the last execution of code has ended.
     pub(super) fn schedule(&mut self) {
         if self.preforked.is_none() {
             let delay = if self.executions_started > 1 {
@@ -56,29 +57,29 @@ impl PreforkPool {
         }
     }
 
-    /// Makes one when it is time.
+    /// Starts the execution when it is due.
     pub(super) fn tick(&mut self, sandbox: &PreparedSandbox) {
         if self.start_at == MonotonicMicros::MAX || self.start_at > now() {
             return;
         }
         self.start_at = MonotonicMicros::MAX;
-        // The host has just been told of an end, and may wait for this processor.
+        // The client was just sent an end and may be waiting for this processor.
         process::yield_now();
-        // Without one, the next execution is made when it is asked for, and says what fails.
+        // If this fails, the next request forks its own execution and reports the failure.
         self.preforked = PreforkedExec::start(sandbox).ok();
     }
 
-    /// The next moment at which [`PreforkPool::tick`] has something to do.
+    /// The next time at which [`PreforkPool::tick`] has something to do.
     pub(super) fn next_moment(&self) -> Option<MonotonicMicros> {
         (self.start_at != MonotonicMicros::MAX).then_some(self.start_at)
     }
 
-    /// The spare execution, if there is one.
+    /// The pre-forked execution, if there is one.
     pub(super) fn idle(&self) -> Option<&PreforkedExec> {
         self.preforked.as_ref()
     }
 
-    /// No more executions will come.
+    /// Ends the pre-forked execution; no more executions will start.
     pub(super) fn close(&mut self) {
         self.preforked = None;
         self.start_at = MonotonicMicros::MAX;

@@ -1,4 +1,4 @@
-//! Applying the settings of the host's first message, once.
+//! Applying the settings of the first client.
 
 use alloc::{string::String, vec::Vec};
 
@@ -26,15 +26,15 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, LandlockRules, Settings, Welcome};
 
-/// `LANDLOCK_ACCESS_FS_*` bits that make sense for a file: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and IOCTL_DEV.
-/// The kernel refuses a rule on a file that has others.
+/// `LANDLOCK_ACCESS_FS_*` bits that apply to files: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and
+/// IOCTL_DEV. The kernel refuses others in a rule for a file.
 const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
 
-/// Makes the folders, builds the rules and gives up privileges.
+/// Makes the folders, builds the Landlock ruleset and drops capabilities.
 ///
 /// # Errors
 ///
-/// When the settings cannot be applied here.
+/// When the settings cannot be applied.
 pub(super) fn prepare(
     settings: &Settings,
     procfs: Option<Procfs>,
@@ -91,7 +91,7 @@ fn drop_capabilities(
     identity: Option<(u32, u32)>,
     oom: Option<OomScore>,
 ) -> core::result::Result<(Capabilities, Option<OomScore>), Failure> {
-    // Only without CAP_SYS_RESOURCE can the value be lowered again.
+    // Without CAP_SYS_RESOURCE the OOM score can be lowered again after it was raised.
     let held =
         Capabilities::current().map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
     let without = Capabilities {
@@ -107,7 +107,7 @@ fn drop_capabilities(
     Ok((remaining, oom))
 }
 
-/// Capability: raise limits.
+/// Capability: raise resource limits.
 const CAP_SYS_RESOURCE: u32 = 24;
 
 fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
@@ -160,24 +160,25 @@ fn filter(program: &[u8]) -> Vec<SockFilter> {
         .collect()
 }
 
-/// `/dev/null`, if that is what is there.
+/// Opens `/dev/null`, if it is the null device.
 fn open_null() -> Option<Fd> {
     let null = fs::open(c"/dev/null", fs::O_RDWR | fs::O_CLOEXEC, 0).ok()?;
     let metadata = stat_of(&null).ok()?;
     (metadata.kind() == S_IFCHR && metadata.special_device == fs::device(1, 3)).then_some(null)
 }
 
-/// The agent holds up to five descriptors an execution. Gives the limit as it was, which executions get back.
+/// Raises the soft limit of open files: the agent holds up to five for each execution. Returns the
+/// initial limit, which executions get back.
 fn raise_open_files() -> limits::Rlimit {
     let initial = match limits::get(limits::RLIMIT_NOFILE) {
         Ok(initial) => initial,
-        // A kernel that does not know this limit has none.
+        // A kernel without this limit.
         Err(_) => limits::Rlimit {
             soft: u64::MAX,
             hard: u64::MAX,
         },
     };
-    // With the old limit fewer executions run at once, and the next one is told.
+    // With the old limit fewer executions run at once; the next one reports the failure.
     let _ = limits::set(
         limits::RLIMIT_NOFILE,
         limits::Rlimit {
@@ -188,18 +189,18 @@ fn raise_open_files() -> limits::Rlimit {
     initial
 }
 
-/// Puts a descriptor on numbers 0 to 2 where none is, so that no pipe of an execution can end up there.
+/// Occupies closed descriptors 0 to 2, so that no pipe of an execution gets such a number.
 ///
 /// # Errors
 ///
-/// When there is nothing to put there.
+/// When no pipe can be created.
 pub(super) fn occupy_standard_streams() -> Result<()> {
     loop {
         let (reading, writing) = crate::runtime::io::pipe(fs::O_CLOEXEC)?;
         let lowest = reading.as_raw().min(writing.as_raw());
         for end in [reading, writing] {
             if end.as_raw() <= 2 {
-                // Kept for good.
+                // Stays open for good.
                 let _ = end.into_raw();
             }
         }

@@ -1,4 +1,4 @@
-//! What every execution of the sandbox needs, prepared once.
+//! What all executions of the sandbox use, prepared once.
 
 use alloc::{ffi::CString, vec::Vec};
 
@@ -10,13 +10,13 @@ use crate::protocol::Limit;
 /// The prepared sandbox. Its descriptors are close-on-exec.
 #[derive(Debug)]
 pub(super) struct PreparedSandbox {
-    /// Where executions start that name no folder.
+    /// Default working directory of executions.
     pub(super) workdir: CString,
-    /// User and group of the code, where they are not the agent's (split mode).
+    /// User and group of the code if they differ from the agent's (split mode).
     pub(super) identity: Option<(u32, u32)>,
     /// Resource limits.
     pub(super) limits: Vec<Limit>,
-    /// The Landlock rules.
+    /// The Landlock ruleset.
     pub(super) landlock: Option<Fd>,
     /// The seccomp program; empty for none.
     pub(super) seccomp: Vec<SockFilter>,
@@ -26,14 +26,14 @@ pub(super) struct PreparedSandbox {
     pub(super) umask: u32,
     /// The limit of open files that the agent was started with, before it raised its own.
     pub(super) open_files: Rlimit,
-    /// Where processes are found, if anywhere.
+    /// A procfs of the agent's PID namespace, if there is one.
     pub(super) procfs: Option<Procfs>,
-    /// `/dev/null`, where the sandbox has it.
+    /// `/dev/null`, if the sandbox has it.
     pub(super) null: Option<Fd>,
-    /// The agent's own badness to the out-of-memory killer.
+    /// The agent's `oom_score_adj`.
     pub(super) oom: Option<OomScore>,
-    /// Where the kernel counts kills for memory, where the host has named a file that says so.
+    /// The kernel's count of out-of-memory kills, if the client named a readable file.
     pub(super) kill_count: Option<KillCount>,
-    /// Readable when a child of the reading process has ended.
+    /// A signalfd for SIGCHLD: readable when a child of the reading process has ended.
     pub(super) child_ended: Fd,
 }

@@ -1,12 +1,12 @@
-//! Memory that forks do not copy.
+//! Memory that `fork` does not copy.
 
 use crate::runtime::{
     Result, memory,
     syscall::{check, nr, syscall3},
 };
 
-/// Zeroed memory of this process alone: a child does not have it. So a large buffer of the agent costs a fork nothing,
-/// and does not count as memory of the program that the child becomes.
+/// Zeroed memory that child processes do not inherit. So a large buffer of the agent does not slow
+/// down `fork`, and does not count as memory of the child's program.
 #[derive(Debug)]
 pub(super) struct PrivateMemory {
     start: *mut u8,
@@ -14,7 +14,7 @@ pub(super) struct PrivateMemory {
 }
 
 impl PrivateMemory {
-    /// A region of `length` bytes. Memory is taken as it is written to.
+    /// Maps `length` bytes. Pages are allocated when they are first written.
     ///
     /// # Errors
     ///
@@ -31,18 +31,20 @@ impl PrivateMemory {
             start: memory::map_anonymous(length)?,
             length,
         };
-        // SAFETY: the range is the region's own, and no child uses it: a child makes one program run, or one routine.
+        // SAFETY: the range is the region's own, and no child uses it: a child makes one program
+        // run, or one routine.
         check(unsafe { syscall3(nr::MADVISE, region.start as usize, length, MADV_DONTFORK) })?;
         Ok(region)
     }
 
     /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the region is mapped for as long as it lives, is initialised with zeros, and is borrowed with `self`.
+        // SAFETY: the region is mapped for as long as it lives, is initialised with zeros, and is
+        // borrowed with `self`.
         unsafe { core::slice::from_raw_parts(self.start, self.length) }
     }
 
-    /// The bytes, to be written.
+    /// The bytes, writable.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `bytes`; the borrow is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.start, self.length) }
@@ -52,7 +54,8 @@ impl PrivateMemory {
 impl Drop for PrivateMemory {
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: no borrow outlives the region. The kernel knows the range, so the call cannot fail.
+            // SAFETY: no borrow outlives the region. The kernel knows the range, so the call cannot
+            // fail.
             let _ = unsafe { memory::unmap(self.start, self.length) };
         }
     }

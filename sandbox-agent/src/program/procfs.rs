@@ -5,16 +5,18 @@ use crate::runtime::{
     stat::{PROC_SUPER_MAGIC, file_system_of},
 };
 
-/// An open procfs. It may be one that is mounted nowhere, so that it is there even where the sandbox shows none.
+/// An open procfs. It may be mounted nowhere, so that the agent has it even if the sandbox shows
+/// none.
 #[derive(Debug)]
 pub(super) struct Procfs(Fd);
 
 impl Procfs {
-    /// Takes over an open folder that is the root of a procfs.
+    /// Wraps an open folder that is the root of a procfs.
     ///
     /// # Errors
     ///
-    /// `EXDEV` when it is no procfs, or one of another process namespace: numbers in it would name other processes.
+    /// `EXDEV` if it is not a procfs, or belongs to another PID namespace: its numbers would name
+    /// other processes.
     pub(super) fn new(folder: Fd) -> Result<Self> {
         if file_system_of(&folder)?.magic != PROC_SUPER_MAGIC {
             return Err(Errno::EXDEV);
@@ -29,7 +31,7 @@ impl Procfs {
         Ok(Self(folder))
     }
 
-    /// Opens what is mounted on `/proc`.
+    /// Opens the procfs on `/proc`.
     ///
     /// # Errors
     ///
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_procfs_is_taken() {
+    fn other_file_systems_are_refused() {
         Procfs::open().unwrap();
         let other = fs::open(c"/", fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC, 0).unwrap();
         assert_eq!(Procfs::new(other).unwrap_err(), Errno::EXDEV);

@@ -1,5 +1,5 @@
-//! A later client's way into a sandbox that only lets programs be started in it: bytes between standard input and output and
-//! the socket of the agent.
+//! The mode `connect`: relays bytes between standard input and output and the agent's control
+//! socket, for clients that can only start a program in the sandbox.
 
 use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
@@ -19,19 +19,20 @@ use super::{
 };
 use crate::protocol::MAX_FRAME;
 
-/// How long somebody to listen is waited for, milliseconds: an agent that was just started needs a few.
+/// How long to wait for a listening agent, in milliseconds.
 const WAIT_TIMEOUT_MS: u64 = 5000;
 
-/// The pause between two attempts, microseconds.
+/// The pause between two attempts, in microseconds.
 const RETRY_INTERVAL_US: u64 = 5000;
 
-/// Carries bytes until the agent ends the connection, or nobody takes them any more; gives the exit code. With `wait`, an agent that
-/// does not listen yet is waited for.
+/// Relays bytes until the agent closes the connection or the reader of standard output is gone, and
+/// returns the exit code. With `wait`, waits for an agent that does not listen yet.
 pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     close_all_but(&mut Vec::from([0, 1, 2]), None);
-    // Where it is the code's own user, code could take the stream from it, and read the environment that it was started with.
+    // Under the code's own user, code could otherwise take over the stream and read the
+    // environment.
     let _ = set_attribute(PR_SET_DUMPABLE, 0, 0);
-    // It is started with whatever its container was given, and carries bytes.
+    // It starts with the container's capabilities and needs none.
     let dropped = privilege::drop_all();
     let until = after(now(), if wait { WAIT_TIMEOUT_MS } else { 0 });
     match dropped
@@ -41,7 +42,7 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
         Ok(()) => 0,
         Err(errno) => {
             let mut stderr = io::Writer::new(2);
-            // Without a place to say it, the code says it.
+            // A failure to write is visible in the exit code alone.
             let _ = writeln!(
                 stderr,
                 "sandbox-agent: no connection to {}: {errno}",
@@ -52,12 +53,12 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     }
 }
 
-/// A connection to whoever listens there, now or by a moment to come.
+/// Connects to a listening socket, retrying until `until`.
 fn connect_until(name: &CStr, until: MonotonicMicros) -> Result<Fd> {
     loop {
         match address::connect(name) {
             Err(Errno::ECONNREFUSED | Errno::ENOENT) if now() < until => {
-                // A signal only shortens it.
+                // A signal only shortens the pause.
                 let _ = time::sleep_microseconds(RETRY_INTERVAL_US);
             }
             result => return result,
@@ -84,7 +85,7 @@ fn relay(socket: &Fd) -> Result<()> {
         if to_agent.is_finished() && !half_closed {
             half_closed = true;
             match net::shutdown(socket, SHUTDOWN_WRITING) {
-                // The agent has closed its end already, which reading will show.
+                // The agent has closed its end, which reading will show.
                 Ok(()) | Err(Errno::ENOTCONN) => {}
                 Err(errno) => return Err(errno),
             }
@@ -92,7 +93,7 @@ fn relay(socket: &Fd) -> Result<()> {
         set.clear();
         to_agent.register(&mut set, RelayDirection::ToAgent);
         from_agent.register(&mut set, RelayDirection::FromAgent);
-        // Tells when its reader is gone, whatever is waited for.
+        // Reports POLLERR when the reader of standard output is gone.
         set.add(1, 0, RelayDirection::FromAgent);
         set.wait(None)?;
         let ready: Vec<_> = set.ready().collect();
@@ -107,10 +108,10 @@ fn relay(socket: &Fd) -> Result<()> {
     Ok(())
 }
 
-/// `shutdown`: no more is written.
+/// `SHUT_WR`: no more output follows.
 pub(super) const SHUTDOWN_WRITING: i32 = 1;
 
-/// One direction.
+/// One direction of the relay.
 #[derive(Debug)]
 struct ByteRelay {
     from: RawFd,
@@ -118,7 +119,7 @@ struct ByteRelay {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Nothing more comes, or nobody takes it.
+    /// The source has ended, or the target does not accept bytes any more.
     ended: bool,
 }
 
@@ -156,7 +157,7 @@ impl ByteRelay {
                 Ok(0) => self.ended = true,
                 Ok(count) => (self.start, self.end) = (0, count),
                 Err(Errno::EAGAIN) => {}
-                // A reset means the same as the end.
+                // A connection reset means the same as the end.
                 Err(_) => self.ended = true,
             }
         }

@@ -1,14 +1,14 @@
-//! Taking the agent's own program away from where it was put for a while. It runs on all the same.
+//! Removes the agent's own executable from a foreign container. The process keeps running.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use crate::runtime::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
 
-/// The name of the program in its folder.
+/// The executable's name in its folder.
 const PROGRAM: &[u8] = b"/agent";
 
-/// Removes the program in this folder, and the folder; gives the exit code, 71 where something is left.
+/// Removes the executable and its folder. Returns the exit code: 71 if either is left.
 pub(super) fn remove_agent(folder: &CStr) -> i32 {
     match remove_folder(folder) {
         Ok(()) => 0,
@@ -38,7 +38,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn the_program_and_its_folder_go_and_nothing_else_does() {
+    fn only_the_agent_and_its_folder_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("folder");
         let name = CString::new(folder.as_os_str().as_bytes()).unwrap();

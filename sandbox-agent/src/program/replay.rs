@@ -1,4 +1,4 @@
-//! Sending the log.
+//! Sending the log to a client.
 
 use alloc::format;
 
@@ -7,20 +7,20 @@ use crate::protocol::{
     Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
 };
 
-/// A stream on which the log's last lines are sent.
+/// A stream that sends the last lines of the log.
 #[derive(Debug)]
 pub(super) struct Replay {
     position: u64,
-    /// Where it ends; `None` for one that follows the log.
+    /// The position to stop at; `None` for a stream that follows the log.
     end: Option<u64>,
     stdout: ChannelCredit,
     stderr: ChannelCredit,
-    /// Whether newer bytes took the place of some that were to be sent.
+    /// Whether bytes were overwritten before they were sent.
     overtaken: bool,
     killed: bool,
 }
 
-/// What may be sent on a channel, and what was.
+/// The credit of a channel, and the bytes sent on it.
 #[derive(Debug)]
 struct ChannelCredit {
     credit: u64,
@@ -42,7 +42,7 @@ impl ChannelCredit {
 }
 
 impl Replay {
-    /// Sends the last lines of the log as it is now and, if that is asked for, what comes.
+    /// Sends the last lines of the log and, if the request says so, all that follow.
     pub(super) fn new(log: &OutputLog, request: LogRequest) -> Self {
         let end = log.end();
         Self {
@@ -55,16 +55,16 @@ impl Replay {
         }
     }
 
-    /// Nothing more will come behind this position.
+    /// The log ends at this position.
     pub(super) fn end_at(&mut self, end: u64) {
         self.end.get_or_insert(end);
     }
 
-    /// A frame of the host for this stream.
+    /// Handles a frame of the client for this stream.
     ///
     /// # Errors
     ///
-    /// When the frame breaks the protocol.
+    /// When the frame violates the protocol.
     pub(super) fn frame(&mut self, kind: Kind, message: &[u8]) -> Result<(), ProtocolError> {
         match kind {
             Kind::Credit => {
@@ -77,13 +77,13 @@ impl Replay {
                 window.credit = window.credit.saturating_add(u64::from(bytes));
             }
             Kind::Kill => self.killed = true,
-            // There is no process that a signal or input could be for.
+            // A replay has no process that could take a signal or input.
             _ => return Err(ProtocolError::Unexpected("frame of a log")),
         }
         Ok(())
     }
 
-    /// Sends on; says whether it is over.
+    /// Sends what credit and queue allow; returns whether the replay is finished.
     pub(super) fn advance(
         &mut self,
         stream: u32,
@@ -120,7 +120,8 @@ impl Replay {
         true
     }
 
-    /// Goes on where the log begins now, and says so; false when there is no credit to say it.
+    /// Continues at the oldest byte that is left and reports the gap. Returns false without credit
+    /// for the report.
     fn skip(&mut self, stream: u32, log: &OutputLog, outgoing: &mut OutgoingFrames) -> bool {
         let next = self.end.unwrap_or(u64::MAX).min(log.oldest());
         let lost = next - self.position;

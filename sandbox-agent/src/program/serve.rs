@@ -1,4 +1,4 @@
-//! From the first byte of the stream to the agent's end.
+//! The mode `serve`: from the first message of the first client to the agent's exit.
 
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -27,17 +27,18 @@ use super::{
 };
 use crate::protocol::{FailStep, Header, Kind, Link, ProtocolError, Settings, Setup};
 
-/// How long the host may take to say the next of its first messages, milliseconds: nobody may be there, where an engine keeps
-/// the stream open for those who come later.
+/// Timeout for each of the client's first messages, in milliseconds. An engine may keep the stream
+/// open without a client.
 const FIRST_MESSAGES_TIMEOUT_MS: u64 = 60_000;
 
-/// How long nobody may come at all, where the first client comes by a name, milliseconds: whoever has started the agent may be gone.
+/// Timeout for the first client where it connects to the listening socket, in milliseconds. The
+/// process that started the agent may have died.
 const FIRST_CLIENT_TIMEOUT_MS: u64 = 120_000;
 
-/// How long the last words wait for the host to take them, milliseconds.
+/// Timeout for writing the last frames, in milliseconds.
 const FLUSH_TIMEOUT_MS: u64 = 1000;
 
-/// Serves the host; gives the exit code.
+/// Serves clients and returns the exit code.
 pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
     let mut keep_open = Vec::from([0, 1, 2]);
     keep_open.extend(
@@ -53,9 +54,9 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
     if options.cut_network
         && let Err(error) = cut_network()
     {
-        // Nobody has come yet who could be told.
+        // No client is connected yet that could get a failure message.
         let mut stderr = io::Writer::new(2);
-        // Without a place to say it, the code says it.
+        // A failure to write is visible in the exit code alone.
         let _ = writeln!(
             stderr,
             "sandbox-agent: cannot take the network away: {error}"
@@ -64,7 +65,7 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
         return EXIT_SETUP;
     }
     if let Some(path) = options.close {
-        // Whoever is not its owner may not do it, and the host looks for itself what came of it.
+        // Fails where the agent does not own the file. The client checks the mode itself.
         let _ = fs::change_mode(fs::AT_FDCWD, path, 0o600);
     }
     let first = match options.stream {
@@ -91,7 +92,8 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
     ending.exit_code()
 }
 
-/// Waits for the first client at the door, which has no key to ask for yet: no code runs before it has come.
+/// Waits for the first client on the listening socket. It needs no key: no code runs before it has
+/// connected.
 fn accept_first_client(options: &ServeOptions<'_>) -> Result<(Connection, Option<Fd>), ExitReason> {
     occupy_standard_streams().map_err(|errno| setup_failed("standard streams", errno))?;
     let listener = listen(options)?;
@@ -127,14 +129,15 @@ fn establish(
 ) -> Result<Agent, ExitReason> {
     let mut read_buffer = ReadBuffer::new().map_err(|errno| setup_failed("memory", errno))?;
     occupy_standard_streams().map_err(|errno| setup_failed("standard streams", errno))?;
-    // Behind the standard streams, so that it does not become one.
+    // Only now, so that the socket does not get a number from 0 to 2.
     let listener = match listener {
         Some(listener) => Some(listener),
         None => listen(options)?,
     };
     default_signals().map_err(|errno| setup_failed("signals", errno))?;
     fs::set_umask(0);
-    // Before a change of identity takes the file out of reach. Without a procfs, agent and code are equal victims.
+    // Before the change of identity, which makes the file inaccessible. Without procfs, agent and
+    // code have the same score.
     let oom = OomScore::open().ok();
     let mut procfs = None;
     let mut die_with_parent = false;
@@ -150,7 +153,8 @@ fn establish(
     let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
     let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer)
         .map_err(ExitReason::Refused)?;
-    // A socket with a name is for those who can only start a program beside the agent.
+    // Clients connect to a named socket through `sandbox-agent connect`, a process beside the
+    // agent.
     let agent = agent.with_proxied(match (options.listener, options.stream) {
         (Some(ListenEndpoint::Name(_)), None) => ProxiedClients::All,
         (Some(ListenEndpoint::Name(_)), Some(_)) => ProxiedClients::Later,
@@ -162,7 +166,8 @@ fn establish(
     Ok(agent)
 }
 
-/// The settings. They may come over a link where its stream `may_return`: by the listener.
+/// Reads the settings. Where `resumable`, the stream may begin a link first: the listening socket
+/// can accept its replacement.
 fn expect_settings(
     connection: &mut Connection,
     read_buffer: &mut ReadBuffer,
@@ -179,7 +184,7 @@ fn expect_settings(
     }
 }
 
-/// The next message, which must be of this kind.
+/// Reads the next message, which must be of this kind.
 pub(super) fn expect(
     connection: &mut Connection,
     read_buffer: &mut ReadBuffer,
@@ -207,8 +212,8 @@ fn next_message(
     }
 }
 
-/// Blocks every signal, so that none that a terminal or an engine sends ends the agent, and gives each its default effect,
-/// which programs inherit.
+/// Blocks every signal, so that no signal of a terminal or an engine ends the agent. Resets every
+/// signal's action, which programs inherit.
 fn default_signals() -> Result<(), Errno> {
     signal::set_mask(SignalSet::ALL)?;
     for number in 1..=64 {

@@ -1,4 +1,4 @@
-//! What all clients of the agent share.
+//! State that all clients of the agent share.
 
 use alloc::{collections::BTreeMap, string::ToString};
 
@@ -10,27 +10,27 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, MAX_STREAMS};
 
-/// A stream of any client.
+/// Identifies a stream among all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamName {
     /// The client's number.
     pub(super) client: u32,
-    /// The stream's, among that client's.
+    /// The stream's number on that client's connection.
     pub(super) stream: u32,
 }
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) sandbox: PreparedSandbox,
     pub(super) log: OutputLog,
     /// Supervisors that have not been reaped, with their streams.
     pub(super) supervisors: BTreeMap<Pid, StreamName>,
-    /// The next execution, while no client's code runs.
+    /// A pre-forked execution, while no code runs.
     pub(super) prefork_pool: PreforkPool,
-    /// How many streams are open.
+    /// Number of open streams.
     streams: usize,
-    /// The grace of the first request to stop, in milliseconds.
+    /// The grace period of the first request to stop, in milliseconds.
     stop_grace_ms: Option<u32>,
 }
 
@@ -46,11 +46,11 @@ impl SharedState {
         }
     }
 
-    /// Counts a stream.
+    /// Counts a new stream.
     ///
     /// # Errors
     ///
-    /// When as many are open as may be.
+    /// When [`MAX_STREAMS`] are open.
     pub(super) fn open_stream(&mut self) -> Result<(), Failure> {
         if self.streams >= MAX_STREAMS {
             let detail = MAX_STREAMS.to_string() + " streams are open already";
@@ -60,22 +60,22 @@ impl SharedState {
         Ok(())
     }
 
-    /// Counts streams that have ended.
+    /// Counts closed streams.
     pub(super) fn close_streams(&mut self, count: usize) {
         self.streams = self.streams.saturating_sub(count);
     }
 
-    /// Notes that a client wants the end of everything; the first one's grace counts.
+    /// Records a client's request to stop. The first request's grace period counts.
     pub(super) fn request_stop(&mut self, grace: u32) {
         self.stop_grace_ms.get_or_insert(grace);
     }
 
-    /// The grace, once a client has asked for the end.
+    /// The grace period in milliseconds, once a client has asked for a stop.
     pub(super) fn stop_grace(&self) -> Option<u32> {
         self.stop_grace_ms
     }
 
-    /// Whether executions may still start.
+    /// Checks that executions may still start.
     ///
     /// # Errors
     ///

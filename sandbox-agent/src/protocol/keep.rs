@@ -193,7 +193,7 @@ mod tests {
     use crate::protocol::FailStep;
 
     #[test]
-    fn messages_survive_and_come_whole() {
+    fn messages_round_trip_and_are_framed() {
         let charge = Charge {
             folder: b"/run/sandbox/sandboxes/x".to_vec(),
             groups: vec![b"/a".to_vec(), b"/b".to_vec()],
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_survive() {
+    fn answers_round_trip() {
         let refused = Answer::Refused(Failure {
             step: FailStep::Setup,
             errno: 28,

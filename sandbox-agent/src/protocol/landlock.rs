@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_adapt_ask_for_no_more_than_the_kernel_knows() {
+    fn adapted_rules_only_use_what_the_abi_supports() {
         let mut rules = LandlockRules {
             adapts: true,
             handled_fs: handled_fs(7),

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_found_in_both_versions() {
+    fn kill_count_is_read_from_both_cgroup_versions() {
         assert_eq!(
             memory_kills(b"low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n"),
             Some(2)

@@ -77,7 +77,7 @@ mod tests {
     use crate::runtime::process::{Wait, exit, wait_for};
 
     #[test]
-    fn a_forked_child_ends_with_its_code() {
+    fn forked_child_exits_with_its_code() {
         // SAFETY: the child makes one system call.
         match unsafe { fork() }.unwrap() {
             None => exit(42),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_in_shared_memory_runs_on_its_own_stack() {
+    fn child_in_shared_memory_runs_on_its_own_stack() {
         unsafe extern "C" fn child(argument: *mut c_void) -> ! {
             // SAFETY: the parent waits for the child before it looks at the value.
             unsafe { argument.cast::<u32>().write(7) };

@@ -137,7 +137,7 @@ mod tests {
     use std::string::{String, ToString};
 
     #[test]
-    fn lists_more_than_one_buffer() {
+    fn directory_listing_spans_several_buffers() {
         let place = tempfile::tempdir().unwrap();
         let mut expected = BTreeSet::new();
         for number in 0..300 {

@@ -204,7 +204,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn names_and_numbers() {
+    fn errno_displays_name_or_number() {
         assert_eq!(Errno(13).name(), "EACCES");
         assert_eq!(Errno::ENOSYS.0, 38);
         assert_eq!(Errno(4000).to_string(), "errno 4000");

@@ -440,7 +440,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn open_at2_stays_beneath() {
+    fn openat2_stays_beneath_the_folder() {
         let place = tempfile::tempdir().unwrap();
         let folder = path::terminated(place.path().as_os_str().as_bytes()).unwrap();
         let folder = open(&folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0).unwrap();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_and_go() {
+    fn entries_are_made_renamed_linked_and_removed() {
         let place = tempfile::tempdir().unwrap();
         let folder = path::terminated(place.path().as_os_str().as_bytes()).unwrap();
         let folder = open(&folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0).unwrap();
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn device_numbers() {
+    fn device_numbers_use_the_kernels_encoding() {
         assert_eq!(device(1, 3), 0x103);
         assert_eq!(device(0x12345, 0x6789a), makedev(0x12345, 0x6789a));
     }

@@ -525,7 +525,7 @@ mod tests {
     use core::fmt::Write;
 
     #[test]
-    fn pipe_roundtrip_and_end() {
+    fn pipe_carries_bytes_and_ends() {
         let (reader, writer) = pipe(O_CLOEXEC).unwrap();
         write_all(&writer, b"hello").unwrap();
         write_vectored(&writer, &[IoSlice::new(b", "), IoSlice::new(b"world")]).unwrap();
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn nonblocking_and_limits() {
+    fn nonblocking_pipe_reports_eagain() {
         let (reader, writer) = pipe(O_CLOEXEC).unwrap();
         set_nonblocking(&reader, true).unwrap();
         assert_eq!(read(&reader, &mut [0; 1]), Err(Errno::EAGAIN));
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn writer_crosses_its_buffer() {
+    fn writer_accepts_more_than_its_buffer() {
         let (reader, writer) = pipe(O_CLOEXEC).unwrap();
         let mut text = Writer::new(writer.as_raw());
         for number in 0..1000 {
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_share_the_file() {
+    fn duplicates_share_the_open_file() {
         let (reader, writer) = pipe(O_CLOEXEC).unwrap();
         let copy = duplicate(&writer).unwrap();
         drop(writer);

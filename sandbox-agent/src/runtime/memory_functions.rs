@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_do_what_slices_do(bytes in proptest::collection::vec(any::<u8>(), 0..300), from in 0usize..300, to in 0usize..300, count in 0usize..300) {
+        fn memory_functions_agree_with_slices(bytes in proptest::collection::vec(any::<u8>(), 0..300), from in 0usize..300, to in 0usize..300, count in 0usize..300) {
             let length = bytes.len();
             let (from, to) = (from.min(length), to.min(length));
             let count = count.min(length - from).min(length - to);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_ends_at_its_nul() {
+    fn strlen_stops_at_the_nul() {
         // SAFETY: the string has a nul.
         assert_eq!(unsafe { length(c"four".as_ptr().cast()) }, 4);
     }

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_crosses_a_socket() {
+    fn descriptor_is_passed_over_a_socket() {
         let (left, right) = socket_pair(SOCK_STREAM | SOCK_CLOEXEC).unwrap();
         let (reader, writer) = crate::runtime::io::pipe(crate::runtime::fs::O_CLOEXEC).unwrap();
         send_descriptor(&left, &writer).unwrap();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_tells_who_connected() {
+    fn socket_reports_its_peers_pid() {
         let (left, _right) = socket_pair(SOCK_STREAM | SOCK_CLOEXEC).unwrap();
         assert_eq!(peer(&left), Ok(crate::runtime::process::current()));
         let (reader, _writer) = crate::runtime::io::pipe(crate::runtime::fs::O_CLOEXEC).unwrap();

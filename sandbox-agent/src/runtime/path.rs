@@ -104,7 +104,7 @@ mod tests {
     use std::vec;
 
     #[test]
-    fn refuses_nul_and_length() {
+    fn paths_with_nul_or_above_path_max_are_refused() {
         assert_eq!(PathBuffer::new(b"a\0b").err(), Some(Errno::EINVAL));
         assert_eq!(terminated(&b"a\0b"[..]).err(), Some(Errno::EINVAL));
         assert!(PathBuffer::new(&vec![b'a'; PATH_MAX - 1]).is_ok());

@@ -347,7 +347,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn agrees_with_the_standard_library() {
+    fn stat_agrees_with_the_standard_library() {
         let expected = std::fs::metadata("/etc/passwd").unwrap();
         let file = open(c"/etc/passwd", O_RDONLY | O_CLOEXEC, 0).unwrap();
         for stat in [
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_proc() {
+    fn statfs_identifies_procfs() {
         assert_eq!(file_system_at(c"/proc").unwrap().magic, PROC_SUPER_MAGIC);
     }
 }

@@ -31,7 +31,7 @@ fn with(mounts: Vec<Mount>) -> Setup {
 }
 
 #[test]
-fn what_is_not_the_checked_object_is_not_mounted() {
+fn replaced_object_is_not_mounted() {
     if !is_root() {
         return;
     }
@@ -63,7 +63,7 @@ fn what_is_not_the_checked_object_is_not_mounted() {
 }
 
 #[test]
-fn a_pinned_folder_cannot_be_renamed_and_can_be_written() {
+fn pinned_folder_is_writable_and_cannot_be_renamed() {
     if !is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Who comes to the agent, what clients say, and who goes.
+//! Connecting clients, their messages, and disconnects.
 
 use crate::runtime::Fd;
 
@@ -17,8 +17,8 @@ use crate::{
     protocol::{Failure, Kind, MAX_CLIENTS, ProtocolError, Resume},
 };
 
-/// How long a later client may be silent, or take no answers, where the settings name no lease, milliseconds. Hosts ping
-/// every 5 s.
+/// How long a later client may be silent, or not read its answers, without a lease in the settings.
+/// In milliseconds; hosts ping every 5 s.
 const DEFAULT_CLIENT_TIMEOUT_MS: u64 = 60_000;
 
 impl Agent {
@@ -30,18 +30,18 @@ impl Agent {
             .min()
     }
 
-    /// How long a client may be silent, or without a stream.
+    /// How long a client may be silent, or without a stream, in milliseconds.
     pub(super) fn client_timeout(&self) -> u64 {
         self.lease.unwrap_or(DEFAULT_CLIENT_TIMEOUT_MS)
     }
 
-    /// Until when a client that is away may come back.
+    /// When a disconnected client can no longer resume its link.
     pub(super) fn reconnect_deadline(&self, index: usize) -> Option<MonotonicMicros> {
         let since = self.clients[index].connection.disconnected_since()?;
         Some(after(since, self.client_timeout()))
     }
 
-    /// A client has given a sign of life.
+    /// Extends a client's timeout and the lease after it has sent something.
     fn note_activity(&mut self, index: usize) {
         let until = after(now(), self.client_timeout());
         let client = &mut self.clients[index];
@@ -53,7 +53,7 @@ impl Agent {
         }
     }
 
-    /// A stream can be read, written, or has ended.
+    /// A client's stream is readable, writable or closed.
     pub(super) fn receive(&mut self, index: usize) -> Result<(), ExitReason> {
         match self.clients[index].receive(&mut self.read_buffer) {
             ReadOutcome::Bytes => {
@@ -77,7 +77,7 @@ impl Agent {
         }
     }
 
-    /// A client has broken the protocol.
+    /// Handles a client's protocol violation.
     fn broken(&mut self, index: usize, error: ProtocolError) -> Result<(), ExitReason> {
         if self.ends_sandbox(index) {
             return Err(error.into());
@@ -86,13 +86,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether everything ends with this client: its owner, or the only way to reach an agent that nothing else would end.
+    /// Whether the sandbox ends with this client: its owner, or the only client that could ever
+    /// reach the agent.
     pub(super) fn ends_sandbox(&self, index: usize) -> bool {
         self.clients[index].number == FIRST_CLIENT
             && (self.owned || (self.lease.is_none() && self.listener.is_none()))
     }
 
-    /// A client's stream is gone, which reading or writing has shown. With a link, it has until the end of a lease to come back.
+    /// Handles a closed stream. A client with a link can reconnect until the lease is over.
     pub(super) fn stream_ended(&mut self, index: usize) -> Result<(), ExitReason> {
         if self.clients[index].connection.lose_stream() {
             if self.lease.is_some() {
@@ -107,7 +108,7 @@ impl Agent {
         Ok(())
     }
 
-    /// StreamFds a client that is not wanted any more.
+    /// Disconnects a client and reports `failure` to it.
     pub(super) fn disconnect(&mut self, index: usize, failure: &Failure) {
         self.clients[index].close(Some(failure), &mut self.shared);
     }
@@ -127,7 +128,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Serves one more client.
+    /// Adds a client.
     fn admit(&mut self, socket: Fd, link: Option<AgentLink>) {
         let alive = self
             .clients
@@ -136,7 +137,7 @@ impl Agent {
         if alive.count() >= MAX_CLIENTS && !self.evict_disconnected() {
             return refuse(socket, link, &too_many());
         }
-        // Four thousand million clients later, the first number would come again.
+        // After 2^32 clients, numbers would repeat.
         let Some(number) = self.last_number.checked_add(1) else {
             return refuse(socket, link, &too_many());
         };
@@ -153,9 +154,9 @@ impl Agent {
             .push(Client::new(number, connection, expires_at));
     }
 
-    /// Makes room for one more client: a client whose stream has ended and that has nothing under way is most likely gone, and was
-    /// killed before it could say so. Of several it is one that has all it was sent, and of those the one that is away for longest.
-    /// Says whether there was one.
+    /// Frees one slot for a new client: a disconnected client without open streams was most likely
+    /// killed. Prefers clients without pending output, then the one that has been disconnected for
+    /// longest. Returns whether a slot was freed.
     fn evict_disconnected(&mut self) -> bool {
         let away = (0..self.clients.len()).filter_map(|index| {
             let client = &self.clients[index];
@@ -170,7 +171,7 @@ impl Agent {
         true
     }
 
-    /// Goes on with a client whose stream broke.
+    /// Resumes the link of a disconnected client.
     fn resume_client(&mut self, socket: Fd, resume: &Resume) -> Result<(), ExitReason> {
         let mut clients = self.clients.iter();
         let Some(index) = clients.position(|client| client.connection.has_secret(&resume.secret))

@@ -1,4 +1,4 @@
-//! The agent at work: one loop over its clients, their executions and time.
+//! The agent's main loop over its clients, executions and timeouts.
 
 mod clients;
 mod shutdown;
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, Kind, Settings, Welcome};
 
-/// The number of the client that the agent was started for.
+/// The number of the client that started the agent.
 const FIRST_CLIENT: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
@@ -34,14 +34,14 @@ enum AgentEvent {
     Listener(ListenerEvent),
 }
 
-/// Which clients come through a process beside the agent.
+/// Which clients are connected through a `sandbox-agent connect` process beside the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxiedClients {
     /// None.
     None,
-    /// Those behind the first.
+    /// All but the first.
     Later,
-    /// The first as well.
+    /// All, the first included.
     All,
 }
 
@@ -49,7 +49,8 @@ pub(super) enum ProxiedClients {
 #[derive(Debug)]
 pub(super) struct Agent {
     shared: SharedState,
-    /// The places of this list are those of one round: who leaves is removed between two.
+    /// Indices are valid within one poll iteration; disconnected clients are removed between
+    /// iterations.
     clients: Vec<Client>,
     last_number: u32,
     listener: Option<ControlListener>,
@@ -58,9 +59,10 @@ pub(super) struct Agent {
     sweep: Option<Sweep>,
     stopping: Option<Stopping>,
     owned: bool,
-    /// Whether owner and lease count only until a later client has come.
+    /// Whether `owned` and `lease` apply only until a later client has connected.
     handed_over: bool,
-    /// The first client that comes through a process beside the agent (`connect`), which process 1 takes with it; all behind it do.
+    /// The number of the first client that is connected through a proxy process, as are all later
+    /// ones. If the agent is process 1, its exit kills these processes.
     first_proxied: Option<u32>,
     lease: Option<u64>,
     lease_end: MonotonicMicros,
@@ -68,11 +70,11 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// An agent without executions. Later clients come in by the `listener`.
+    /// Creates an agent without executions. Later clients connect to `listener`.
     ///
     /// # Errors
     ///
-    /// When there is no memory for the log, or the listener is none.
+    /// When memory for the log is missing, or `listener` is not a listening socket.
     pub(super) fn new(
         sandbox: PreparedSandbox,
         settings: &Settings,
@@ -105,7 +107,7 @@ impl Agent {
         })
     }
 
-    /// The same, whose clients come through processes beside it: those that come later, or all.
+    /// Sets which clients are connected through proxy processes.
     pub(super) fn with_proxied(mut self, proxied: ProxiedClients) -> Self {
         self.first_proxied = match proxied {
             ProxiedClients::None => None,
@@ -115,7 +117,8 @@ impl Agent {
         self
     }
 
-    /// Serves the stream that the agent was started with, and all who come later, until the end; then ends everything.
+    /// Serves the first client's stream and all later clients until the agent ends, then kills
+    /// everything.
     pub(super) fn run(mut self, mut connection: Connection) -> ExitReason {
         connection
             .outgoing
@@ -143,7 +146,7 @@ impl Agent {
     fn serve_until_exit(&mut self) -> Result<Infallible, ExitReason> {
         let mut set = PollSet::new();
         let mut events = Vec::new();
-        // What came together with the settings is here already.
+        // Frames that arrived together with the settings are in the buffer already.
         self.dispatch(0)?;
         loop {
             self.advance()?;
@@ -223,7 +226,8 @@ impl Agent {
                     }
                 }
                 Some(Reaped::Stopped(pid)) => {
-                    // Only code of the agent's own identity does this to a supervisor. It would never report.
+                    // Only code with the agent's own identity can stop a supervisor. A stopped
+                    // supervisor would never report.
                     if self.shared.supervisors.contains_key(&pid) {
                         reaping::kill(pid);
                     }
@@ -240,7 +244,7 @@ impl Agent {
             .execution(name.stream)
     }
 
-    /// What follows from all that has happened, and from time.
+    /// Handles expired timeouts and the results of all events.
     fn advance(&mut self) -> Result<(), ExitReason> {
         let now = now();
         if self.lease.is_some() && now >= self.lease_end {
@@ -275,7 +279,7 @@ impl Agent {
         for client in &mut self.clients {
             code_exited |= client.advance(&mut self.shared, log_was_complete);
         }
-        // With the last execution, which has ended just now: nothing else would wake this loop.
+        // The last execution ended just now: no event would wake this loop again.
         if !log_was_complete && self.log_complete() {
             for client in &mut self.clients {
                 code_exited |= client.advance(&mut self.shared, true);
@@ -287,7 +291,7 @@ impl Agent {
         self.advance_stop(now)
     }
 
-    /// Whether nothing is added to the log any more.
+    /// Whether no more output can be added to the log.
     fn log_complete(&self) -> bool {
         self.stopping.is_some() && !self.clients.iter().any(Client::has_executions)
     }

@@ -1,4 +1,4 @@
-//! The end of everything: on a client's word after a grace, or at once.
+//! Stopping on a client's request after a grace period, and killing everything.
 
 use alloc::collections::BTreeSet;
 
@@ -17,22 +17,23 @@ use crate::{
     protocol::{ExitKind, Kind},
 };
 
-/// How long after the grace of a stop everything may take: the bound of a kill, and its report. Milliseconds.
+/// How long killing and reporting may take after the grace period of a stop, in milliseconds.
 const STOP_TIMEOUT_MS: u64 = 3500;
 
-/// How long a stop waits, after the last execution, for clients to take what is left of the log. Milliseconds.
+/// How long a stop waits after the last execution for clients to read the rest of the log, in
+/// milliseconds.
 const LOG_TIMEOUT_MS: u64 = 1000;
 
-/// How long the end of everything may take, milliseconds.
+/// How long killing every process may take, in milliseconds.
 const KILL_TIMEOUT_MS: u64 = 3500;
 
-/// How long the last frames wait for a host to take any of them, milliseconds.
+/// How long the last frames wait for a client to accept any of them, in milliseconds.
 const FLUSH_TIMEOUT_MS: u64 = 1000;
 
-/// How long the last frames wait for all hosts together, milliseconds.
+/// How long the last frames wait for all clients together, in milliseconds.
 const TOTAL_FLUSH_TIMEOUT_MS: u64 = 3000;
 
-/// How long the processes that carry the last frames to later clients may take to pass them on and to end, milliseconds.
+/// How long the proxy processes may take to relay the last frames and to exit, in milliseconds.
 const PROXIES_TIMEOUT_MS: u64 = 500;
 
 #[derive(Debug)]
@@ -40,12 +41,12 @@ pub(super) struct Stopping {
     kill_at: MonotonicMicros,
     give_up_at: MonotonicMicros,
     killed: bool,
-    /// Until when clients may take what is left of the log.
+    /// When the wait for clients to read the rest of the log ends.
     logs_until: Option<MonotonicMicros>,
 }
 
 impl Stopping {
-    /// The next moment at which [`Agent::advance_stop`] has something to do.
+    /// The next time at which [`Agent::advance_stop`] has something to do.
     pub(super) fn next_moment(&self) -> MonotonicMicros {
         let next = if self.killed {
             self.give_up_at
@@ -103,7 +104,8 @@ impl Agent {
     }
 
     fn finish_stop(&mut self) -> ExitReason {
-        // Who asked for the stop destroys the sandbox once it is told: the others must have what is theirs by then.
+        // The client that asked for the stop destroys the sandbox on its answer, so all other
+        // output is written first.
         self.send_all();
         self.broadcast(Kind::Stopped, &[]);
         ExitReason::Stopped
@@ -115,7 +117,7 @@ impl Agent {
         }
     }
 
-    /// Writes everything to everybody, within a bound.
+    /// Writes all pending output to all clients, within a timeout.
     pub(super) fn send_all(&mut self) {
         let bound = after(now(), TOTAL_FLUSH_TIMEOUT_MS);
         let mut set = PollSet::new();
@@ -139,8 +141,8 @@ impl Agent {
         }
     }
 
-    /// Waits until those who carry the last frames out of the sandbox have passed them on, which their end shows: where the agent is
-    /// process 1, its own end would kill them before.
+    /// Waits until the proxy processes have relayed the last frames, which their exit shows. Where
+    /// the agent is process 1, its own exit would kill them before.
     pub(super) fn await_proxies(&mut self) {
         let Some(first_proxied) = self.first_proxied else {
             return;
@@ -155,17 +157,17 @@ impl Agent {
             .filter(|client| client.number >= first_proxied)
             .filter_map(|client| client.connection.output());
         for socket in sockets {
-            // One that is closed already has nobody behind it.
+            // The proxy has already exited.
             if net::shutdown(socket, SHUTDOWN_WRITING).is_err() {
                 continue;
             }
-            // What still comes from it is not read: only its end counts.
+            // Only the hang-up counts; input is not read.
             let remaining = bound.saturating_sub(now()) / 1000;
             wait_for(socket, 0, Some(remaining));
         }
     }
 
-    /// StreamFds every process. Process 1 need not: its end is everybody's.
+    /// Kills every process. If the agent is process 1, its exit does so.
     pub(super) fn kill_all(&mut self) {
         if process::current() == Pid(1) {
             return;

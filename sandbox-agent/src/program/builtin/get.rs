@@ -1,4 +1,4 @@
-//! Reading one file out of the sandbox.
+//! Reading a file from the sandbox.
 
 use alloc::vec;
 
@@ -12,7 +12,7 @@ use crate::runtime::{
 
 use super::{BuiltinError, file_error};
 
-/// How much is read at once.
+/// Size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Writes a regular file to standard output.
@@ -31,8 +31,8 @@ pub(super) fn get(path: &[u8]) -> core::result::Result<(), BuiltinError> {
     }
 }
 
-/// Opens a file for reading, folder by folder, so that no part of the path is a link: what `openat2` would do, which an
-/// engine's older seccomp profile denies. Nothing is waited for.
+/// Opens a file for reading, folder by folder, so that no component is a link. `openat2` would do
+/// the same, but older seccomp profiles of engines deny it. Never blocks.
 fn open_without_links(path: &[u8]) -> Result<Fd> {
     let mut folder = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
     let mut parts = path
@@ -42,7 +42,7 @@ fn open_without_links(path: &[u8]) -> Result<Fd> {
     while let Some(part) = parts.next() {
         let name = terminated(part)?;
         if parts.peek().is_none() {
-            // A FIFO opens at once, a link does not open at all.
+            // O_NONBLOCK for FIFOs; a link fails to open.
             let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
             return match fs::open_at(&folder, &name, flags, 0) {
                 // A socket, or a device without a driver.
@@ -70,7 +70,7 @@ mod tests {
     use std::os::unix::{ffi::OsStrExt, fs::symlink};
 
     #[test]
-    fn opens_files_and_nothing_else() {
+    fn only_files_are_opened() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         std::fs::create_dir(place.join("folder")).unwrap();

@@ -12,12 +12,12 @@ use crate::runtime::{
 use super::{BuiltinError, file_error, walk::TreeWalk};
 use crate::protocol::Writer;
 
-/// Records are written in pieces of about this size.
+/// Records are written in chunks of about this size, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Writes a record for `path` and for what is below it, down to `depth`.
+/// Writes a record for `path` and all entries below it, down to `depth`.
 ///
-/// A folder below that cannot be read does not end the listing: a record says so, and the rest follows.
+/// A folder that cannot be read does not end the listing: it gets an error record.
 pub(super) fn list(path: &[u8], depth: u32) -> Result<(), BuiltinError> {
     let start = terminated(path).map_err(file_error(path))?;
     let metadata =
@@ -38,7 +38,7 @@ pub(super) fn list(path: &[u8], depth: u32) -> Result<(), BuiltinError> {
 
 struct Listing {
     records: Vec<u8>,
-    /// The path of the entry at hand.
+    /// The current entry's path.
     path: Vec<u8>,
 }
 
@@ -77,12 +77,12 @@ impl Listing {
 
     fn leave(&mut self, name: &CStr) {
         let length = self.path.len() - name.to_bytes().len();
-        // The slash too, but for the root's.
+        // Removes the slash too, except the root's.
         self.path
             .truncate(if length > 1 { length - 1 } else { length });
     }
 
-    /// Says that the entry cannot be read; one that is gone by now is none.
+    /// Writes an error record for the entry. An entry that has been removed meanwhile gets none.
     fn unreadable(&mut self, errno: Errno) -> Result<(), BuiltinError> {
         if errno == Errno::ENOENT {
             return Ok(());
@@ -121,7 +121,7 @@ impl Listing {
     }
 }
 
-/// The letter of an entry below which nothing is listed.
+/// The type letter of an entry below which nothing is listed.
 fn letter_at_the_end(metadata: &Stat) -> u8 {
     match letter(metadata) {
         b'd' => b'>',

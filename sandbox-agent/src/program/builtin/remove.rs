@@ -11,7 +11,7 @@ use crate::runtime::{
 
 use super::{BuiltinError, file_error, walk::TreeWalk};
 
-/// Removes a file, or a folder with all that is in it.
+/// Removes a file, or a folder with all its content.
 pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
     let start = terminated(path).map_err(file_error(path))?;
     match fs::unlink(AT_FDCWD, &start, 0) {
@@ -22,18 +22,19 @@ pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
     remove_tree(path).map_err(file_error(path))
 }
 
-/// Removes a folder with all that is in it.
+/// Removes a folder with all its content.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` for anything else, and what `unlink` and `open` report.
+/// `ENOTDIR` if it is not a folder, and what `unlink` and `open` report.
 pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
     let start = terminated(path)?;
     TreeWalk::new(AT_FDCWD, &start).and_then(empty)?;
     fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
 }
 
-/// Removes everything below the start of a walk, also out of folders that their owner has closed.
+/// Removes everything below the start of a walk, including the content of folders without write or
+/// search permission.
 fn empty(mut walk: TreeWalk) -> Result<()> {
     loop {
         let Some(name) = walk.next_name() else {
@@ -53,7 +54,7 @@ fn empty(mut walk: TreeWalk) -> Result<()> {
     }
 }
 
-/// Removes an entry of the folder in which a walk stands.
+/// Removes an entry of the current folder; adds the owner's permissions if needed.
 fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
     match fs::unlink(walk.folder(), name, flags) {
         Err(Errno::EACCES) => {
@@ -64,11 +65,12 @@ fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
     }
 }
 
-/// Goes down into a folder, one that its owner has closed too.
+/// Enters a folder; adds the owner's permissions if needed.
 fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
     match walk.descend(name.clone()) {
         Err(Errno::EACCES) => {
-            // Whoever puts a link in its place meanwhile has it changed as whom we run, which is them.
+            // Code could replace the folder with a link. It gains nothing: this process has the
+            // code's own identity.
             fs::change_mode(walk.folder(), &name, 0o700)?;
             walk.descend(name)
         }
@@ -76,7 +78,7 @@ fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
     }
 }
 
-/// What somebody else removed first is as wanted.
+/// Treats an entry that is already gone as removed.
 fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(Errno::ENOENT) => Ok(()),
@@ -90,7 +92,7 @@ mod tests {
     use std::os::unix::{ffi::OsStrExt, fs::symlink};
 
     #[test]
-    fn removes_what_its_owner_has_closed() {
+    fn folders_without_permissions_are_removed() {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let tree = place.path().join("tree");
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_trees_of_any_depth() {
+    fn trees_of_any_depth_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let tree = place.path().join("tree");
         std::fs::create_dir(&tree).unwrap();

@@ -1,4 +1,4 @@
-//! Going through a tree of folders of any depth with one descriptor and without following links.
+//! Walking a tree of folders of any depth with one descriptor, without following links.
 
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
@@ -11,18 +11,19 @@ use crate::runtime::{
     stat::{Stat, stat_of},
 };
 
-/// A folder on the way down, left for one of its entries.
+/// A parent of the current folder.
 #[derive(Debug)]
 struct ParentFolder {
-    /// Entries still to come.
+    /// Entries that are not walked yet.
     names: Vec<CString>,
-    /// Device and inode: on the way back `..` must be this folder.
+    /// Device and inode: `..` must lead back to this folder.
     identity: (u64, u64),
-    /// The name of the entry that is being walked.
+    /// The name of the entry that the walk is in.
     current: CString,
 }
 
-/// A walk. It stands in a folder, whose entries it hands out; the caller may go down into each.
+/// A walk through a tree. It returns the entries of its current folder; the caller decides which to
+/// enter.
 #[derive(Debug)]
 pub(super) struct TreeWalk {
     folder: Fd,
@@ -71,26 +72,26 @@ impl TreeWalk {
         })
     }
 
-    /// The folder in which the walk stands.
+    /// The current folder.
     pub(super) fn folder(&self) -> &Fd {
         &self.folder
     }
 
-    /// How many folders it is below its start.
+    /// How many levels the current folder is below the start.
     pub(super) fn depth(&self) -> usize {
         self.above.len()
     }
 
-    /// The next entry of the folder in which the walk stands.
+    /// The next entry of the current folder.
     pub(super) fn next_name(&mut self) -> Option<CString> {
         self.names.pop()
     }
 
-    /// Goes down into an entry.
+    /// Enters a folder.
     ///
     /// # Errors
     ///
-    /// As [`TreeWalk::new`]; the walk then stays where it is.
+    /// As [`TreeWalk::new`]; the current folder stays the same.
     pub(super) fn descend(&mut self, name: CString) -> Result<()> {
         let below = Self::new(self.folder.as_raw(), &name)?;
         let above = core::mem::replace(self, below);
@@ -103,11 +104,11 @@ impl TreeWalk {
         Ok(())
     }
 
-    /// Goes back up; gives the name of the entry that it left, or `None` at the start.
+    /// Returns to the parent; returns the name of the folder that was left, or `None` at the start.
     ///
     /// # Errors
     ///
-    /// `ESTALE` when somebody moved a folder meanwhile, so that the way back is another one.
+    /// `ESTALE` if a folder was moved meanwhile, so that `..` is another one.
     pub(super) fn ascend(&mut self) -> Result<Option<CString>> {
         let Some(level) = self.above.pop() else {
             return Ok(None);

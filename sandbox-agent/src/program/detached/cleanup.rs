@@ -1,4 +1,4 @@
-//! The end of a kept sandbox, after which nothing of it is left.
+//! Removing a detached sandbox.
 
 use alloc::collections::BTreeSet;
 
@@ -19,19 +19,21 @@ use crate::program::{
 };
 use crate::protocol::keep::{Charge, files};
 
-/// How long the agent's end may take after it was killed, milliseconds: with a process namespace, the end of everything.
+/// How long the agent may take to exit after SIGKILL, in milliseconds. In a PID namespace, this
+/// includes all its processes.
 const AGENT_EXIT_TIMEOUT_MS: u64 = 5000;
 
-/// How often a control group is tried to be removed: a process that has just ended keeps its group for a moment.
+/// How often to try to remove a control group: a group stays busy for a moment after its last
+/// process.
 const ATTEMPTS: u32 = 12;
 
-/// Kills and removes everything; whether nothing is left.
+/// Kills and removes everything; returns whether nothing is left.
 pub(super) fn clean_up(agent: RawFd, plan: &Charge) -> bool {
-    // It may have ended by itself.
+    // The agent may have exited already.
     let _ = signal::send(agent, SIGKILL);
     let ended = wait_for(agent, POLLIN, Some(AGENT_EXIT_TIMEOUT_MS));
     reap_all();
-    // What it leaves without a process namespace is ours: the kernel gives us every orphan.
+    // Without a PID namespace, this process inherits all orphans.
     let gone = ended && (plan.own_processes || sweep());
     let mut removed = true;
     for group in &plan.groups {
@@ -41,7 +43,7 @@ pub(super) fn clean_up(agent: RawFd, plan: &Charge) -> bool {
 }
 
 fn reap_all() {
-    // Until nobody is left, or nobody has ended.
+    // Until no child is left, or none has exited.
     while let Ok(Some(_)) = reap() {}
 }
 
@@ -84,7 +86,7 @@ fn remove_group(group: &[u8]) -> Result<()> {
     result
 }
 
-/// The record goes first, so that nobody takes a half-removed sandbox for one.
+/// Removes the record first, so that clients do not find a partly removed sandbox.
 fn remove_folder(folder: &[u8]) -> Result<()> {
     let record = PathBuffer::concat(&[folder, b"/", files::RECORD.to_bytes()])?;
     match fs::unlink(AT_FDCWD, &record, 0) {

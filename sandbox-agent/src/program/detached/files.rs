@@ -1,4 +1,4 @@
-//! The files in a kept sandbox's folder.
+//! The files in a detached sandbox's folder.
 
 use alloc::format;
 use core::ffi::CStr;
@@ -12,11 +12,11 @@ use crate::runtime::{
 
 use crate::protocol::keep::files;
 
-/// A folder that only we may enter.
+/// The sandbox's folder, which only its owner can enter.
 #[derive(Debug)]
 pub(super) struct DetachedFiles(Fd);
 
-/// The file with the number of kills; made with the first.
+/// The file with the count of out-of-memory kills, created with the first.
 #[derive(Debug)]
 pub(super) struct MemoryKillsFile {
     folder: Fd,
@@ -29,7 +29,7 @@ impl DetachedFiles {
         fs::open(&terminated(folder)?, flags, 0).map(Self)
     }
 
-    /// Writes the key, then the record, which appears in one step.
+    /// Writes the key, then the record, which appears atomically.
     pub(super) fn write(&self, key: &[u8], record: &[u8]) -> Result<()> {
         self.file(files::KEY, key)?;
         self.file(files::NEW_RECORD, record)?;
@@ -52,12 +52,12 @@ impl DetachedFiles {
 }
 
 impl MemoryKillsFile {
-    /// Counts one more.
+    /// Increments the count.
     pub(super) fn add(&mut self) -> Result<()> {
         self.count += 1;
         let flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
         let file = fs::open_at(&self.folder, files::MEMORY_KILLS, flags, 0o600)?;
-        // In one step, and never shorter than before: whoever reads sees a whole number.
+        // A single write that is never shorter than the last: readers see a complete number.
         io::write_at(&file, format!("{}\n", self.count).as_bytes(), 0).map(drop)
     }
 }

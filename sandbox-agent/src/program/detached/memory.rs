@@ -1,5 +1,5 @@
-//! Memory without control groups: the keeper looks at the tree below the agent ten times a second and kills the largest
-//! processes of one that is above its limit.
+//! Memory limit without control groups: every 100 ms, sums up the memory of the agent's descendants
+//! and kills the largest until the rest is within the limit.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::program::{
     procfs::Procfs,
 };
 
-/// How often, milliseconds.
+/// Sampling interval, in milliseconds.
 const PERIOD_MS: u64 = 100;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Sampler {
     next: MonotonicMicros,
 }
 
-/// A process below the agent.
+/// Memory of a descendant of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProcessMemory {
     pid: Pid,
@@ -47,12 +47,12 @@ impl Sampler {
         })
     }
 
-    /// How long until the next look, microseconds.
+    /// Time until the next sample, in microseconds.
     pub(super) fn pause(&self) -> u64 {
         self.next.saturating_sub(now())
     }
 
-    /// Looks, if it is time.
+    /// Takes a sample if it is due.
     pub(super) fn sample(&mut self) {
         if now() < self.next {
             return;
@@ -64,7 +64,8 @@ impl Sampler {
         }
     }
 
-    /// Everything below the agent, which is our child. The agent itself is not the code's.
+    /// All descendants of the agent, which is this process's child. The agent's own memory does not
+    /// count.
     fn processes(&self) -> Vec<ProcessMemory> {
         let mut found = Vec::<ProcessMemory>::new();
         let mut parents = self.children(process::current());
@@ -83,7 +84,7 @@ impl Sampler {
         found
     }
 
-    /// The children of all threads of a process; none of one that has ended.
+    /// The children of all threads of a process; empty if it has ended.
     fn children(&self, parent: Pid) -> Vec<Pid> {
         let mut children = Vec::new();
         let mut digits = [0; 20];
@@ -109,7 +110,8 @@ impl Sampler {
         children
     }
 
-    /// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
+    /// Private memory of a process in bytes: anonymous, shared anonymous and swapped. 0 if it has
+    /// ended.
     fn memory(&self, pid: Pid) -> u64 {
         let mut digits = [0; 20];
         let number = crate::runtime::path::decimal(pid.0.unsigned_abs().into(), &mut digits);
@@ -120,25 +122,25 @@ impl Sampler {
         read.map_or(0, |count| private_bytes(&text[..count]))
     }
 
-    /// Kills a process, if it is still the one that was seen.
+    /// Kills a process, if its PID still belongs to the same parent.
     fn kill(&mut self, target: ProcessMemory) {
         let Ok(pidfd) = process::open_pidfd(target.pid) else {
             return;
         };
         if self.children(target.parent).contains(&target.pid) {
-            // Before the end that follows from it can be seen, as the kernel does. The number is what clients read; that the process is
-            // killed is what counts.
+            // Counts first, like the kernel. The count is informative; a failure must not prevent
+            // the kill.
             let _ = self.kills.add();
-            // One that has ended meanwhile is as good as killed.
+            // An error means that it has ended.
             let _ = signal::send(&pidfd, SIGKILL);
         }
     }
 }
 
-/// How long a list of children may be, in bytes.
+/// The largest list of children, in bytes.
 const MAX_CHILD_LIST: usize = 1 << 20;
 
-/// The largest processes, as many as it takes for the rest to be within the limit.
+/// The largest processes, as many as needed for the rest to be within the limit.
 fn largest_above_limit(processes: &mut [ProcessMemory], limit: u64) -> Vec<ProcessMemory> {
     processes.sort_unstable_by_key(|process| core::cmp::Reverse(process.bytes));
     let mut total = processes.iter().map(|process| process.bytes).sum::<u64>();
@@ -177,14 +179,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_is_counted_and_files_are_not() {
+    fn private_memory_counts_and_file_pages_do_not() {
         let status = b"Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 20 kB\nVmSwap:\t 3 kB\n";
         assert_eq!(private_bytes(status), 123 * 1024);
         assert_eq!(private_bytes(b"RssAnon:\tmuch\n\n:\n"), 0);
     }
 
     #[test]
-    fn the_largest_go_until_the_rest_fits() {
+    fn largest_processes_are_killed_until_the_rest_fits() {
         let sized = |pid, bytes| ProcessMemory {
             pid: Pid(pid),
             parent: Pid(1),
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_children_are_read() {
+    fn child_lists_are_parsed() {
         assert_eq!(numbers(b"12 7 \n").collect::<Vec<_>>(), [Pid(12), Pid(7)]);
         assert_eq!(numbers(b"").count(), 0);
     }

@@ -1,9 +1,11 @@
-//! The keeper of a detached sandbox: a process outside of it that is the parent of its agent, and lives as long as it.
+//! The supervisor of a detached sandbox: a process outside of it that is its agent's parent and
+//! lives as long as the sandbox.
 //!
-//! It waits for the agent's end, the end of the sandbox's time, or SIGTERM; then it kills what runs and removes what the
-//! sandbox has on the host. Until the creator has said that the sandbox works, the end of the creator is a reason too.
-//! The agent is told by the kernel to die with its keeper, and its owner's stream is one of the descriptors that the keeper
-//! holds and does not touch, like the locks of the sandbox's name and users: all of them end with it.
+//! It waits for the agent's exit, the end of the sandbox's lifetime, or SIGTERM. Then it kills all
+//! processes and removes the sandbox's files and control groups. Until the creator has confirmed
+//! the sandbox, the creator's exit counts too. The kernel kills the agent when its supervisor dies.
+//! The supervisor also holds descriptors that close with it: the owner's stream and the locks of
+//! the sandbox's name and users.
 
 mod cleanup;
 mod files;
@@ -29,37 +31,37 @@ use cleanup::clean_up;
 use files::DetachedFiles;
 use memory::Sampler;
 
-/// The stream of the creator.
+/// The creator's stream.
 const CONTROL: RawFd = 3;
-/// The creator's process.
+/// The creator's pidfd.
 const CREATOR: RawFd = 5;
-/// The agent's process.
+/// The agent's pidfd.
 const AGENT: RawFd = 6;
 
-/// How long the creator may take until the sandbox works, milliseconds.
+/// Timeout for creating the sandbox, in milliseconds.
 const CREATION_TIMEOUT_MS: u64 = 60_000;
 
-/// How often the time is looked at, milliseconds: a wait does not count the time that the machine sleeps.
+/// The longest wait, in milliseconds: a wait does not include the time in which the machine sleeps.
 const MAX_WAIT_MS: u64 = 60_000;
 
-/// The exit code after a clean end.
+/// Exit code after a complete removal.
 const EXIT_CLEAN: i32 = 0;
-/// The exit code when something could not be removed; the record stays, so that it can be found.
+/// Exit code if something could not be removed. The record remains, so that it can be found.
 const EXIT_LEFTOVERS: i32 = 75;
-/// The exit code when the creator's first message was missing.
+/// Exit code without the creator's first message.
 const EXIT_NO_PLAN: i32 = 70;
 
-/// What the keeper waits for besides the agent and the signal.
+/// What to wait for, besides the agent's exit and SIGTERM.
 #[derive(Debug)]
 enum Phase {
     /// The creator builds the sandbox.
     Creation { deadline: MonotonicMicros },
-    /// It works, and the creator may still give it up.
+    /// The sandbox works, and the creator can still abort.
     Ready {
         deadline: MonotonicMicros,
         lives_until: MonotonicMicros,
     },
-    /// The sandbox is ours until this moment of the clock that counts sleep.
+    /// The sandbox is detached until this time of the boot-time clock.
     Detached { deadline: MonotonicMicros },
 }
 
@@ -73,13 +75,13 @@ struct DetachedSupervisor {
     terminate: Fd,
 }
 
-/// Keeps the sandbox to its end; gives the exit code.
+/// Supervises the sandbox until its end; returns the exit code.
 pub(super) fn supervise() -> i32 {
-    // Without either, the wait for the agent's end is still there.
+    // On failure, the agent's exit is still waited for.
     let _ = fs::change_directory(c"/");
     let supervisor = signals().and_then(DetachedSupervisor::begin);
     let Ok(mut supervisor) = supervisor else {
-        // Nothing is known but the process.
+        // Only the agent's process is known.
         let _ = signal::send(AGENT, signal::SIGKILL);
         return EXIT_NO_PLAN;
     };
@@ -91,7 +93,7 @@ pub(super) fn supervise() -> i32 {
     }
 }
 
-/// Blocks every signal but takes SIGTERM from a descriptor.
+/// Blocks every signal and returns a signalfd for SIGTERM.
 fn signals() -> Result<Fd> {
     signal::set_mask(SignalSet::ALL)?;
     signal::descriptor(SignalSet::default().with(SIGTERM))
@@ -112,7 +114,7 @@ impl DetachedSupervisor {
                 bytes.drain(..length);
                 break plan;
             }
-            // The creator may be gone already: what it has said is there all the same.
+            // The creator may be gone already; its messages are still readable.
             if !control_open || !wait_for(CONTROL, POLLIN, Some(CREATION_TIMEOUT_MS)) {
                 return Err(Errno::EPIPE);
             }
@@ -126,14 +128,14 @@ impl DetachedSupervisor {
             sampler: None,
             terminate,
         };
-        // More may have come with it, whose arrival nobody will be told of again.
+        // More messages may have arrived together, without a further event.
         if supervisor.handle_messages().is_err() {
             supervisor.control_open = false;
         }
         Ok(supervisor)
     }
 
-    /// Waits once; whether the sandbox goes on.
+    /// Waits once; returns whether the sandbox lives on.
     fn wait(&mut self) -> bool {
         let creating = !matches!(self.phase, Phase::Detached { .. });
         if creating && !self.control_open {
@@ -158,7 +160,7 @@ impl DetachedSupervisor {
             return false;
         }
         match self.phase {
-            // What it said last was heard above.
+            // Its last messages were handled above.
             Phase::Creation { deadline } | Phase::Ready { deadline, .. } => {
                 self.control_open && !creator && now() < deadline
             }
@@ -171,7 +173,7 @@ impl DetachedSupervisor {
         }
     }
 
-    /// How long to wait at most, microseconds.
+    /// The longest time to wait, in microseconds.
     fn pause(&self) -> u64 {
         let left = match self.phase {
             Phase::Creation { deadline } | Phase::Ready { deadline, .. } => {
@@ -183,13 +185,13 @@ impl DetachedSupervisor {
         left.min(sample).min(MAX_WAIT_MS * 1000)
     }
 
-    /// Reads what the creator says.
+    /// Reads and handles the creator's messages.
     fn receive_messages(&mut self) -> Result<()> {
         self.control_open = receive(&mut self.bytes)?;
         self.handle_messages()
     }
 
-    /// Does what the creator has said.
+    /// Handles the messages that were read.
     fn handle_messages(&mut self) -> Result<()> {
         while let Some((message, length)) = next_message(&self.bytes).map_err(protocol)? {
             match (&self.phase, message) {
@@ -216,7 +218,7 @@ impl DetachedSupervisor {
                 Answer::Refused(failure(FailStep::Setup, errno, "the sandbox's own files"))
             }
         };
-        // If the creator is gone, the next look at its process says so.
+        // If the creator is gone, its pidfd shows it.
         let _ = io::write_all(CONTROL, &answer.encode());
     }
 
@@ -236,7 +238,7 @@ impl DetachedSupervisor {
     }
 }
 
-/// Reads what is there; whether the other side is.
+/// Reads available bytes; returns whether the stream is open.
 fn receive(bytes: &mut Vec<u8>) -> Result<bool> {
     let mut chunk = [0; 4096];
     loop {
@@ -244,7 +246,7 @@ fn receive(bytes: &mut Vec<u8>) -> Result<bool> {
             Ok(0) => return Ok(false),
             Ok(count) => bytes.extend_from_slice(&chunk[..count]),
             Err(Errno::EAGAIN) => return Ok(true),
-            // It was closed with something unread.
+            // The creator closed it with unread bytes.
             Err(Errno::ECONNRESET) => return Ok(false),
             Err(errno) => return Err(errno),
         }

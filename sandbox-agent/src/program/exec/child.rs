@@ -1,4 +1,4 @@
-//! The main process of an execution, from its first moment to the program's.
+//! The main process of an execution, from fork to `execve`.
 
 use alloc::{ffi::CString, string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
@@ -25,13 +25,14 @@ use crate::{
     protocol::{ExecRequest, FailStep, Failure, MAX_MESSAGE, Program},
 };
 
-/// The exit code of a child that reported a failure. Nobody reads it.
+/// Exit code of a child that has reported a failure. It is ignored.
 const EXIT_FAILED: i32 = 127;
 
-/// The largest request in bytes, as the protocol bounds it.
+/// The largest request in bytes, as in the protocol.
 const MAX_REQUEST: usize = MAX_MESSAGE;
 
-/// Runs the request, or the one that will come. `notify` takes the listener of an execution that may execute once.
+/// Runs the request; without one, waits for it. `notify` sends the seccomp listener of an execution
+/// that may call `execve` only once.
 pub(super) fn run(
     sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
@@ -42,7 +43,7 @@ pub(super) fn run(
     match outcome {
         Ok(code) => exit(code),
         Err(failure) => {
-            // The agent gone, nobody is left to tell.
+            // A write fails only if the agent is gone.
             let _ = io::write_all(&ends.progress, &failure.encode());
             exit(EXIT_FAILED)
         }
@@ -96,7 +97,7 @@ fn start(
     }
 }
 
-/// Confined already, waits for the request of a program.
+/// Confines itself and then waits for the request.
 fn wait_and_execute(
     sandbox: &PreparedSandbox,
     ends: &ChildEnds,
@@ -112,7 +113,7 @@ fn wait_and_execute(
     let message = read_request(&waiting.request)
         .map_err(|errno| failure(FailStep::Request, errno, "the request's pipe"))?;
     if message.is_empty() {
-        // There will be none.
+        // The agent closed the pipe: no request will come.
         exit(0);
     }
     let request = ExecRequest::decode(&message)
@@ -168,7 +169,7 @@ fn set_limits(sandbox: &PreparedSandbox) -> core::result::Result<(), Failure> {
     for limit in &sandbox.limits {
         let now = limits::get(limit.resource).map_err(failed(limit.resource))?;
         let value = limit.value.min(now.hard);
-        // Some kernels (gVisor's) have limits that nobody may set, not even to what they are.
+        // gVisor refuses to set some limits even to their current value.
         if now.soft == value && now.hard == value {
             continue;
         }
@@ -218,7 +219,7 @@ fn confine(sandbox: &PreparedSandbox, notify: Option<Fd>) -> core::result::Resul
     Ok(())
 }
 
-/// The agent and its supervisors block every signal. What came for this process meanwhile takes effect here.
+/// The agent and its supervisors block every signal. Pending signals take effect here.
 fn unblock() -> core::result::Result<(), Failure> {
     signal::set_mask(SignalSet::default())
         .map(drop)
@@ -233,7 +234,7 @@ fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<CString>, Failure> {
         .map_err(|errno| failure(FailStep::Request, errno, "a NUL byte in a string"))
 }
 
-/// A program, ready to be executed.
+/// A program that is ready to be executed.
 struct PreparedProgram {
     path: CString,
     arguments: Vec<CString>,

@@ -1,4 +1,4 @@
-//! What the agent and the supervisor of an execution say to each other, one packet a message.
+//! Messages between the agent and an execution's supervisor, one in each packet.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::{
 /// The largest packet in bytes.
 pub(super) const MAX_PACKET: usize = 64;
 
-/// From the agent to a supervisor.
+/// A command of the agent to a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) enum SupervisorCommand {
     /// Send this signal to the main process.
@@ -24,7 +24,7 @@ pub(in crate::program) enum SupervisorCommand {
 }
 
 impl SupervisorCommand {
-    /// The packet's bytes.
+    /// Encodes the packet.
     pub(super) fn encode(self) -> [u8; 2] {
         match self {
             Self::Signal(signal) => [0, signal],
@@ -33,7 +33,7 @@ impl SupervisorCommand {
         }
     }
 
-    /// Reads the packet.
+    /// Decodes the packet.
     pub(super) fn decode(packet: &[u8]) -> Option<Self> {
         match packet {
             [0, signal] => Some(Self::Signal(*signal)),
@@ -44,29 +44,29 @@ impl SupervisorCommand {
     }
 }
 
-/// From a supervisor to the agent, once, when the tree is gone.
+/// A supervisor's report to the agent, sent once after the tree has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) struct SupervisorReport {
-    /// How the main process ended; `None` when it still would not after the bound.
+    /// How the main process ended; `None` if it survived the kill.
     pub(in crate::program) end: Option<Wait>,
-    /// Whether the main process was still alive when the tree was killed on order.
+    /// Whether the main process was alive when the agent ordered the kill.
     pub(in crate::program) killed: bool,
-    /// Processes that outlived the main process, or the kill order, and were killed.
+    /// Processes that outlived the main process, or the kill, and were killed.
     pub(in crate::program) stragglers: u32,
-    /// Processes that were still there at the end of the bound.
+    /// Processes that were still alive after the timeout.
     pub(in crate::program) survivors: u32,
-    /// Processor time of the main process, microseconds.
+    /// Processor time of the main process, in microseconds.
     pub(in crate::program) cpu_us: u64,
-    /// Largest resident memory of a process, KiB.
+    /// Largest resident memory of a process, in KiB.
     pub(in crate::program) max_rss_kib: u64,
-    /// When the main process ended, as far as it did.
+    /// When the main process ended, if it did.
     pub(in crate::program) ended: MonotonicMicros,
-    /// What it may have only one of, and tried again.
+    /// Refused attempts to start another program or process.
     pub(in crate::program) refused: RefusedCounts,
 }
 
 impl SupervisorReport {
-    /// The packet's bytes.
+    /// Encodes the packet.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut packet = Writer::new();
         let (kind, code) = match self.end {
@@ -89,11 +89,11 @@ impl SupervisorReport {
         packet.finish()
     }
 
-    /// Reads the packet.
+    /// Decodes the packet.
     ///
     /// # Errors
     ///
-    /// When it is something else.
+    /// When the packet is malformed.
     pub(super) fn decode(packet: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(packet);
         let report = Self {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_read_as_written() {
+    fn packets_round_trip() {
         for order in [
             SupervisorCommand::Signal(15),
             SupervisorCommand::Terminate,

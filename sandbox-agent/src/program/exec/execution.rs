@@ -1,4 +1,4 @@
-//! What the agent knows of one execution, from its request to its last frame.
+//! The agent's state of one execution, from its request to its last frame.
 
 use alloc::vec::Vec;
 
@@ -28,20 +28,22 @@ use crate::{
     protocol::{Channel, ExecRequest, ExitKind, ExitReport, Failure, Kind, Program, ProtocolError},
 };
 
-/// How long pipes are read for that somebody outside of the tree holds open, milliseconds.
+/// How long to read pipes after the tree has ended, in milliseconds: processes outside of the tree
+/// may hold them open.
 const DRAIN_TIMEOUT_MS: u64 = 250;
 
-/// How long a supervisor may take to kill its tree (2 s by its own bound) before it is given up, milliseconds.
+/// How long a supervisor may take to kill its tree before it is killed itself, in milliseconds. Its
+/// own timeout is 2 s.
 const SUPERVISOR_TIMEOUT_MS: u64 = 3000;
 
-/// How long a routine of the agent may take to clean up after itself before it is killed, milliseconds.
+/// How long a builtin may take to clean up before it is killed, in milliseconds.
 const BUILTIN_GRACE_MS: u64 = 200;
 
-/// When a program that has neither written nor ended is looked at for whether it has started, milliseconds: most programs that
-/// end at once have done so by then, and the agent is not woken in between.
+/// When to check whether a program without output has started, in milliseconds. Most short programs
+/// have ended by then, which saves the agent a wake-up.
 const START_CHECK_DELAY_MS: u64 = 1;
 
-/// Which descriptor of an execution something happened to.
+/// Which descriptor of an execution is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) enum ExecutionDescriptor {
     Control,
@@ -53,13 +55,13 @@ pub(in crate::program) enum ExecutionDescriptor {
 
 #[derive(Debug)]
 enum ExecutionEnd {
-    /// It runs.
+    /// It is running.
     Running,
-    /// The supervisor vanished; what it left behind is being killed.
+    /// The supervisor vanished without a report; its processes are being killed.
     Lost,
-    /// It ended, and this is what is known.
+    /// The supervisor has reported the end.
     Known(SupervisorReport),
-    /// As lost, with everything killed.
+    /// The supervisor vanished, and its processes have been killed.
     Swept(SweepResult),
 }
 
@@ -69,12 +71,12 @@ pub(in crate::program) struct Execution {
     stream: u32,
     supervisor: Pid,
     control: Fd,
-    /// The supervisor has closed its end, and ends.
+    /// The supervisor has closed its end, and is about to exit.
     control_ended: bool,
     progress: Option<Fd>,
     progress_bytes: Vec<u8>,
     builtin: bool,
-    /// Until when it is not waited for the start, which something else may show before.
+    /// Until this time, the start is not polled for; output may show it earlier.
     check_start_at: Option<MonotonicMicros>,
     started: bool,
     stdin: Stdin,
@@ -82,25 +84,25 @@ pub(in crate::program) struct Execution {
     stderr: Output,
     logged: bool,
     started_at: MonotonicMicros,
-    /// When the time limit is over.
+    /// When the time limit expires.
     deadline: Option<MonotonicMicros>,
     /// Why it is being killed.
     killing: Option<ExitKind>,
-    /// When the order to kill goes out that waits for a routine's own end.
+    /// When to kill a builtin that has not ended by itself.
     kill_at: Option<MonotonicMicros>,
-    /// When a supervisor is given up that was told to kill.
+    /// When to kill a supervisor that does not react.
     give_up_at: Option<MonotonicMicros>,
     end: ExecutionEnd,
     drain_until: Option<MonotonicMicros>,
     drain_cut: bool,
-    /// What the kernel had killed for memory before.
+    /// The kernel's count of out-of-memory kills at the start.
     kills: Option<KillsSince>,
-    /// How many it has killed since, once the tree is gone.
+    /// How many processes the kernel has killed since, once the tree has ended.
     memory_kills: Option<u64>,
 }
 
 impl Execution {
-    /// Starts a request, in `spare` where there is one that suits it; `message` are its bytes.
+    /// Starts a request in `preforked` if possible. `message` is the encoded request.
     ///
     /// # Errors
     ///
@@ -148,17 +150,18 @@ impl Execution {
         })
     }
 
-    /// Whether it is a routine of the agent, not code.
+    /// Whether it runs a builtin of the agent, not code.
     pub(in crate::program) fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// The supervisor's process.
+    /// The supervisor's PID.
     pub(in crate::program) fn supervisor(&self) -> Pid {
         self.supervisor
     }
 
-    /// Adds what is to be waited for. `room` says whether outputs may be read.
+    /// Adds its descriptors to the poll set. `may_read_outputs` is false while the client's queue
+    /// is full.
     pub(in crate::program) fn register<T: Copy>(
         &self,
         may_read_outputs: bool,
@@ -177,8 +180,8 @@ impl Execution {
         if let Some(progress) = &self.progress
             && (self.check_start_at.is_none() || !running)
         {
-            // A program's number is of no use before it runs, and then the pipe hangs up: one wake-up less. A routine's
-            // pipe stays open.
+            // A program's start shows as a hang-up of this pipe. Its PID, which arrives earlier, is
+            // not polled for: that saves a wake-up. A builtin's pipe stays open.
             let events = if self.builtin && !self.started {
                 POLLIN
             } else {
@@ -193,7 +196,7 @@ impl Execution {
         if let Some(pipe) = self.stdin.poll_descriptor() {
             set.add(pipe, POLLOUT, token(ExecutionDescriptor::Stdin));
         }
-        // The host hears of the start before anything else.
+        // `Started` must be the first frame.
         if may_read_outputs && (self.started || self.check_start_at.is_some() || !running) {
             for (output, part) in [
                 (&self.stdout, ExecutionDescriptor::Stdout),
@@ -206,7 +209,7 @@ impl Execution {
         }
     }
 
-    /// Something happened to a descriptor.
+    /// A descriptor is ready.
     pub(in crate::program) fn descriptor_ready(
         &mut self,
         part: ExecutionDescriptor,
@@ -214,13 +217,13 @@ impl Execution {
         log: &mut OutputLog,
     ) {
         match part {
-            // The agent may have read the report already, when it heard of the supervisor's end first.
+            // The report was already read when the supervisor was reaped.
             ExecutionDescriptor::Control if !matches!(self.end, ExecutionEnd::Running) => {}
             ExecutionDescriptor::Control => {
                 self.read_report();
                 if !matches!(self.end, ExecutionEnd::Running) {
                     self.read_progress(outgoing);
-                    // Most often that is all there is of them.
+                    // This usually reads all remaining output.
                     for output in [&mut self.stdout, &mut self.stderr] {
                         output.read(self.stream, outgoing, self.logged.then_some(&mut *log));
                     }
@@ -241,21 +244,22 @@ impl Execution {
         }
     }
 
-    /// Whether the host has heard of the start, or need not. What the program has written shows that it has started.
+    /// Whether `Started` has been sent, or is not needed. Output shows that the program has
+    /// started.
     fn has_started(&mut self, outgoing: &mut OutgoingFrames) -> bool {
         if !self.started {
             self.read_progress(outgoing);
-            // The supervisor may still hold the other end of the pipe: then its end is waited for first.
+            // If the supervisor still holds the pipe open, its end is polled for first.
             self.check_start_at = None;
         }
         self.started || !matches!(self.end, ExecutionEnd::Running)
     }
 
-    /// A frame of the host for this stream.
+    /// Handles a frame of the client for this stream.
     ///
     /// # Errors
     ///
-    /// When the frame breaks the protocol.
+    /// When the frame violates the protocol.
     pub(in crate::program) fn frame(
         &mut self,
         kind: Kind,
@@ -288,7 +292,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Kills the tree, for this reason.
+    /// Kills the tree for this reason.
     pub(in crate::program) fn kill(&mut self, reason: ExitKind) {
         if self.killing.is_some() || !matches!(self.end, ExecutionEnd::Running) {
             return;
@@ -297,7 +301,7 @@ impl Execution {
         self.deadline = None;
         let now = now();
         if self.builtin {
-            // It sees the end of its input and takes back what it has half done.
+            // It sees its input end early and removes what it has written.
             self.stdin.abandon();
             self.kill_at = Some(after(now, BUILTIN_GRACE_MS));
         } else {
@@ -306,16 +310,16 @@ impl Execution {
         self.give_up_at = Some(after(now, SUPERVISOR_TIMEOUT_MS));
     }
 
-    /// Asks the main process, and its group, to end.
+    /// Sends SIGTERM to the main process and its group.
     pub(in crate::program) fn terminate(&mut self) {
         if self.builtin {
-            // A routine that a signal ends would leave a half-written file.
+            // SIGTERM would leave a half-written file.
             return self.kill(ExitKind::Killed);
         }
         self.send_command(SupervisorCommand::Terminate);
     }
 
-    /// Nobody is there any more whom its output could go to.
+    /// The client is gone: closes the standard streams.
     pub(in crate::program) fn abandon(&mut self) {
         self.stdin.abandon();
         self.stdout.close();
@@ -331,14 +335,14 @@ impl Execution {
             Err(Errno::EAGAIN) if command == SupervisorCommand::Kill => {
                 self.give_up_at = Some(now())
             }
-            // Hundreds of signals that nobody took yet: the kernel too keeps only one of each kind.
+            // Hundreds of signals are queued already; the kernel too merges signals of one kind.
             Err(Errno::EAGAIN) => {}
-            // The supervisor has ended; its report, or its absence, is read when its end is seen.
+            // The supervisor has exited. Reading its report, or its absence, follows.
             Err(_) => {}
         }
     }
 
-    /// The supervisor's process has ended. Its report may still wait in the socket.
+    /// The supervisor has exited. Its report may still be in the socket.
     pub(in crate::program) fn supervisor_ended(&mut self) {
         if matches!(self.end, ExecutionEnd::Running) {
             self.read_report();
@@ -348,12 +352,12 @@ impl Execution {
         }
     }
 
-    /// Whether its processes may still be there without a supervisor.
+    /// Whether its supervisor vanished and its processes may still run.
     pub(in crate::program) fn is_lost(&self) -> bool {
         matches!(self.end, ExecutionEnd::Lost)
     }
 
-    /// What a lost execution left behind has been killed.
+    /// The processes of a lost execution have been killed.
     pub(in crate::program) fn swept(&mut self, swept: SweepResult) {
         if self.is_lost() {
             self.end = ExecutionEnd::Swept(swept);
@@ -372,13 +376,14 @@ impl Execution {
                 }
             }
             Err(Errno::EAGAIN) => {}
-            // The end without a report. What the supervisor leaves behind can be found only once it has ended itself.
+            // Closed without a report. Leftover processes can be found only once the supervisor has
+            // exited.
             Ok(_) | Err(_) => self.control_ended = true,
         }
     }
 
     fn begin_drain(&mut self) {
-        // Now, since what is left to be read may take its time.
+        // Now, because draining the pipes can take a while.
         self.memory_kills = self.kills.as_ref().and_then(KillsSince::until_now);
         self.drain_until = Some(after(now(), DRAIN_TIMEOUT_MS));
         self.deadline = None;
@@ -394,7 +399,7 @@ impl Execution {
             match io::read(progress, &mut chunk) {
                 Err(Errno::EAGAIN) => break,
                 Ok(count) if count > 0 => self.progress_bytes.extend_from_slice(&chunk[..count]),
-                // A pipe of our own has no error.
+                // A pipe has no other error.
                 Ok(_) | Err(_) => {
                     self.progress = None;
                     break;
@@ -412,7 +417,7 @@ impl Execution {
         }
     }
 
-    /// The next moment at which [`Execution::tick`] has something to do.
+    /// The next time at which [`Execution::tick`] has something to do.
     pub(in crate::program) fn next_moment(&self) -> Option<MonotonicMicros> {
         [
             self.deadline,
@@ -426,7 +431,7 @@ impl Execution {
         .min()
     }
 
-    /// Does what time asks for.
+    /// Handles expired timeouts.
     pub(in crate::program) fn tick(&mut self, now: MonotonicMicros) {
         let due = |moment: &mut Option<MonotonicMicros>| {
             moment.take_if(|moment| *moment <= now).is_some()
@@ -434,15 +439,15 @@ impl Execution {
         if due(&mut self.deadline) {
             self.kill(ExitKind::TimedOut);
         }
-        // From now on it is waited for.
+        // From now on the start is polled for.
         due(&mut self.check_start_at);
         let running = matches!(self.end, ExecutionEnd::Running);
         if due(&mut self.kill_at) && running {
             self.send_command(SupervisorCommand::Kill);
         }
         if due(&mut self.give_up_at) && running {
-            // It does not answer: stopped by code of its own identity, or without memory.
-            // Gone already is what is wanted.
+            // The supervisor does not react: code with its identity has stopped it, or memory is
+            // out. It may also have exited already.
             let _ = signal::kill(self.supervisor, SIGKILL);
         }
         if due(&mut self.drain_until) {
@@ -451,13 +456,13 @@ impl Execution {
         }
     }
 
-    /// Writes the last frame if everything before it is out; then the execution is over.
+    /// Writes the last frame once all output is written. Returns whether the execution is finished.
     pub(in crate::program) fn finish(&mut self, outgoing: &mut OutgoingFrames) -> bool {
         if matches!(self.end, ExecutionEnd::Running | ExecutionEnd::Lost) || self.progress.is_some()
         {
             return false;
         }
-        // A routine's output comes before its failure.
+        // A builtin's output precedes its failure.
         if !self.outputs_done() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Executions: their processes, and what the agent knows of each.
+//! Executions: their processes and their state in the agent.
 
 mod child;
 mod control;

@@ -1,8 +1,9 @@
-//! An execution that waits for its request: its supervisor runs, and its process has set its limits, its identity and its
-//! confinement. What is left to do for a request is to change the folder and to execute the program.
+//! An execution that is forked before its request arrives. Its supervisor runs; its main process
+//! has set its limits, identity and confinement. The request needs only a change of folder and
+//! `execve`.
 //!
-//! The agent keeps one only while no code runs, so that no code can touch it, and none before a first execution has ended,
-//! so that a sandbox for one execution does not pay for a second.
+//! It exists only while no code runs, so code cannot interfere with it. The first is forked after
+//! the first execution has ended, so a sandbox for one execution does not pay for it.
 
 use crate::runtime::{Fd, Pid, Result, fs::O_CLOEXEC, io};
 
@@ -16,11 +17,11 @@ use crate::{
     protocol::{ExecRequest, FailStep, Failure, Program},
 };
 
-/// The largest request, in bytes, that a waiting process is given: what fits into an empty pipe (64 KiB), so that the agent
-/// never waits for a reader.
+/// The largest request that a waiting process gets, in bytes. It fits into an empty pipe (64 KiB),
+/// so the agent never blocks.
 const MAX_REQUEST: usize = 60 * 1024;
 
-/// A process that waits for its request. Dropping it ends it: its supervisor sees its socket close.
+/// A process that waits for its request. Dropping it ends it: its supervisor sees the socket close.
 #[derive(Debug)]
 pub(in crate::program) struct PreforkedExec {
     spawned: Spawned,
@@ -28,11 +29,11 @@ pub(in crate::program) struct PreforkedExec {
 }
 
 impl PreforkedExec {
-    /// Starts one.
+    /// Forks the supervisor and the waiting process.
     ///
     /// # Errors
     ///
-    /// When the system has no room for it.
+    /// When processes, descriptors or memory run out.
     pub(in crate::program) fn start(
         sandbox: &PreparedSandbox,
     ) -> core::result::Result<Self, Failure> {
@@ -53,19 +54,19 @@ impl PreforkedExec {
         Ok(Self { spawned, request })
     }
 
-    /// Its supervisor's process.
+    /// The supervisor's PID.
     pub(in crate::program) fn supervisor(&self) -> Pid {
         self.spawned.supervisor
     }
 
-    /// Whether it could run this request, whose bytes are `message`.
+    /// Whether it can run this request, encoded as `message`.
     pub(in crate::program) fn can_run(request: &ExecRequest, message: &[u8]) -> bool {
         matches!(request.program, Program::Command { .. })
             && message.len() <= MAX_REQUEST
             && check(request).is_ok()
     }
 
-    /// Gives it a request that it suits; `None` when it has ended meanwhile.
+    /// Sends it a request that it can run; `None` if it has ended.
     pub(super) fn send_request(mut self, request: &ExecRequest, message: &[u8]) -> Option<Spawned> {
         if poll_events(self.spawned.control.as_raw(), POLLIN, Some(0)) != 0 {
             return None;

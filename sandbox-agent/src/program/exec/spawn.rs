@@ -1,4 +1,4 @@
-//! Starting the supervisor of an execution.
+//! Starting an execution's supervisor.
 
 use alloc::{string::ToString, vec};
 
@@ -19,25 +19,25 @@ use crate::{
     protocol::{Builtin, ExecRequest, FailStep, Failure, Program},
 };
 
-/// What pipes of programs are enlarged to where the system allows it: fewer, larger reads.
+/// Capacity of programs' pipes, if the system allows it: it makes reads fewer and larger.
 const PIPE_CAPACITY: usize = 1024 * 1024;
 
-/// The agent's side of a started execution.
+/// The agent's descriptors of a started execution.
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) supervisor: Pid,
-    /// Orders go out, the report comes in.
+    /// Commands to the supervisor, and its report.
     pub(super) control: Fd,
-    /// The child's number, then its failure if it has one; ends when the program runs.
+    /// The child's PID, then its failure, if any. Closed when the program runs.
     pub(super) progress: Fd,
     pub(super) stdin: Option<Fd>,
     pub(super) stdout: Fd,
     pub(super) stderr: Fd,
-    /// Takes one byte when standard input is complete, for a routine that must know.
+    /// Gets one byte when standard input is complete, for a builtin that must know.
     pub(super) complete: Option<Fd>,
 }
 
-/// The other side, in the supervisor and its child.
+/// The descriptors of the supervisor and its child.
 #[derive(Debug)]
 pub(super) struct ChildEnds {
     pub(super) control: Fd,
@@ -46,16 +46,16 @@ pub(super) struct ChildEnds {
     pub(super) stdout: Fd,
     pub(super) stderr: Fd,
     pub(super) complete: Option<Fd>,
-    /// Where the request comes from, when it is not known yet.
+    /// Set if the request is not known yet.
     pub(super) waiting: Option<WaitingEnds>,
 }
 
-/// What a child needs besides that waits for its request.
+/// Further descriptors of a child that waits for its request.
 #[derive(Debug)]
 pub(super) struct WaitingEnds {
-    /// StreamFds after the request, or without one when there will be none.
+    /// A pipe with the request; empty if there will be none.
     pub(super) request: Fd,
-    /// Standard input of a request that has none.
+    /// Standard input of a request without one.
     pub(super) no_stdin: Fd,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct WaitingEnds {
 ///
 /// # Errors
 ///
-/// When the request cannot be run as it is, or the system has no room for it.
+/// When the request is invalid, or processes, descriptors or memory run out.
 pub(super) fn spawn(
     sandbox: &PreparedSandbox,
     request: &ExecRequest,
@@ -96,7 +96,7 @@ pub(super) fn supervise(
             ..agent_ends
         }),
         Ok(None) => {
-            // The agent's own descriptors, the stream above all, must not live on in a supervisor.
+            // A supervisor must not keep the agent's descriptors open, most of all the stream.
             let mut keep = vec![
                 2,
                 child_ends.control.raw(),
@@ -112,14 +112,14 @@ pub(super) fn supervise(
             keep.extend(sandbox.landlock.iter().map(Fd::raw));
             keep.extend(sandbox.procfs.iter().map(Descriptor::raw));
             close_all_but(&mut keep, sandbox.procfs.as_ref());
-            // The numbers that `ours` names are closed already, and may be used again soon.
+            // These descriptors are closed already, and their numbers may be in use again soon.
             core::mem::forget(agent_ends);
             supervisor::run(sandbox, request, child_ends)
         }
     }
 }
 
-/// Refuses what no program can be told.
+/// Refuses NUL bytes in strings.
 pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
     let nul = |bytes: &[u8]| bytes.contains(&0);
     let found = match &request.program {
@@ -157,7 +157,7 @@ fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, C
     Ok((agent_ends, child_ends))
 }
 
-/// Everything between an agent and an execution, around these ends of its standard input.
+/// All channels between the agent and an execution, with these two ends of standard input.
 pub(super) fn exec_channels(stdin: Option<Fd>, child_stdin: Fd) -> Result<(Spawned, ChildEnds)> {
     let (control, child_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
     io::set_nonblocking(&control, true)?;
@@ -186,7 +186,7 @@ pub(super) fn exec_channels(stdin: Option<Fd>, child_stdin: Fd) -> Result<(Spawn
     Ok((agent_ends, child_ends))
 }
 
-/// The agent's end of a program's standard input, and the program's.
+/// The agent's and the program's end of standard input.
 pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
     let (child_ends, agent_ends) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&agent_ends, true)?;
@@ -194,11 +194,11 @@ pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
     Ok((agent_ends, child_ends))
 }
 
-/// A standard input that has ended.
+/// An empty standard input.
 pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd> {
     match &sandbox.null {
         Some(null) => io::duplicate(null),
-        // A sandbox without /dev/null: a pipe that has ended reads the same.
+        // Without /dev/null, the read end of a closed pipe behaves the same.
         None => Ok(io::pipe(O_CLOEXEC)?.0),
     }
 }
@@ -212,7 +212,7 @@ fn output_pipe() -> Result<(Fd, Fd)> {
 
 fn enlarge(pipe: &Fd) -> Result<()> {
     match io::set_pipe_capacity(pipe, PIPE_CAPACITY) {
-        // Above the system's limit, or the user's: the usual capacity does too.
+        // Above the system's or the user's limit, the default capacity works too.
         Ok(_) | Err(Errno::EPERM) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -1,4 +1,4 @@
-//! Standard input: bytes from the host, on their way into a pipe.
+//! Standard input: bytes of the client on their way into a pipe.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -9,21 +9,21 @@ use crate::{
     protocol::{Channel, Kind, ProtocolError, WINDOW},
 };
 
-/// Consumed bytes are granted anew in pieces of this size.
+/// Credit is granted anew in units of this many bytes.
 const GRANT: u32 = WINDOW / 4;
 
-/// The host's end of a program's standard input.
+/// The agent's end of a program's standard input.
 #[derive(Debug)]
 pub(super) struct Stdin {
     pipe: Option<Fd>,
-    /// Takes a byte when all of the input is in the pipe.
+    /// Gets a byte when the whole input is in the pipe.
     complete: Option<Fd>,
     waiting: VecDeque<u8>,
-    /// Whether the host said that nothing more follows.
+    /// Whether the client has ended the input.
     ended: bool,
-    /// How much the host may still send.
+    /// How many more bytes the client may send.
     allowed: u32,
-    /// How much was consumed and not granted anew.
+    /// How many bytes were consumed and not granted anew.
     consumed: u32,
 }
 
@@ -39,7 +39,7 @@ impl Stdin {
         }
     }
 
-    /// The descriptor to wait for, while bytes wait.
+    /// The descriptor to poll, while bytes wait.
     pub(super) fn poll_descriptor(&self) -> Option<RawFd> {
         if self.waiting.is_empty() {
             None
@@ -48,7 +48,7 @@ impl Stdin {
         }
     }
 
-    /// Takes bytes of the host.
+    /// Handles bytes from the client.
     ///
     /// # Errors
     ///
@@ -76,19 +76,19 @@ impl Stdin {
         if self.pipe.is_some() {
             self.waiting.extend(rest);
         } else {
-            // Nobody reads: what was on its way is taken and dropped.
+            // Without a reader, bytes that were already sent are dropped.
             self.consume(stream, rest.len(), outgoing);
         }
         Ok(())
     }
 
-    /// The host said that nothing more follows.
+    /// The client has ended the input.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.close_if_done();
     }
 
-    /// Writes on, when the pipe takes more or has lost its reader.
+    /// Writes waiting bytes after the pipe has become writable or lost its reader.
     pub(super) fn write_waiting(&mut self, stream: u32, outgoing: &mut OutgoingFrames) {
         while !self.waiting.is_empty() && self.pipe.is_some() {
             let (head, _) = self.waiting.as_slices();
@@ -108,7 +108,7 @@ impl Stdin {
         self.close_if_done();
     }
 
-    /// Closes the pipe before its end: the reader can tell that the input is not complete.
+    /// Closes the pipe early: the reader can tell that the input is incomplete.
     pub(super) fn abandon(&mut self) {
         self.waiting.clear();
         self.pipe = None;
@@ -119,7 +119,8 @@ impl Stdin {
         match self.pipe.as_ref().map(|pipe| write_some(pipe, bytes)) {
             Some(Ok(written)) => written,
             None => 0,
-            // EPIPE: the program does not read any more, which is its right. The host need not send what nobody gets.
+            // EPIPE: the program does not read any more. Zero credit tells the client to stop
+            // sending.
             Some(Err(_)) => {
                 self.pipe = None;
                 if !self.ended {
@@ -133,7 +134,7 @@ impl Stdin {
     fn close_if_done(&mut self) {
         if self.ended && self.waiting.is_empty() {
             if let Some(complete) = self.complete.take() {
-                // A reader that is gone needs no word.
+                // An error means that the reader is gone.
                 let _ = io::write(&complete, &[1]);
             }
             self.pipe = None;

@@ -1,5 +1,6 @@
-//! The supervisor: the parent of an execution's main process, and of every orphan among its descendants. It tells the
-//! agent how the main process ended, after it has killed whatever the main process left behind.
+//! The supervisor: the parent of an execution's main process, and of every orphan among its
+//! descendants. When the main process has ended, it kills the rest of the tree and reports to the
+//! agent.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -28,17 +29,17 @@ use crate::{
     protocol::{ExecRequest, FailStep, Program},
 };
 
-/// Until when a tree must be gone after the order to kill it, milliseconds.
+/// Timeout for killing a tree, in milliseconds.
 const KILL_TIMEOUT_MS: u64 = 2000;
 
-/// How long after the last end of a killed child the rest of the tree is looked for again, milliseconds.
+/// How long to reap killed children before the rest of the tree is searched again, in milliseconds.
 const QUIET_PERIOD_MS: u64 = 10;
 
-/// How long processes are stopped before they are killed, milliseconds: a tree that forks faster than it is found, or
-/// whose members wake each other, is killed as far as it is known then.
+/// How long processes are stopped before they are killed, in milliseconds. A tree that forks faster
+/// than it is found, or whose members resume each other, is killed as far as it is known then.
 const STOP_TIMEOUT_MS: u64 = 500;
 
-/// Runs an execution to its end; without a request, its process waits for one.
+/// Runs an execution to its end; without a request, the main process waits for one.
 pub(super) fn run(sandbox: &PreparedSandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
     match start(sandbox, request, &ends) {
         Ok(StartedExecution {
@@ -68,14 +69,14 @@ pub(super) fn run(sandbox: &PreparedSandbox, request: Option<&ExecRequest>, ends
                 },
             };
             supervisor.watch();
-            // Held until now, so that the agent hears of their end and of the report at once, and not of each by itself.
+            // Held until now, so that the agent wakes up once for the pipes' end and the report.
             drop(outputs);
-            // With the agent gone there is nobody to tell, and nothing left to do.
+            // A write fails only if the agent is gone.
             let _ = io::write(&supervisor.control, &supervisor.report.encode());
         }
         Err(errno) => {
             let failed = failure(FailStep::Spawn, errno, "process of the execution");
-            // As above. Without a report the execution counts as lost, but for this failure.
+            // As above. Without a report the execution is lost, except for this failure.
             let _ = io::write_all(&ends.progress, &[&[0; 4][..], &failed.encode()].concat());
         }
     }
@@ -95,18 +96,18 @@ fn start(
     ends: &ChildEnds,
 ) -> Result<StartedExecution, Errno> {
     match set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0) {
-        // A kernel without subreapers (gVisor before 2023) gives orphans to the agent: they end with the sandbox, and a backend
-        // on such a kernel says so.
+        // On a kernel without subreapers (gVisor before 2023), the agent inherits orphans. They end
+        // with the sandbox, and the backend reports it.
         Ok(()) | Err(Errno::EINVAL) => {}
         Err(errno) => return Err(errno),
     }
-    // Not the agent's, which tells its readers on some kernels (gVisor's) of the agent's children only.
+    // Not the agent's signalfd: on gVisor it reports the agent's children only.
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))?;
     let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
         let (agent_ends, child_ends) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
-        // Numbers 0 and 1 are free here, and become the program's standard streams.
+        // Numbers 0 and 1 are free here and become the program's standard streams.
         (Some(agent_ends), Some(io::duplicate_above(&child_ends, 3)?))
     } else {
         (None, None)
@@ -141,7 +142,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Until no process of the tree is left, or the bound is over.
+    /// Waits until no process of the tree is left, or the timeout is over.
     fn watch(&mut self) {
         let mut set = PollSet::new();
         loop {
@@ -152,7 +153,7 @@ impl Supervisor<'_> {
                 set.add(gate.raw(), POLLIN, SupervisorEvent::Gate);
             }
             if set.wait(None).is_err() {
-                // Only a kernel without memory: try again.
+                // The kernel is out of memory: try again.
                 continue;
             }
             let mut kill = false;
@@ -182,7 +183,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Carries out an order; says whether the tree is to be killed. The end of the socket is the end of the agent.
+    /// Carries out a command; returns whether to kill the tree. The end of the socket means that
+    /// the agent is gone.
     fn run_command(&self) -> bool {
         let mut packet = [0; MAX_PACKET];
         let command = match io::read(&self.control, &mut packet) {
@@ -191,18 +193,19 @@ impl Supervisor<'_> {
         };
         let (target, number) = match command {
             Some(SupervisorCommand::Signal(number)) => (self.main, i32::from(number)),
-            // The main process leads a session, and so a group, whose number is its own.
+            // The main process leads a process group with its own number.
             Some(SupervisorCommand::Terminate) => (Pid(-self.main.0), SIGTERM),
             Some(SupervisorCommand::Kill) | None => return true,
         };
         if self.report.end.is_none() {
-            // It is not reaped yet, so the number is still its own. A zombie, or a number that is no signal, is no news.
+            // The process is not reaped yet, so its PID is not reused. Signals to a zombie, and
+            // invalid signals, are ignored.
             let _ = signal::kill(target, number);
         }
         false
     }
 
-    /// Takes the ends of children; says whether any child is left.
+    /// Reaps children; returns whether any is left.
     fn reap(&mut self) -> bool {
         loop {
             match process::reap() {
@@ -223,8 +226,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Kills everything below. The first round kills what it finds: nearly always that is all, since whoever was forked
-    /// meanwhile is found as a child of this process. If anybody is left, each further round first stops the tree.
+    /// Kills all descendants. The first round kills those it finds: nearly always that is all,
+    /// because children forked meanwhile become this process's own. Every further round stops the
+    /// tree first.
     fn kill_tree(&mut self) {
         let started_at = now();
         let Some(procfs) = self.procfs else {
@@ -234,9 +238,9 @@ impl Supervisor<'_> {
         let mut found = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
         loop {
             for process in &found {
-                // Gone in between is as good as killed.
+                // An error means that it has ended.
                 let _ = signal::kill(process.pid, SIGKILL);
-                // The main process that was killed on order is not its own straggler.
+                // The main process, killed on command, is not a straggler.
                 if !process.ended && process.pid != self.main && dead.insert(process.pid) {
                     self.report.stragglers += 1;
                 }
@@ -254,7 +258,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Takes the ends of children until none is left (false), or for a while none ends any more (true).
+    /// Reaps children until none is left (returns false), or none has ended for a while (returns
+    /// true).
     fn reap_while_they_end(&mut self) -> bool {
         let mut reaped = self.reaped;
         let mut until = after(now(), QUIET_PERIOD_MS);
@@ -271,7 +276,7 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Stops the tree until no new member is found, so that nobody forks away from the kill.
+    /// Stops the tree until no new member is found, so that no process can fork during the kill.
     fn stop_all(&self, procfs: &Procfs, started_at: MonotonicMicros) -> Vec<ProcessInfo> {
         let mut known = BTreeSet::new();
         let mut members = Vec::new();
@@ -292,7 +297,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Who descends from this process, or from one of `members`, and is not in `known`.
+    /// The descendants of this process, or of `members`, that are not in `known`.
     fn descendants_of_tree(
         &self,
         procfs: &Procfs,
@@ -300,7 +305,7 @@ impl Supervisor<'_> {
         known: &BTreeSet<Pid>,
     ) -> Vec<ProcessInfo> {
         let mut processes = Vec::new();
-        // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
+        // If procfs cannot be listed, the children survive until the timeout and are reported.
         let _ = snapshot(procfs, known, &mut processes);
         let roots = members
             .iter()
@@ -310,10 +315,10 @@ impl Supervisor<'_> {
         descendants(&processes, &roots, &BTreeSet::new())
     }
 
-    /// Without a procfs: what did not leave the main process's group dies; what did is a survivor.
+    /// Without a procfs, kills the main process's group. Processes outside of the group survive.
     fn kill_group(&mut self, started_at: MonotonicMicros) {
         let end = after(started_at, KILL_TIMEOUT_MS);
-        // The group may be empty by now.
+        // An error means that the group is empty.
         let _ = signal::kill(Pid(-self.main.0), SIGKILL);
         while self.reap() {
             if now() >= end {
@@ -333,7 +338,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// Empties the descriptor that says that children have ended.
+/// Empties a signalfd for SIGCHLD.
 pub(in crate::program) fn drain(child_ended: &Fd) {
     let mut records = [0; 512];
     while io::read(child_ended, &mut records).is_ok_and(|count| count > 0) {}

@@ -1,4 +1,4 @@
-//! Killing what no supervisor owns any more, after one was killed.
+//! Killing the processes of a supervisor that was killed.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -13,26 +13,27 @@ use crate::program::{
     procfs::Procfs,
 };
 
-/// How long it may take, milliseconds.
+/// Timeout of a sweep, in milliseconds.
 const SWEEP_TIMEOUT_MS: u64 = 2000;
 
-/// Between two rounds, milliseconds.
+/// Time between two rounds, in milliseconds.
 const ROUND_INTERVAL_MS: u64 = 4;
 
-/// How many rounds in a row must find nobody.
+/// How many rounds in a row must find no process.
 const CLEAN_ROUNDS: u32 = 2;
 
-/// A sweep under way. Orphans are children of the agent, so that they are found by their lineage.
+/// A sweep in progress. Orphans are children of the agent, so they are found by descent.
 #[derive(Debug)]
 pub(in crate::program) struct Sweep {
     end: MonotonicMicros,
     next: MonotonicMicros,
-    /// How many rounds in a row found nobody. One is not enough: whose parent ends while the list is read may be missed.
+    /// How many rounds in a row found no process. One is not enough: a process whose parent ends
+    /// while procfs is listed may be missed.
     clean_rounds: u32,
     killed: BTreeSet<Pid>,
 }
 
-/// What a finished sweep found.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) struct SweepResult {
     pub(in crate::program) killed: u32,
@@ -40,7 +41,7 @@ pub(in crate::program) struct SweepResult {
 }
 
 impl Sweep {
-    /// Begins a sweep; its first round is due at once.
+    /// Starts a sweep; its first round is due at once.
     pub(in crate::program) fn new() -> Self {
         let now = now();
         Self {
@@ -56,7 +57,8 @@ impl Sweep {
         self.next
     }
 
-    /// Makes a round if one is due; gives the result once nobody is left, or the time is over.
+    /// Runs a round if one is due; returns the result once no process is left, or after the
+    /// timeout.
     pub(in crate::program) fn round(
         &mut self,
         procfs: Option<&Procfs>,
@@ -67,7 +69,7 @@ impl Sweep {
         }
         self.next = after(now(), ROUND_INTERVAL_MS);
         let Some(procfs) = procfs else {
-            // Nobody can be found: whether anybody is there is not known, so somebody may be.
+            // Without procfs, processes cannot be found: assume that one survives.
             return Some(SweepResult {
                 killed: 0,
                 survivors: 1,
@@ -87,7 +89,7 @@ impl Sweep {
             return Some(self.result(left.len().max(1)));
         }
         for process in left {
-            // Gone in between is as good as killed.
+            // An error means that it has ended.
             let _ = signal::kill(process.pid, SIGKILL);
             self.killed.insert(process.pid);
         }

@@ -1,4 +1,4 @@
-//! Finding processes by their lineage, from a procfs of the agent's own process namespace.
+//! Finding processes by descent, in a procfs of the agent's own PID namespace.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -14,15 +14,15 @@ use crate::program::procfs::Procfs;
 /// A process as procfs shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::program) struct ProcessInfo {
-    /// Its number.
+    /// Its PID.
     pub(in crate::program) pid: Pid,
-    /// Its parent's.
+    /// Its parent's PID.
     pub(in crate::program) parent: Pid,
-    /// Whether it has ended and only waits to be reaped.
+    /// Whether it is a zombie.
     pub(in crate::program) ended: bool,
 }
 
-/// Adds every process that is not in `known` to `processes`.
+/// Appends every process that is not in `known`.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub(in crate::program) fn snapshot(
     known: &BTreeSet<Pid>,
     processes: &mut Vec<ProcessInfo>,
 ) -> Result<()> {
-    // A reader's position belongs to the open file, which supervisors share: each snapshot opens the folder anew.
+    // The read position belongs to the open file, which supervisors share: open the folder anew.
     let folder = fs::open_at(
         procfs,
         c".",
@@ -46,7 +46,7 @@ pub(in crate::program) fn snapshot(
         if known.contains(&pid) {
             continue;
         }
-        // It may be gone since the folder was read.
+        // It may have ended since the folder was read.
         if let Ok(process) = read_process(procfs, pid, name) {
             processes.push(process);
         }
@@ -54,12 +54,12 @@ pub(in crate::program) fn snapshot(
     Ok(())
 }
 
-/// Whether a process was started in this process namespace: by another one of it. What an engine or a kubelet starts in a container
-/// from outside has no parent there.
+/// Whether a process has a parent in this PID namespace. A process that an engine or a kubelet
+/// starts in a container has none.
 ///
 /// # Errors
 ///
-/// When it is not there any more.
+/// When the process has ended.
 pub(in crate::program) fn has_parent(procfs: &Procfs, pid: Pid) -> Result<bool> {
     let mut digits = [0; 20];
     let number = u64::from(pid.0.unsigned_abs());
@@ -75,7 +75,7 @@ fn read_process(procfs: &Procfs, pid: Pid, name: &[u8]) -> Result<ProcessInfo> {
     parse_stat(pid, &text[..count]).ok_or(Errno::EIO)
 }
 
-/// `pid (name) state parent …`, where the name may hold anything, parentheses too.
+/// Parses `pid (name) state parent …`; the name may contain parentheses.
 fn parse_stat(pid: Pid, text: &[u8]) -> Option<ProcessInfo> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let mut fields = text[close + 1..].split(|byte| *byte == b' ').skip(1);
@@ -92,8 +92,8 @@ fn number(digits: &[u8]) -> Option<Pid> {
     core::str::from_utf8(digits).ok()?.parse().ok().map(Pid)
 }
 
-/// Which of `processes` descend from one of `roots`; those below `pruned`, and they themselves, do not count. The roots
-/// are not part of the answer.
+/// The processes that descend from one of `roots`, without the roots themselves, and without the
+/// processes in `pruned` and their descendants.
 pub(in crate::program) fn descendants(
     processes: &[ProcessInfo],
     roots: &BTreeSet<Pid>,
@@ -101,8 +101,8 @@ pub(in crate::program) fn descendants(
 ) -> Vec<ProcessInfo> {
     let mut descendants_of_tree = roots.clone();
     let mut found = Vec::new();
-    // Children mostly have larger numbers than their parents, so that one round finds nearly all; another follows until
-    // one finds nothing.
+    // Children mostly have larger PIDs than their parents, so one round finds nearly all. Repeats
+    // until a round finds none.
     loop {
         let before = found.len();
         for process in processes {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_confuse() {
+    fn process_names_with_parentheses_are_parsed() {
         assert_eq!(
             parse_stat(Pid(7), b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
             Some(ProcessInfo {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lineage() {
+    fn descendants_are_found_and_pruned() {
         let processes = [
             process(9, 5),
             process(5, 2),

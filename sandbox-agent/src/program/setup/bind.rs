@@ -1,4 +1,4 @@
-//! The host's files in the new root.
+//! Mounting the host's files in the new root.
 
 use alloc::{ffi::CString, vec::Vec};
 
@@ -20,29 +20,30 @@ use super::{
 };
 use crate::{program::failures::is_object, protocol::Object};
 
-/// What restricts a mount of the host's files.
+/// Restrictions of a mount of the host's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MountRestriction {
     pub(super) read_only: bool,
     pub(super) devices: bool,
 }
 
-/// Files of the host, taken while the host's root was still the root.
+/// Files of the host, opened while the host's root was still the root.
 #[derive(Debug)]
 pub(super) enum BindSource {
-    /// A detached copy of the mount, with all below it, restricted already.
+    /// A detached copy of the mount, with all submounts, already restricted.
     Tree(Fd),
-    /// Without the newer calls: the path, to be resolved in the old root, and what it must lead to.
+    /// Without the newer calls: the path, to be resolved in the old root, and the object that it
+    /// must lead to.
     Path(CString, Option<Object>),
-    /// An optional source that is not there.
+    /// An optional source that does not exist.
     Missing,
 }
 
-/// Takes the host's `path`.
+/// Opens the host's `path`.
 ///
 /// # Errors
 ///
-/// `ENOENT` unless it is `optional`, [`REPLACED`] where it is not `object`, and what the kernel refuses.
+/// `ENOENT` unless it is `optional`, [`REPLACED`] if it is not `object`, and errors of the kernel.
 pub(super) fn take(
     path: &[u8],
     restriction: MountRestriction,
@@ -54,17 +55,17 @@ pub(super) fn take(
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive.cast_unsigned();
     match open_tree(AT_FDCWD, &point, flags) {
         Ok(tree) => {
-            // Of the copy itself: whatever the path leads to by now, this is what is mounted.
+            // Checks the copy, which is what will be mounted, whatever the path leads to now.
             check(&stat_of(&tree)?, object)?;
             match restrict(&tree, restriction) {
                 Ok(()) => Ok(BindSource::Tree(tree)),
-                // Linux 5.2 to 5.11 can copy, and not restrict all of the copy.
+                // Linux 5.2 to 5.11 can copy a mount, but not restrict all submounts of the copy.
                 Err(Errno::ENOSYS) => Ok(BindSource::Path(point, object)),
                 Err(errno) => Err(errno),
             }
         }
         Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(BindSource::Missing),
-        // Before Linux 5.2, or denied by an engine's seccomp profile that does not know the call.
+        // Before Linux 5.2, or denied by the engine's seccomp profile.
         Err(Errno::ENOSYS | Errno::EPERM) => match stat_at(AT_FDCWD, &point, AT_SYMLINK_NOFOLLOW) {
             Ok(metadata) => {
                 check(&metadata, object)?;
@@ -77,10 +78,10 @@ pub(super) fn take(
     }
 }
 
-/// The error number of a path that leads to another object than the host has checked.
+/// The error for a path that leads to another object than the client checked.
 pub(super) const REPLACED: Errno = Errno::ESTALE;
 
-/// Holds what was found to what it must be.
+/// Checks that a file is the expected object.
 ///
 /// # Errors
 ///
@@ -93,7 +94,7 @@ pub(super) fn check(metadata: &Stat, object: Option<Object>) -> Result<()> {
 }
 
 fn restrict(tree: &Fd, restriction: MountRestriction) -> Result<()> {
-    // Flags are only added: inside of a user namespace those of the host's mounts are locked.
+    // Flags are only added: inside a user namespace, those of the host's mounts are locked.
     let mut set = MOUNT_ATTR_NOSUID;
     if restriction.read_only {
         set |= MOUNT_ATTR_RDONLY;
@@ -113,11 +114,12 @@ fn restrict(tree: &Fd, restriction: MountRestriction) -> Result<()> {
     )
 }
 
-/// Mounts what was taken at `target` of the new root. `old` is the old root, and the current folder.
+/// Mounts a source at `target` in the new root. `old_root` is the old root, and the working
+/// directory.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
+/// Errors of the kernel.
 pub(super) fn attach(
     source: BindSource,
     target: &[u8],
@@ -135,7 +137,7 @@ pub(super) fn attach(
             let folder = stat_at(old_root, &relative, AT_SYMLINK_NOFOLLOW)?.is_directory();
             let point = mount_point::create_if_missing(target, folder)?;
             classic::bind(&relative, &point.path, restriction, old_root)?;
-            // What was mounted, wherever the path led in that moment.
+            // Checks what was mounted: the path may have changed meanwhile.
             check(
                 &stat_at(AT_FDCWD, &point.path, AT_SYMLINK_NOFOLLOW)?,
                 object,
@@ -144,7 +146,7 @@ pub(super) fn attach(
     }
 }
 
-/// Mounts a detached tree on a place that exists.
+/// Mounts a detached tree on an existing mount point.
 ///
 /// # Errors
 ///
@@ -154,11 +156,11 @@ pub(super) fn attach_tree(tree: &Fd, point: &MountPoint) -> Result<()> {
     move_mount(tree, &point.object, c"", flags)
 }
 
-/// Makes a folder of the new root a mount point, with what is mounted below it.
+/// Makes a folder of the new root a mount point, with its submounts.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
+/// Errors of the kernel.
 pub(super) fn pin(point: &MountPoint) -> Result<()> {
     let recursive = (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned();
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive;
@@ -169,7 +171,7 @@ pub(super) fn pin(point: &MountPoint) -> Result<()> {
     }
 }
 
-/// The same path as seen from a root that is the current folder.
+/// The path relative to the old root, which is the working directory.
 fn relative(path: &CString) -> Result<CString> {
     let bytes = path.to_bytes();
     let start = bytes
@@ -183,11 +185,11 @@ fn relative(path: &CString) -> Result<CString> {
     })
 }
 
-/// Mounts a copy of a file or folder of the new root, alone, on another place of it.
+/// Mounts a file or folder of the new root, without submounts, at another mount point.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
+/// Errors of the kernel.
 pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Result<()> {
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW.cast_unsigned();
     match open_tree(AT_FDCWD, from, flags) {
@@ -206,7 +208,7 @@ pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Res
     }
 }
 
-/// Stands in the old root, so that paths without a slash are the host's.
+/// Makes the old root the working directory, so that relative paths are the host's.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Bind mounts without the calls of Linux 5.2 and 5.12: the classic `mount`, then a remount of each mount below.
+//! Bind mounts without the system calls of Linux 5.2 and 5.12: `mount`, then a remount of each
+//! submount.
 
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
@@ -20,8 +21,8 @@ use super::bind::MountRestriction;
 /// The largest list of mounts that is read, in bytes.
 const MAX_MOUNTS: usize = 16 * 1024 * 1024;
 
-/// Flags of a mount that a remount must keep: in a user namespace they are locked. As `statfs` shows them (which is as
-/// `mount` takes them, but for the two kinds of lazy access times).
+/// Mount flags that a remount must keep, because a user namespace locks them: the bit of `statfs`,
+/// and the bit of `mount`. They differ for `relatime` alone.
 const LOCKED_FLAGS: [(i64, u64); 7] = [
     (1, MS_RDONLY),
     (2, MS_NOSUID),
@@ -32,12 +33,13 @@ const LOCKED_FLAGS: [(i64, u64); 7] = [
     (4096, 1 << 21),
 ];
 
-/// Mounts `source`, with all that is mounted below it, on `place` and restricts every part. `old` is the old root, in
-/// whose procfs the mounts are listed.
+/// Mounts `source`, with its submounts, at a mount point and restricts each of them. The mounts are
+/// listed in the procfs of `old_root`.
 ///
 /// # Errors
 ///
-/// What `mount` reports; nothing is left half restricted that could be used, since the caller gives up.
+/// What `mount` reports. The caller then gives up the root, so a partly restricted mount is never
+/// used.
 pub(super) fn bind(
     source: &CStr,
     point: &CString,
@@ -60,7 +62,7 @@ pub(super) fn bind(
         remount(&terminated(point)?, flags)?;
         restricted += 1;
     }
-    // The mount itself is in the list, unless its path goes over a link.
+    // The mount itself is listed, unless its path goes through a link.
     if restricted == 0 {
         Err(Errno::ENOENT)
     } else {
@@ -68,7 +70,7 @@ pub(super) fn bind(
     }
 }
 
-/// Mounts one file or folder on another place, without what is mounted below it.
+/// Mounts a file or folder without its submounts.
 ///
 /// # Errors
 ///
@@ -87,7 +89,7 @@ pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<
     remount(point, flags)
 }
 
-/// Mounts a folder, with all that is mounted below it, on itself.
+/// Mounts a folder, with its submounts, on itself.
 ///
 /// # Errors
 ///
@@ -116,7 +118,7 @@ pub(super) fn remount(point: &CStr, flags: u64) -> Result<()> {
     )
 }
 
-/// The mount points of a `mountinfo` that are `place` or below it.
+/// The mount points in a `mountinfo` that are `parent` or below it.
 fn points_below(text: &[u8], parent: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
@@ -129,7 +131,8 @@ fn points_below(text: &[u8], parent: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Blanks, line ends and backslashes stand as a backslash and three octal digits.
+/// Decodes blanks, line feeds and backslashes, which are written as a backslash and three octal
+/// digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_mounts_below() {
+    fn submounts_are_found_in_mountinfo() {
         let text = b"1 0 8:1 / / rw - ext4 x rw\n\
             2 1 8:1 / /a rw - ext4 x rw\n\
             3 2 8:1 / /a/b\\040c rw - ext4 x rw\n\

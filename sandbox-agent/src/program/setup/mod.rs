@@ -1,4 +1,4 @@
-//! Building the place that the sandbox runs in, out of new namespaces with the host's files still in view.
+//! Building the sandbox's environment in new namespaces, with the host's files still visible.
 
 mod bind;
 mod classic;
@@ -29,11 +29,11 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, Kind, Setup};
 
-/// Builds the place; gives a procfs of the sandbox's processes, if one could be made.
+/// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted.
 ///
 /// # Errors
 ///
-/// The failure to report, or the host's breach of the protocol.
+/// The failure to report, or the client's protocol violation.
 pub(super) fn build(
     setup: &Setup,
     connection: &mut Connection,
@@ -50,7 +50,8 @@ pub(super) fn build(
         let detail = "mounts without a new root would be mounts on the host";
         return Err(ExitReason::Refused(refusal(FailStep::Setup, detail)));
     }
-    // While the namespaces are the agent's to rule. Without one, whatever the sandbox shows on /proc is tried later.
+    // While the agent still has privileges over the namespaces. Otherwise the sandbox's own /proc
+    // is tried later.
     let procfs = private_procfs::mount_detached();
     let limits_procfs = user_limits::open_procfs(&setup.user_limits, procfs.as_ref())
         .map_err(|errno| setup_failed("/proc", errno))?;
@@ -71,8 +72,8 @@ pub(super) fn build(
     if let Some(procfs) = limits_procfs {
         user_limits::set(&setup.user_limits, &procfs).map_err(ExitReason::Refused)?;
     }
-    // The caller's own keys stay behind. Refused where the user has no room for another key ring, or by a filter around us; code
-    // can neither see nor use a key either way.
+    // Leaves the caller's keys behind. May fail at the user's limit of keyrings, or be denied by a
+    // filter. Code cannot see or use a key in either case.
     let _ = keyring::join_new_session();
     Ok(procfs)
 }
@@ -81,8 +82,8 @@ fn setup_failed(what: &'static str, errno: Errno) -> ExitReason {
     ExitReason::Refused(failure(FailStep::Setup, errno, what))
 }
 
-/// Entered last: the mount and network namespaces belong to the user namespace in which they were made, so that root of
-/// this one has no power over them.
+/// Enters the user namespace last: the mount and network namespaces belong to the user namespace in
+/// which they were made, so root of this one has no privileges over them.
 fn enter_user_namespace(
     connection: &mut Connection,
     read_buffer: &mut ReadBuffer,
@@ -104,10 +105,10 @@ fn enter_user_namespace(
     set_user(0).map_err(failed("setresuid to 0"))
 }
 
-/// How long the host may take to take a message during setup, milliseconds.
+/// How long the client may take to read a message during setup, in milliseconds.
 const WRITE_TIMEOUT_MS: u64 = 3000;
 
-/// The failure of a step on one mount target.
+/// The failure of a step with its mount target.
 fn step_failure(target: &[u8], what: &str, errno: Errno) -> Failure {
     let detail = alloc::format!("{}: {what}", super::failures::text(target));
     failure(FailStep::Setup, errno, detail)

@@ -1,4 +1,4 @@
-//! Mount points: files and folders of the new root that something is mounted on.
+//! Mount points: files and folders of the new root.
 
 use alloc::{ffi::CString, vec::Vec};
 
@@ -14,8 +14,8 @@ use crate::runtime::{
 
 use crate::program::make_dirs::make_path;
 
-/// Something of the new root that is mounted on, held open. Code of another sandbox may exchange names in a folder that both
-/// can write to, so a mount goes onto the object and not onto its name.
+/// An open mount point. Code of another sandbox may rename entries of a folder that both can write
+/// to. So a mount goes onto the open object, not onto its name.
 #[derive(Debug)]
 pub(super) struct MountPoint {
     pub(super) path: CString,
@@ -23,7 +23,7 @@ pub(super) struct MountPoint {
     pub(super) metadata: Stat,
 }
 
-/// Opens what is at a target. No part of it may be a link.
+/// Opens an existing target. No component may be a link.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub(super) fn existing(target: &[u8]) -> Result<MountPoint> {
         ..OpenHow::default()
     };
     let object = match fs::open_at2(AT_FDCWD, &path, &how) {
-        // Before Linux 5.6, or denied by an engine's seccomp profile that does not know the call.
+        // Before Linux 5.6, or denied by the engine's seccomp profile.
         Err(Errno::ENOSYS | Errno::EPERM) => open_by_component(target)?,
         opened => opened?,
     };
@@ -63,11 +63,11 @@ fn open_by_component(target: &[u8]) -> Result<Fd> {
     Ok(object)
 }
 
-/// The path of a target. The new root is the root already.
+/// The path of a target in the new root, which is already the root.
 ///
 /// # Errors
 ///
-/// `EINVAL` unless it is absolute and without `..`.
+/// `EINVAL` unless it is absolute and has no `..`.
 pub(super) fn path(target: &[u8]) -> Result<CString> {
     let has_parent_component = target.split(|byte| *byte == b'/').any(|part| part == b"..");
     if target.first() != Some(&b'/') || has_parent_component {
@@ -76,7 +76,7 @@ pub(super) fn path(target: &[u8]) -> Result<CString> {
     terminated(target)
 }
 
-/// Makes the missing parents of a target.
+/// Makes a target's missing parents.
 ///
 /// # Errors
 ///
@@ -88,11 +88,11 @@ pub(super) fn make_parents(target: &[u8]) -> Result<()> {
     }
 }
 
-/// Makes sure that there is a folder at `target`, or for `folder` = false a file.
+/// Opens the folder at `target`, or with `folder` = false the file. Makes it if it is missing.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` or `EISDIR` when the other kind is there, and what `mkdir` and `open` report.
+/// `ENOTDIR` or `EISDIR` if the other kind exists, and what `mkdir` and `open` report.
 pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoint> {
     match existing(target) {
         Err(Errno::ENOENT) if folder => make_path(target, 0o755, None)?,
@@ -107,7 +107,7 @@ pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoin
     existing(target)
 }
 
-/// A new empty file.
+/// Creates an empty file.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ pub(super) fn create(point: &CString, mode: u32) -> Result<crate::runtime::Fd> {
     )
 }
 
-/// A path in the new root that nothing else uses, for what is mounted elsewhere at once.
+/// An unused path in the new root, for a file that is then mounted elsewhere.
 pub(super) fn scratch(number: usize) -> Vec<u8> {
     alloc::format!("/.sandbox-{number}").into_bytes()
 }

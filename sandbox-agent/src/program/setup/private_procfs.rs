@@ -9,10 +9,10 @@ use crate::runtime::{
 
 use crate::program::procfs::Procfs;
 
-/// A procfs of the agent's process namespace that is mounted nowhere: supervisors find processes in it whether or not the
-/// sandbox shows one. `None` before Linux 5.2, or where the host's own procfs is covered in part.
+/// Mounts a detached procfs of the agent's PID namespace. Supervisors find processes in it even if
+/// the sandbox shows no /proc. `None` before Linux 5.2, or if the host's procfs is partly covered.
 pub(super) fn mount_detached() -> Option<Procfs> {
-    // Each reason for a failure leads to the same: what the sandbox shows on /proc is all there is.
+    // On any error, the sandbox's own /proc is used.
     detached_procfs().and_then(Procfs::new).ok()
 }
 
@@ -32,6 +32,6 @@ fn detached_procfs() -> Result<Fd> {
     let mounted =
         result(unsafe { syscall3(nr::FSMOUNT, raw, FSMOUNT_CLOEXEC, attributes as usize) })?;
     let mounted = Fd::from_raw(mounted as i32);
-    // What `fsmount` gives can only be looked up in, not read.
+    // The descriptor of `fsmount` is an `O_PATH` one, which cannot be listed.
     open_at(&mounted, c".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
 }

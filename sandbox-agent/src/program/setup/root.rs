@@ -1,4 +1,4 @@
-//! The new root: an empty tmpfs, filled step by step, that takes the place of the host's root.
+//! The new root: an empty tmpfs, filled step by step, that replaces the host's root.
 
 use alloc::{ffi::CString, format, vec::Vec};
 use core::ffi::CStr;
@@ -27,11 +27,11 @@ use crate::{
     protocol::{FailStep, Failure, Mount, Object},
 };
 
-/// Folders of the host on which the new root can be mounted until it is the root. It hides what is there, from this
-/// process alone, and only for that time. One of them is there on every Linux.
+/// Folders of the host on which the new root can be mounted until it is the root. The mount hides
+/// their content from this process only. One of them exists on every Linux.
 const TEMPORARY_MOUNT_POINTS: [&CStr; 6] = [c"/tmp", c"/run", c"/proc", c"/dev", c"/usr", c"/etc"];
 
-/// Builds the new root and makes it the root.
+/// Builds the new root and switches to it.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
         fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0).map_err(failed("old root"))?;
     enter_new_root().map_err(failed("tmpfs of the new root"))?;
     pivot_root(c".", c".").map_err(failed("pivot_root"))?;
-    // From here on absolute paths are the sandbox's, and relative ones the host's.
+    // From here on, absolute paths are the sandbox's, and relative ones the host's.
     bind::enter_old_root(&old_root).map_err(failed("old root"))?;
     let mut builder = Builder {
         old_root,
@@ -65,7 +65,7 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
     fs::change_directory(c"/").map_err(failed("new root"))
 }
 
-/// Everything of the host is taken before anything of it is hidden.
+/// Opens all sources before any mount hides them.
 fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<BindSource>>, Failure> {
     mounts
         .iter()
@@ -136,18 +136,18 @@ struct Builder {
     old_root: Fd,
     owner: (u32, u32),
     scratch_count: usize,
-    /// The first file that was masked; the others are masked by its mask.
+    /// The first masked file; its mask also masks the others.
     masked: Option<Masked>,
 }
 
 struct Masked {
-    /// An empty file that nobody may read.
+    /// An empty file without permissions.
     empty: CString,
     /// Where it is mounted.
     point: CString,
 }
 
-/// Attributes of what covers something.
+/// Attributes of a covering mount.
 const COVER: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 impl Builder {
@@ -195,7 +195,7 @@ impl Builder {
                 mode,
             } => self.file(target, content, *mode),
             Mount::ReadOnly { target } => {
-                // It may be the mount that the file is on.
+                // The empty file may be on this mount.
                 self.unlink_mask()?;
                 read_only(target)
             }
@@ -214,7 +214,7 @@ impl Builder {
         owned: bool,
     ) -> Result<()> {
         if size == 0 {
-            // The kernel takes 0 for "without a limit".
+            // The kernel takes 0 for "no limit".
             return Err(Errno::EINVAL);
         }
         let point = mount_point::create_if_missing(target, true)?.path;
@@ -256,7 +256,7 @@ impl Builder {
 
     fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<()> {
         if let Ok(point) = mount_point::existing(target) {
-            // In a folder of the host, say: the new content covers what is there.
+            // The target exists, for example in a folder of the host: cover it.
             let scratch = self.new_scratch()?;
             write_file(&scratch, content, mode)?;
             return self.cover_with(&scratch, &point);
@@ -276,13 +276,13 @@ impl Builder {
         if point.metadata.is_directory() {
             let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
             let options = c"size=4k,nr_inodes=1,mode=0";
-            // The folder itself, whatever its name leads to by now.
+            // Mounts on the open folder, whatever its name leads to now.
             fs::change_directory_to(&point.object)?;
             let masked = mount(Some(c"tmpfs"), c".", Some(c"tmpfs"), flags, Some(options));
             return masked.and(bind::enter_old_root(&self.old_root));
         }
         if let Some(Masked { point: first, .. }) = &self.masked {
-            // A copy of a mount has its attributes.
+            // A bind mount has the attributes of its source.
             return mount(Some(first), &point.path, None, MS_BIND, None);
         }
         let empty = self.new_scratch()?;
@@ -293,7 +293,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes the name of the empty file away.
+    /// Unlinks the empty file; the mounts stay.
     fn unlink_mask(&mut self) -> Result<()> {
         match self.masked.take() {
             Some(masked) => fs::unlink(AT_FDCWD, &masked.empty, 0),
@@ -306,7 +306,7 @@ impl Builder {
         terminated(mount_point::scratch(self.scratch_count))
     }
 
-    /// Mounts a scratch file over `place`, read-only, and takes its name away.
+    /// Mounts a scratch file over a mount point, read-only, and unlinks the file.
     fn cover_with(&self, scratch: &CString, point: &MountPoint) -> Result<()> {
         let covered = bind::mirror(scratch, point, COVER);
         covered.and(fs::unlink(AT_FDCWD, scratch, 0))
@@ -331,7 +331,7 @@ fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<()> {
     file.close()
 }
 
-/// Makes one mount read-only, not those below it.
+/// Makes a mount read-only, without its submounts.
 fn read_only(target: &[u8]) -> Result<()> {
     let point = mount_point::path(target)?;
     let attributes = MountAttributes {

@@ -1,4 +1,4 @@
-//! Limits of the sandbox's own user namespace, on what the kernel counts for each user.
+//! Limits of the sandbox's user namespace on objects that the kernel counts per user.
 
 use alloc::{format, string::ToString};
 
@@ -17,8 +17,9 @@ use crate::{
     protocol::{FailStep, Failure, UserLimit},
 };
 
-/// A procfs to set the limits in, taken while the host's root is in view: `files`, or where there is none the host's own. Which user
-/// namespace is meant is decided by who opens a file of it, and not by the mount. `None` where there is nothing to set.
+/// Opens a procfs to set the limits in, while the host's root is visible: `procfs`, or the host's
+/// own. The process that opens a file decides on the user namespace, not the mount. `None` without
+/// limits.
 ///
 /// # Errors
 ///
@@ -35,7 +36,7 @@ pub(super) fn open_procfs(limits: &[UserLimit], procfs: Option<&Procfs>) -> Resu
     .map(Some)
 }
 
-/// Sets the limits of the user namespace that this process is in.
+/// Sets the limits of this process's user namespace.
 ///
 /// # Errors
 ///
