@@ -1,4 +1,4 @@
-//! Files in and out of a live agent.
+//! Builtins of a running agent: file transfer, listing and removal.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, Outcome, builtin, settings};
+use common::{Client, ExecResult, builtin, settings};
 use sandbox_agent::protocol::{
     Builtin, Channel, ExecRequest, ExitKind, FailStep, Kind, Reader, WINDOW,
 };
@@ -18,9 +18,9 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.to_str().unwrap().into()
 }
 
-/// Sends `data` as standard input, as fast as it is granted.
+/// Sends `data` as standard input, as fast as credit allows.
 #[track_caller]
-fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> Outcome {
+fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> ExecResult {
     let request = ExecRequest {
         stdin: true,
         ..builtin(Builtin::Put {
@@ -50,12 +50,12 @@ fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> Outcome {
 }
 
 #[track_caller]
-fn get(client: &mut Client, path: &Path) -> Outcome {
+fn get(client: &mut Client, path: &Path) -> ExecResult {
     client.run(&builtin(Builtin::Get { path: bytes(path) }))
 }
 
 #[track_caller]
-fn fails(outcome: &Outcome, errno: i32, detail: &Path) {
+fn fails(outcome: &ExecResult, errno: i32, detail: &Path) {
     let failure = outcome.failure();
     assert_eq!(
         (failure.step, failure.errno),
@@ -88,7 +88,7 @@ fn put_and_get_transfer_files() {
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         assert!(outcome.stdout == data);
     }
-    // Over an existing file, and a link: the name is replaced, not what it points to.
+    // Replaces an existing file, and a link itself instead of its target.
     symlink("large", place.join("link")).unwrap();
     put(&mut client, &place.join("link"), 0o600, b"new").report();
     assert_eq!(fs::read(place.join("link")).unwrap(), b"new");
@@ -160,14 +160,14 @@ fn incomplete_put_leaves_no_file() {
     client.send(stream, Kind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(count(), 0);
-    // As well when the time is over.
+    // The same after a timeout.
     let outcome = client.run(&ExecRequest {
         timeout_ms: 100,
         ..request.clone()
     });
     assert_eq!(outcome.kind(), ExitKind::TimedOut);
     assert_eq!(count(), 0);
-    // As well when the sandbox is stopped.
+    // The same when the sandbox is stopped.
     let mut stopped = Client::start(&settings());
     let stream = stopped.exec(&request);
     stopped.send(stream, Kind::Stdin, b"half of");
@@ -176,7 +176,7 @@ fn incomplete_put_leaves_no_file() {
     assert_eq!(stopped.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(stopped.agent_end().code(), Some(0));
     assert_eq!(count(), 0);
-    // Where it cannot go.
+    // Paths that cannot be written.
     fs::create_dir(&path).unwrap();
     fails(&put(&mut client, &path, 0o600, b"x"), libc::EISDIR, &path);
     let below = place.path().join("f/x");

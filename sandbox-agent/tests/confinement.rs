@@ -1,4 +1,5 @@
-//! What confines executions: limits, Landlock, seccomp, one program only. Every test also shows that what is allowed works.
+//! Confinement of executions: limits, Landlock, seccomp, exec-once. Every test also checks that
+//! allowed actions work.
 
 mod common;
 
@@ -35,7 +36,7 @@ fn seccomp_program_refuses_a_system_call() {
         "Inappropriate ioctl",
     );
     works(&mut client, &format!("stat {path}"));
-    // Routines are confined as programs are.
+    // Builtins are confined like programs.
     let status = works(&mut client, "grep -E '^Seccomp:' /proc/self/status");
     assert_eq!(status, "Seccomp:\t2\n");
 }
@@ -67,7 +68,7 @@ fn exec_once_refuses_a_second_program_and_process() {
             "Operation not permitted",
         );
     }
-    // What was refused is counted. Threads are no processes.
+    // Refusals are counted. Threads do not count as processes.
     let python = "import os, threading
 thread = threading.Thread(target=print, args=('thread',))
 thread.start()
@@ -84,7 +85,8 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     );
     let report = outcome.report();
     assert_eq!((report.refused_programs, report.refused_processes), (2, 3));
-    // Looking the program up, a script's interpreter, and a program that is not there, are no second program.
+    // Looking up the program, a script's interpreter, and a missing program do not count as a
+    // second program.
     assert_eq!(client.run(&command(&["echo", "one"])).text(), "one\n");
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("script");
@@ -96,11 +98,11 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     );
     let missing = client.run(&command(&["/no/such"]));
     assert_eq!(missing.failure().step, FailStep::NotFound);
-    // Killed while it waits for nothing.
+    // A kill needs no notification.
     let stream = client.exec(&command(&["sleep", "100"]));
     client.send(stream, sandbox_agent::protocol::Kind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
-    // With a filter of the host besides.
+    // Together with the client's own filter.
     settings.confinement.seccomp = refuse(&[libc::SYS_sendmsg, libc::SYS_seccomp], libc::EPERM);
     let mut client = Client::start(&settings);
     assert_eq!(works(&mut client, "echo builtin"), "builtin\n");
@@ -216,7 +218,7 @@ fn landlock_rules_are_enforced() {
             (Path::new("/lib"), usr),
             (Path::new("/lib64"), usr),
             (Path::new("/not/there"), usr),
-            // A file, with access that only folders have.
+            // A file, with rights that only folders have.
             (Path::new("/dev/null"), READ_FILE | READ_DIR | WRITE_FILE),
             (&place.join("open"), ALL_OF_ABI_1),
         ],
@@ -246,7 +248,7 @@ fn landlock_rules_are_enforced() {
         &format!("echo x > {secret}"),
         "Permission denied",
     );
-    // A program that may not be executed is found nevertheless.
+    // A program without the execute right is still found.
     std::fs::copy("/bin/true", place.join("true")).unwrap();
     let outcome = client.run(&command(&[place.join("true").to_str().unwrap()]));
     let failure = outcome.failure();
@@ -254,7 +256,7 @@ fn landlock_rules_are_enforced() {
         (failure.step, failure.errno),
         (FailStep::NotExecutable, libc::EACCES)
     );
-    // Routines too.
+    // Builtins too.
     let get = |path: &str| builtin(Builtin::Get { path: path.into() });
     assert_eq!(client.run(&get(open)).text(), "x\n");
     assert_eq!(client.run(&get(secret)).failure().errno, libc::EACCES);
@@ -284,7 +286,7 @@ fn code_has_no_privileges() {
     // SAFETY: the call takes nothing.
     let root = unsafe { libc::geteuid() } == 0;
     for line in status.lines() {
-        // What nobody can use, only the privileged can give up.
+        // A bounding set without effect can be dropped only with privileges.
         if line.starts_with("CapBnd") && !root {
             continue;
         }
@@ -296,11 +298,11 @@ fn code_has_no_privileges() {
         };
         assert_eq!(value, expected, "{line}");
     }
-    // The agent neither, and it cannot be looked into.
+    // The agent has none either, and its memory is not readable.
     let agent = client.agent.id();
     let status = std::fs::read_to_string(format!("/proc/{agent}/status")).unwrap();
     assert!(status.contains("CapEff:\t0000000000000000"));
-    // Code of its own identity is tried as the out-of-memory killer's choice before it.
+    // In shared mode, the out-of-memory killer prefers code to the agent.
     let score = |pid: &str| {
         std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"))
             .unwrap()
@@ -308,7 +310,7 @@ fn code_has_no_privileges() {
             .to_string()
     };
     assert_eq!(works(&mut client, "cat /proc/self/oom_score_adj"), "1000\n");
-    // It raises its own for the moments in which it makes a process.
+    // The agent raises its own score while it forks.
     let lowered = (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
         score(&agent.to_string()) == score("self")

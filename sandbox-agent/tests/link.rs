@@ -1,4 +1,4 @@
-//! The reliable byte layer below the frames: what crosses it arrives once and in order, and nothing else is taken for it.
+//! The link: bytes arrive once and in order, and anything else is a protocol violation.
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
@@ -6,7 +6,7 @@ use sandbox_agent::protocol::{
     PacketKind, ProtocolError, Received, Resume, Resumed,
 };
 
-/// One side with its bytes.
+/// One end of a link, with its bytes.
 #[derive(Default)]
 struct Side {
     end: LinkEnd,
@@ -61,13 +61,13 @@ fn packet(kind: PacketKind, length: usize, acknowledged: u64) -> Vec<u8> {
     bytes
 }
 
-/// What happens next on a link between two sides.
+/// The next event on a link between two ends.
 #[derive(Debug, Clone)]
 enum Event {
     Write(bool, usize),
-    /// The first bytes of all that is sent arrive, in pieces of this size.
+    /// The first bytes of everything sent arrive, in pieces of this size.
     Carry(bool, usize, usize),
-    /// The stream breaks, with this much of what was sent having arrived in each direction.
+    /// The stream breaks after this many of the sent bytes have arrived in each direction.
     Break(usize, usize),
 }
 
@@ -114,7 +114,7 @@ proptest! {
                 }
             }
         }
-        // A resumption puts what was cut in the middle right.
+        // Resuming repairs a packet that was cut.
         let [one, other] = &mut sides;
         let (of_one, of_other) = (one.end.received(), other.end.received());
         one.resume(of_other).unwrap();
@@ -125,7 +125,7 @@ proptest! {
         }
         prop_assert!(sides[1].arrived == written[0]);
         prop_assert!(sides[0].arrived == written[1]);
-        // What nobody has acknowledged yet is bounded.
+        // Unacknowledged bytes are bounded.
         prop_assert!(sides.iter().all(|side| side.kept.len() < LINK_ACKNOWLEDGE));
     }
 
@@ -195,7 +195,7 @@ fn acknowledging_unsent_bytes_is_a_violation() {
         let length = usize::from(kind == PacketKind::Data);
         let mut side = Side::default();
         side.write(&[0; 100]);
-        // It waits, but was not sent.
+        // Queued, but not sent.
         assert!(side.receive(&packet(kind, length, 1)).is_err());
         let mut side = Side::default();
         side.write(&[0; 100]);
@@ -236,7 +236,7 @@ fn resume_outside_of_the_kept_bytes_is_refused() {
     }
     side.resume(70).unwrap();
     assert_eq!(side.kept.len(), 40);
-    // What was sent and is sent again cannot have arrived before.
+    // Bytes that are sent again cannot have arrived before.
     assert!(
         side.receive(&packet(PacketKind::Acknowledge, 0, 71))
             .is_err()
@@ -248,7 +248,7 @@ fn exceeding_the_window_is_a_violation() {
     let mut side = Side::default();
     let piece = packet(PacketKind::Data, MAX_PACKET, 0);
     let mut count = 0;
-    // Nothing is acknowledged meanwhile.
+    // No acknowledgement arrives meanwhile.
     let error = loop {
         match side.receive(&piece) {
             Ok(()) => count += MAX_PACKET,

@@ -1,4 +1,4 @@
-//! What is mounted is what the host has checked, and it stays where it is.
+//! The mounted objects are those that the client checked, and mount points cannot be moved.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -22,9 +22,9 @@ fn bind_of(path: &Path, target: &str, read_only: bool, wanted: &Path) -> Mount {
     mount
 }
 
-/// The usual place with these mounts before its root becomes read-only.
+/// The standard root with these mounts before it becomes read-only.
 fn with(mounts: Vec<Mount>) -> Setup {
-    let mut setup = usual();
+    let mut setup = standard_root();
     let at = setup.mounts.len() - 1;
     setup.mounts.splice(at..at, mounts);
     setup
@@ -83,7 +83,8 @@ fn pinned_folder_is_writable_and_cannot_be_renamed() {
         ]);
         establish(&mut client, &setup, &split(0)).unwrap();
         for moved in ["/data/a", "/data/a/b", "/data/a/b/ro"] {
-            // Between mounts mv copies, and then cannot remove what is mounted. The copy goes first.
+            // Across mounts, `mv` copies and then cannot remove the mount point. The copy is
+            // removed first.
             let script = format!("rm -rf /data/x; mv {moved} /data/x");
             refused(&mut client, &script, "busy");
         }

@@ -5,8 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    Client, Wire, script,
-    several::{detached, follow},
+    Client, TestStream,
+    listening::{detached, follow},
+    script,
 };
 use sandbox_agent::protocol::{Channel, ExecRequest, ExitKind, Kind, Settings};
 
@@ -19,7 +20,7 @@ fn logged(text: &str) -> ExecRequest {
 
 /// The next `count` bytes of a log.
 #[track_caller]
-fn log_bytes(wire: &mut Wire, stream: u32, count: usize) -> String {
+fn log_bytes(wire: &mut TestStream, stream: u32, count: usize) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < count {
         let message = wire.wait(stream);
@@ -44,13 +45,13 @@ fn followed_log_sends_new_output() {
     for followed in [all, tail, from_now] {
         assert_eq!(log_bytes(&mut second, followed, 8), "one\ntwo\n");
     }
-    // They came while the program ran.
+    // The lines arrived while the program was running.
     assert_eq!(first.wait_end(stream).kind, ExitKind::Exited(0));
     second.send(tail, Kind::Kill, &[]);
     assert_eq!(second.wait_end(tail).kind, ExitKind::Killed);
     first.run(&logged("echo three"));
     assert_eq!(log_bytes(&mut second, all, 6), "three\n");
-    // What is written until the end of a stop is still sent.
+    // Output until the end of a stop is still sent.
     let stream = first.exec(&logged(
         "trap 'echo last; exit' TERM; sleep 100 & echo up; wait",
     ));
@@ -75,7 +76,7 @@ fn slow_log_reader_gets_the_number_of_overwritten_bytes() {
     let mut second = address.attach(&settings);
     let stream = follow(&mut second, 0);
     second.ping();
-    // Sends the window, and then lacks credit while the log runs away.
+    // The agent sends one window, then lacks credit while the log is overwritten.
     let outcome = first.run(&logged("head -c 1000000 /dev/zero | tr '\\0' a; echo end"));
     assert_eq!(outcome.kind(), ExitKind::Exited(0));
     let (mut bytes, mut said) = (Vec::new(), String::new());

@@ -1,4 +1,4 @@
-//! How executions and the agent end.
+//! The end of executions and of the agent.
 
 mod common;
 
@@ -34,13 +34,13 @@ fn timeout_keeps_earlier_output() {
     assert!(elapsed >= Duration::from_millis(300) && elapsed < Duration::from_millis(900));
     assert_eq!(outcome.report().stragglers, 2, "{:?}", outcome.report());
     assert_eq!(alive(&mark), 0);
-    // One that ends in time is not touched.
+    // An execution that ends in time is not affected.
     let request = ExecRequest {
         timeout_ms: 5000,
         ..command(&["true"])
     };
     assert_eq!(client.run(&request).kind(), ExitKind::Exited(0));
-    // One that sleeps in the kernel, or waits for input.
+    // A program that sleeps in the kernel, or waits for input.
     let request = ExecRequest {
         timeout_ms: 100,
         stdin: true,
@@ -54,7 +54,7 @@ fn background_process_does_not_delay_the_exit() {
     let mut client = Client::start(&settings());
     let mark = mark(2);
     let start = Instant::now();
-    // A double fork in a session of its own, which keeps the outputs open.
+    // A double fork with its own session, which holds the outputs open.
     let text =
         format!("setsid sh -c 'sleep {mark} & exit' ; setsid sleep {mark} & echo main; exit 3");
     let outcome = client.run(&script(&text));
@@ -78,7 +78,7 @@ fn output_held_open_by_another_execution_is_cut() {
     wait_until("the first runs", || {
         std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
     });
-    // The second opens the output of the first, and writes to it for ever.
+    // The second opens the first one's output and writes to it forever.
     let second = client.exec(&script(&format!(
         "exec > /proc/$(cat {path})/fd/1; while sleep 0.01; do echo more; done"
     )));
@@ -94,7 +94,7 @@ fn output_held_open_by_another_execution_is_cut() {
 fn tree_of_500_processes_is_killed() {
     let mut client = Client::start(&settings());
     let mark = mark(3);
-    // Each in a session of its own, with a parent that has ended.
+    // Each with its own session, and with a parent that has exited.
     let text = format!(
         "i=0; while [ $i -lt 500 ]; do (setsid sleep {mark} &) ; i=$((i+1)); done; echo ready; sleep {mark}"
     );
@@ -117,7 +117,7 @@ fn tree_of_500_processes_is_killed() {
     );
     assert_eq!(alive(&mark), 0);
     eprintln!("a tree of 501 was gone after {elapsed:?}");
-    // The bound of the work is 100 ms; a debug build's neighbours on the same processors get more.
+    // The work takes at most 100 ms; a debug build on shared processors gets more time.
     assert!(elapsed < Duration::from_millis(400), "{elapsed:?}");
     assert_eq!(client.run(&command(&["echo", "alive"])).text(), "alive\n");
 }
@@ -128,7 +128,8 @@ fn continuously_forking_tree_is_killed() {
     let place = tempfile::tempdir().unwrap();
     let stop = place.path().join("stop");
     let stop_path = stop.to_str().unwrap();
-    // Two generations at any time, each in a session of its own. The file bounds it, should the kill fail.
+    // Two generations at any time, each with its own session. The file stops them if the kill
+    // fails.
     let text = format!(
         "f() {{ while [ ! -e {stop_path} ]; do setsid sh -c 'sleep 0.02 & sleep 0.01' & sleep 0.005; done; }}; \
          f & f & echo ready; sleep 0.3; exit 0"
@@ -156,7 +157,7 @@ fn lost_supervisor_is_reported_and_its_tree_killed() {
     let mark = mark(4);
     let other = client.exec(&script("sleep 0.7; echo alive"));
     for signal in ["KILL", "STOP"] {
-        // Code of the agent's own identity can do this to its parent.
+        // Code with the agent's own identity can do this to its parent.
         let text = format!(
             "setsid sleep {mark} & (setsid sleep {mark} &); kill -{signal} $PPID; sleep {mark}"
         );
@@ -185,7 +186,7 @@ fn stop_waits_for_the_grace_period() {
     client.send(0, Kind::Stop, &300u32.to_le_bytes());
     let late = client.exec(&command(&["true"]));
     assert_eq!(client.finish(late).failure().step, FailStep::Request);
-    // The shell may say on stderr that the signal ended its `sleep` as well.
+    // The shell may report on stderr that the signal ended its `sleep` too.
     let word = loop {
         let message = client.wait(polite);
         if message.kind == Kind::Stdout {
@@ -270,7 +271,7 @@ fn expired_time_to_live_ends_the_sandbox() {
     let stream = client.exec(&command(&["sleep", &mark]));
     assert_eq!(client.wait(stream).kind, Kind::Started);
     assert_eq!(alive(&mark), 1);
-    // Not for want of pings.
+    // The lease is not the reason: pings continue.
     client.ping();
     let word = client.wait(0);
     let failure = Failure::decode(&word.bytes).unwrap();
@@ -298,11 +299,11 @@ fn protocol_violations_end_the_agent() {
     };
     let detail = check(&|client| {
         use std::io::Write;
-        // The pipe takes 1 MiB, then nothing is granted any more.
+        // The pipe accepts 1 MiB, then no more credit is granted.
         let mut bytes = Vec::new();
         encode_frame(&mut bytes, 1, Kind::Stdin, false, &[0; 60_000]);
         for _ in 0..40 {
-            // The agent may have gone before it has taken all of it.
+            // The agent may exit before it has read everything.
             let _ = client.socket.write_all(&bytes);
         }
     });
@@ -325,7 +326,7 @@ fn protocol_violations_end_the_agent() {
         use std::io::Write;
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 2, Kind::Exec, &vec![0; 5 << 20]);
-        // The agent may have gone before it has taken all of it.
+        // The agent may exit before it has read everything.
         let _ = client.socket.write_all(&bytes);
     });
 }
@@ -337,7 +338,7 @@ fn flood_of_pings_uses_bounded_memory() {
     client.socket.set_nonblocking(true).unwrap();
     let mut bytes = Vec::new();
     encode_message(&mut bytes, 0, Kind::Ping, &[7; 60_000]);
-    // Nothing is read: at some time the agent takes no more.
+    // The client reads nothing: at some point the agent stops reading too.
     let start = Instant::now();
     let mut taken = 0u64;
     while start.elapsed() < Duration::from_millis(700) {

@@ -1,4 +1,4 @@
-//! An agent that listens, and its later clients.
+//! An agent with a control socket, and later clients.
 
 use std::{
     os::{
@@ -15,20 +15,20 @@ use std::{
 
 use sandbox_agent::protocol::{Failure, Kind, LogRequest, Settings};
 
-use super::{Client, Message, PATIENCE, Wire, agent_command, command, settings};
+use super::{Client, StreamMessage, TIMEOUT, TestStream, agent_command, command, settings};
 
-/// Where an agent listens.
-pub struct Address(pub PathBuf, tempfile::TempDir);
+/// The path of an agent's control socket.
+pub struct ControlAddress(pub PathBuf, tempfile::TempDir);
 
-impl Address {
-    /// A connection that has not shown the key.
-    pub fn connect(&self) -> Wire {
-        Wire::over(UnixStream::connect(&self.0).unwrap())
+impl ControlAddress {
+    /// A connection that has not authenticated.
+    pub fn connect(&self) -> TestStream {
+        TestStream::over(UnixStream::connect(&self.0).unwrap())
     }
 
-    /// A later client.
+    /// An authenticated client.
     #[track_caller]
-    pub fn attach(&self, settings: &Settings) -> Wire {
+    pub fn attach(&self, settings: &Settings) -> TestStream {
         let mut wire = self.connect();
         wire.attach(&settings.key).unwrap();
         wire
@@ -43,47 +43,47 @@ pub fn detached() -> Settings {
     }
 }
 
-/// Waits for the end of the stream, and gives what came on stream 0 before.
+/// Waits for the end of the stream; returns the failure on stream 0, if any.
 #[track_caller]
-pub fn last_word(wire: &mut Wire) -> Option<Failure> {
+pub fn last_failure(wire: &mut TestStream) -> Option<Failure> {
     let start = Instant::now();
     let mut word = None;
     loop {
         match wire.receive(Duration::from_millis(100)) {
-            Some(Message {
+            Some(StreamMessage {
                 stream: 0,
                 kind: Kind::Failed,
                 bytes,
             }) => word = Some(Failure::decode(&bytes).unwrap()),
             Some(_) => {}
             None if wire.has_ended() => return word,
-            None => assert!(start.elapsed() < PATIENCE, "the stream does not end"),
+            None => assert!(start.elapsed() < TIMEOUT, "the stream does not end"),
         }
     }
 }
 
-/// A client behind a byte pump, whose process comes with it.
-pub fn through_pump(name: &str) -> (Wire, Child) {
-    let (socket, theirs) = UnixStream::pair().unwrap();
-    let theirs = OwnedFd::from(theirs);
+/// A client connected through `sandbox-agent connect`, and that process.
+pub fn through_connect(name: &str) -> (TestStream, Child) {
+    let (socket, agent_socket) = UnixStream::pair().unwrap();
+    let agent_socket = OwnedFd::from(agent_socket);
     let child = agent_command(&[], None, &[])
         .args(["connect", name])
-        .stdin(theirs.try_clone().unwrap())
-        .stdout(theirs)
+        .stdin(agent_socket.try_clone().unwrap())
+        .stdout(agent_socket)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    (Wire::over(socket), child)
+    (TestStream::over(socket), child)
 }
 
-/// The client is served.
-pub fn echo(wire: &mut Wire) {
+/// Checks that the client is served.
+pub fn echo(wire: &mut TestStream) {
     let outcome = wire.run(&command(&["echo", "alive"]));
     assert_eq!(outcome.text(), "alive\n");
 }
 
 /// Follows the log from its last `tail` lines on.
-pub fn follow(wire: &mut Wire, tail: u32) -> u32 {
+pub fn follow(wire: &mut TestStream, tail: u32) -> u32 {
     let stream = wire.open_stream();
     wire.send(
         stream,
@@ -94,14 +94,14 @@ pub fn follow(wire: &mut Wire, tail: u32) -> u32 {
 }
 
 impl Client {
-    /// Starts an agent that listens on a socket, with these settings.
+    /// Starts an agent with a control socket and these settings.
     #[track_caller]
-    pub fn listen(settings: &Settings) -> (Client, Address) {
+    pub fn listen(settings: &Settings) -> (Client, ControlAddress) {
         let place = tempfile::tempdir().unwrap();
-        let address = Address(place.path().join("socket"), place);
+        let address = ControlAddress(place.path().join("socket"), place);
         let listener = UnixListener::bind(&address.0).unwrap();
-        let (socket, theirs) = UnixStream::pair().unwrap();
-        let mut command = agent_command(&[], Some(theirs.as_raw_fd()), &[]);
+        let (socket, agent_socket) = UnixStream::pair().unwrap();
+        let mut command = agent_command(&[], Some(agent_socket.as_raw_fd()), &[]);
         command.args(["serve", "--fd", "42", "--listen-fd", "44"]);
         let raw = listener.as_raw_fd();
         // SAFETY: between fork and exec only a system call is made.

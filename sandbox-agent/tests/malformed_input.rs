@@ -1,4 +1,4 @@
-//! Garbage from the host must end the agent in an orderly way.
+//! Malformed input ends the agent in an orderly way.
 
 mod common;
 
@@ -13,20 +13,20 @@ use common::{agent_command, command, settings};
 use proptest::prelude::*;
 use sandbox_agent::protocol::{Kind, LogRequest, Setup, encode_message};
 
-/// Sends bytes to a new agent, then closes the sending direction. Gives its exit code and what it wrote to stderr.
+/// Sends bytes to a new agent and closes the sending direction. Returns the exit code and stderr.
 fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
-    let (mut socket, theirs) = UnixStream::pair().unwrap();
+    let (mut socket, agent_socket) = UnixStream::pair().unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
-    let mut command = agent_command(&[], Some(theirs.as_raw_fd()), &[]);
+    let mut command = agent_command(&[], Some(agent_socket.as_raw_fd()), &[]);
     command
         .args(["serve", "--fd", "42"])
         .args(arguments)
         .stderr(Stdio::piped());
     let mut agent = command.spawn().unwrap();
-    drop(theirs);
-    // The agent may end before it has taken everything.
+    drop(agent_socket);
+    // The agent may exit before it has read everything.
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
@@ -58,7 +58,7 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-/// A conversation as it should be.
+/// A valid conversation.
 fn conversation() -> Vec<u8> {
     let mut bytes = hello();
     let mut request = command(&["cat"]);
