@@ -9,7 +9,7 @@ use core::{
 };
 
 use crate::runtime::{
-    Errno, Fd, Result,
+    Errno, Fd, FdWriter, Result,
     environment::Environment,
     fs, io,
     net::{
@@ -126,7 +126,7 @@ pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
         }
         pause();
     }
-    let mut stdout = io::Writer::new(1);
+    let mut stdout = FdWriter::new(1);
     let written = attempts
         .iter()
         .try_for_each(|attempt| writeln!(stdout, "{attempt}"));
@@ -145,7 +145,7 @@ fn pause() {
 }
 
 fn fail(message: core::fmt::Arguments<'_>, code: i32) -> i32 {
-    let mut stderr = io::Writer::new(2);
+    let mut stderr = FdWriter::new(2);
     // A failure to write is visible in the exit code alone.
     let _ = writeln!(stderr, "sandbox-agent: {message}");
     let _ = stderr.flush();

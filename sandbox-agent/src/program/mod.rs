@@ -47,7 +47,7 @@ mod shared;
 
 use core::fmt::Write;
 
-use crate::runtime::{environment::Environment, io::Writer};
+use crate::runtime::{FdWriter, environment::Environment};
 
 use arguments::AgentCommand;
 
@@ -61,7 +61,7 @@ pub fn main(environment: Environment) -> i32 {
         Some(AgentCommand::Detached) => detached::supervise(),
         Some(AgentCommand::Remove(folder)) => remove_agent::remove_agent(folder),
         Some(AgentCommand::Version) => {
-            let mut stdout = Writer::new(1);
+            let mut stdout = FdWriter::new(1);
             let result = writeln!(
                 stdout,
                 "sandbox-agent {} (protocol {})",
@@ -71,7 +71,7 @@ pub fn main(environment: Environment) -> i32 {
             i32::from(result.is_err() || stdout.flush().is_err())
         }
         None => {
-            let mut stderr = Writer::new(2);
+            let mut stderr = FdWriter::new(2);
             // A failure to write is visible in the exit code alone.
             let _ = stderr.write_str(arguments::USAGE);
             exit_reason::EXIT_USAGE

@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, RawFd, Result, io, net,
+    Descriptor, Errno, Fd, FdWriter, RawFd, Result, io, net,
     process::{PR_SET_DUMPABLE, set_attribute},
     signal, time,
 };
@@ -41,7 +41,7 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
     {
         Ok(()) => 0,
         Err(errno) => {
-            let mut stderr = io::Writer::new(2);
+            let mut stderr = FdWriter::new(2);
             // A failure to write is visible in the exit code alone.
             let _ = writeln!(
                 stderr,

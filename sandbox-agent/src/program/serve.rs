@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use crate::runtime::{
-    Errno, Fd, fs, io,
+    Errno, Fd, FdWriter, fs,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},
 };
@@ -55,7 +55,7 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
         && let Err(error) = cut_network()
     {
         // No client is connected yet that could get a failure message.
-        let mut stderr = io::Writer::new(2);
+        let mut stderr = FdWriter::new(2);
         // A failure to write is visible in the exit code alone.
         let _ = writeln!(
             stderr,

@@ -43,7 +43,8 @@ impl StaticProgram {
     /// and on docs.rs, the file is empty.
     ///
     /// # Errors
-    /// A variable of Cargo that is not set, a missing compiler or linker, or the messages of either.
+    /// A variable of Cargo that is not set, a missing compiler or linker, or the messages of
+    /// either.
     pub fn compile(&self) -> Result<PathBuf, BuildError> {
         let folder = PathBuf::from(variable("OUT_DIR")?);
         let program = folder.join(&self.name);

@@ -1,4 +1,4 @@
-//! Making processes.
+//! Creating processes.
 
 use core::ffi::c_void;
 
@@ -9,24 +9,24 @@ use crate::runtime::syscall::{clone_onto, nr, result, syscall5};
 
 /// Clone flag: the child shares the memory of its parent.
 pub const CLONE_VM: u64 = 0x100;
-/// Clone flag: both have the same descriptors, those included that one of them opens later.
+/// Clone flag: share the descriptor table, including descriptors that are opened later.
 pub const CLONE_FILES: u64 = 0x400;
-/// Clone flag: the parent receives a descriptor of the child.
+/// Clone flag: return a pidfd of the child.
 pub const CLONE_PIDFD: u64 = 0x1000;
 /// Clone flag: the calling thread waits until the child executes a program or ends.
 pub const CLONE_VFORK: u64 = 0x4000;
-/// Clone flag: the child's parent is the caller's own. Its end sends what the caller's end would.
+/// Clone flag: the child gets the caller's parent, and the caller's exit signal.
 pub const CLONE_PARENT: u64 = 0x8000;
 /// Clone flag: a thread of the same process.
 pub const CLONE_THREAD: u64 = 0x1_0000;
-/// The signal that a child's end sends to its parent, in a clone's flags.
+/// The signal that a child's exit sends to its parent, in the flags of `clone`.
 pub const SIGCHLD_FLAG: u64 = 17;
 
-/// Makes a copy of the process: `None` in the child, the child's identifier in the parent.
+/// Forks the process: `None` in the child, the child's PID in the parent.
 ///
 /// # Safety
-/// Only the calling thread exists in the child. The process must have one thread, or the child must
-/// do nothing but what is safe in a signal handler.
+/// Only the calling thread exists in the child. The process must have one thread, or the child may
+/// only do what is safe in a signal handler.
 ///
 /// # Errors
 /// `EAGAIN` at a limit of processes, `ENOMEM`.
@@ -39,14 +39,14 @@ pub unsafe fn fork() -> Result<Option<Pid>> {
     })
 }
 
-/// Starts `entry(argument)` in a new process on a stack of its own, with these clone `flags`
-/// ([`CLONE_PIDFD`] is added). Returns the child's identifier and descriptor.
+/// Starts `entry(argument)` in a new process on its own stack, with these clone `flags` and
+/// [`CLONE_PIDFD`]. Returns the child's PID and pidfd.
 ///
 /// # Safety
-/// `stack_top` must be the end of a stack, 16-byte aligned, that nobody else uses until the child
-/// has executed a program or ended. With [`CLONE_VM`], `entry` runs beside the caller in the same
-/// memory, with the caller's thread-local storage: it may only make system calls, and read what
-/// nobody writes meanwhile.
+/// `stack_top` must be the end of a stack, 16-byte aligned and unused until the child has executed
+/// a program or exited. With [`CLONE_VM`], `entry` runs concurrently in the caller's memory, with
+/// the caller's thread-local storage. It may only make system calls and read memory that no thread
+/// writes.
 ///
 /// # Errors
 /// What `clone` reports.

@@ -8,11 +8,11 @@ use crate::runtime::process::{
 };
 use crate::runtime::syscall::{check, nr, syscall0, syscall2, syscall3};
 
-/// Capability: kill processes of others.
+/// Capability: signal processes of other users.
 pub const CAP_KILL: u32 = 5;
-/// Capability: become any group.
+/// Capability: change the group.
 pub const CAP_SETGID: u32 = 6;
-/// Capability: become any user.
+/// Capability: change the user.
 pub const CAP_SETUID: u32 = 7;
 /// Capability: change the bounding set.
 pub const CAP_SETPCAP: u32 = 8;
@@ -20,24 +20,24 @@ pub const CAP_SETPCAP: u32 = 8;
 pub const CAP_NET_ADMIN: u32 = 12;
 /// Capability: change the root.
 pub const CAP_SYS_CHROOT: u32 = 18;
-/// Capability: mounts and much else.
+/// Capability: mount, and many other operations.
 pub const CAP_SYS_ADMIN: u32 = 21;
-/// The highest capability number that is tried; the kernel refuses those it does not have.
+/// The highest capability number that is tried. The kernel refuses unknown ones.
 pub const CAP_LAST: u32 = 63;
 
-/// The three sets of a process, a bit for each capability.
+/// A process's capability sets, one bit for each capability.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What holds now.
+    /// The effective set.
     pub effective: u64,
-    /// What may be made effective.
+    /// The permitted set.
     pub permitted: u64,
-    /// What a program may inherit.
+    /// The inheritable set.
     pub inheritable: u64,
 }
 
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
@@ -45,12 +45,12 @@ struct Header {
 const VERSION_3: u32 = 0x2008_0522;
 
 impl Capabilities {
-    /// The caller's.
+    /// The caller's capabilities.
     ///
     /// # Errors
     /// None that Linux since 2.6.26 gives.
     pub fn current() -> Result<Capabilities> {
-        let mut header = Header {
+        let mut header = CapabilityHeader {
             version: VERSION_3,
             pid: 0,
         };
@@ -71,12 +71,12 @@ impl Capabilities {
         })
     }
 
-    /// Makes them the caller's.
+    /// Sets the caller's capabilities.
     ///
     /// # Errors
     /// `EPERM` when one is added that the caller may not have.
     pub fn apply(self) -> Result<()> {
-        let mut header = Header {
+        let mut header = CapabilityHeader {
             version: VERSION_3,
             pid: 0,
         };
@@ -93,7 +93,7 @@ impl Capabilities {
     }
 }
 
-/// Drops every capability from the bounding set but those in `keep` (a bit each).
+/// Drops every capability from the bounding set except those in `keep` (one bit each).
 ///
 /// # Errors
 /// `EPERM` without `CAP_SETPCAP`.
@@ -103,7 +103,7 @@ pub fn limit_bounding_set(keep: u64) -> Result<()> {
             continue;
         }
         match set_attribute(PR_CAPBSET_DROP, capability as usize, 0) {
-            // The first number that the kernel does not have ends the list.
+            // The first unknown number ends the list.
             Err(Errno::EINVAL) => return Ok(()),
             other => other?,
         }
@@ -111,7 +111,7 @@ pub fn limit_bounding_set(keep: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether a program that is executed could still gain the capability by its file.
+/// Whether the capability is in the bounding set.
 ///
 /// # Errors
 /// `EINVAL` for a capability that the kernel does not have.
@@ -131,7 +131,7 @@ pub fn is_ambient(capability: u32) -> Result<bool> {
     Ok(there != 0)
 }
 
-/// Adds a capability to the ambient set: it survives the execution of a program.
+/// Adds a capability to the ambient set, which `execve` preserves.
 ///
 /// # Errors
 /// `EPERM` when it is not permitted and inheritable.
@@ -147,7 +147,7 @@ pub fn clear_ambient() -> Result<()> {
     set_attribute(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
 
-/// Sets real, effective and saved user.
+/// Sets the real, effective and saved user ID.
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the user is not mapped.
@@ -157,7 +157,7 @@ pub fn set_user(user: u32) -> Result<()> {
     check(unsafe { syscall3(nr::SETRESUID, user, user, user) })
 }
 
-/// Sets real, effective and saved group.
+/// Sets the real, effective and saved group ID.
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the group is not mapped.
@@ -167,10 +167,11 @@ pub fn set_group(group: u32) -> Result<()> {
     check(unsafe { syscall3(nr::SETRESGID, group, group, group) })
 }
 
-/// Leaves a user or group as it is.
+/// An ID that stays unchanged.
 const SAME: usize = u32::MAX as usize;
 
-/// Sets the effective user alone. Capabilities go from effect with an effective root, and come back with it.
+/// Sets only the effective user ID. Leaving root clears the effective capabilities, and returning
+/// restores them.
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the user is not mapped.
@@ -179,7 +180,7 @@ pub fn set_effective_user(user: u32) -> Result<()> {
     check(unsafe { syscall3(nr::SETRESUID, SAME, user as usize, SAME) })
 }
 
-/// Sets the effective group alone.
+/// Sets only the effective group ID.
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the group is not mapped.

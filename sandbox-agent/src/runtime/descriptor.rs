@@ -8,7 +8,7 @@ use crate::runtime::syscall::{check, nr, syscall1};
 /// A file descriptor's number.
 pub type RawFd = i32;
 
-/// What names an open file: an [`Fd`], a reference to one, or a plain number.
+/// Something with a descriptor number: an [`Fd`], a reference to one, or a plain number.
 pub trait Descriptor {
     /// The number.
     fn raw(&self) -> RawFd;
@@ -37,23 +37,23 @@ impl<T: Descriptor + ?Sized> Descriptor for &T {
 pub struct Fd(RawFd);
 
 impl Fd {
-    /// Takes over `raw`, which must be open and owned by nobody else: it will be closed on drop.
+    /// Takes ownership of `raw`, which must be open and have no other owner.
     pub const fn from_raw(raw: RawFd) -> Fd {
         Fd(raw)
     }
 
-    /// The number; the descriptor stays owned by `self`.
+    /// The descriptor's number. `self` stays its owner.
     pub const fn as_raw(&self) -> RawFd {
         self.0
     }
 
-    /// Gives the descriptor away without closing it.
+    /// Releases ownership without closing the descriptor.
     pub fn into_raw(self) -> RawFd {
         ManuallyDrop::new(self).0
     }
 
-    /// Closes the descriptor and reports what the kernel says. Afterwards it is closed, whatever
-    /// the result: Linux frees the number before it can fail.
+    /// Closes the descriptor and reports errors. It is closed in any case: Linux frees the number
+    /// first.
     ///
     /// # Errors
     /// What `close` reports, such as a write error that was deferred.
@@ -64,12 +64,12 @@ impl Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        // A deferred error has nobody to go to here; who cares calls `Fd::close`.
+        // Use `Fd::close` to see deferred errors.
         let _ = close(self.0);
     }
 }
 
-/// Closes a descriptor by number. Not repeated on `EINTR`, since the number is free by then.
+/// Closes a descriptor by number. Never retried on `EINTR`, because the number is already free.
 ///
 /// # Errors
 /// `EBADF` when it was not open, or a deferred write error.
@@ -78,7 +78,7 @@ pub fn close(raw: RawFd) -> Result<()> {
     check(unsafe { syscall1(nr::CLOSE, raw as usize) })
 }
 
-/// The argument word of a descriptor: sign-extended, so that `AT_FDCWD` stays negative.
+/// A descriptor as an argument: sign-extended, so that `AT_FDCWD` stays negative.
 pub(crate) fn word(descriptor: impl Descriptor) -> usize {
     descriptor.raw() as isize as usize
 }

@@ -6,10 +6,10 @@ use crate::runtime::descriptor::{Descriptor, RawFd, word};
 use crate::runtime::errno::{Errno, Result};
 use crate::runtime::syscall::{nr, result, syscall3};
 
-/// The kind of an entry, as far as the file system tells without a `stat`.
+/// An entry's kind, if the file system returns it without `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// The file system does not say: ask `stat`.
+    /// Unknown: use `stat`.
     Unknown,
     /// A fifo.
     Fifo,
@@ -42,10 +42,10 @@ impl EntryKind {
     }
 }
 
-/// One entry of a folder: `struct linux_dirent64`.
+/// A folder's entry: `struct linux_dirent64`.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
-    /// Number in the file system.
+pub struct DirectoryEntry<'a> {
+    /// Inode number.
     pub inode: u64,
     /// Its kind.
     pub kind: EntryKind,
@@ -71,8 +71,8 @@ struct Buffer([u8; 4096]);
 const NAME: usize = 19;
 
 impl Directory {
-    /// Reads from `descriptor`, an open folder that must stay open for as long as the reader
-    /// lives, from its current position on.
+    /// Reads an open folder from its current position. The folder must stay open as long as the
+    /// reader lives.
     pub fn new(descriptor: impl Descriptor) -> Directory {
         Directory {
             descriptor: descriptor.raw(),
@@ -82,11 +82,12 @@ impl Directory {
         }
     }
 
-    /// The next entry, `None` at the end. Lends from the buffer, hence no `Iterator`.
+    /// The next entry, or `None` at the end. It borrows from the buffer, so this is not an
+    /// `Iterator`.
     ///
     /// # Errors
     /// What `getdents64` reports; `EIO` for a malformed record.
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>> {
+    pub fn next_entry(&mut self) -> Result<Option<DirectoryEntry<'_>>> {
         let (start, length) = loop {
             if self.position >= self.filled {
                 // SAFETY: the kernel writes at most 4096 bytes into the buffer.
@@ -120,7 +121,7 @@ impl Directory {
         let record = &self.buffer.0[start..start + length];
         let mut inode = [0; 8];
         inode.copy_from_slice(&record[..8]);
-        Ok(Some(Entry {
+        Ok(Some(DirectoryEntry {
             inode: u64::from_ne_bytes(inode),
             kind: EntryKind::from_code(record[18]),
             name: CStr::from_bytes_until_nul(&record[NAME..]).map_err(|_| Errno::EIO)?,

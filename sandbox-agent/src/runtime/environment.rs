@@ -1,8 +1,8 @@
-//! What a program is started with.
+//! Arguments and environment variables of a program.
 
 use core::ffi::{CStr, c_char};
 
-/// Arguments and variables, as the kernel laid them out on the first stack.
+/// Arguments and variables on the initial stack.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment {
     arguments: &'static [*const c_char],
@@ -10,12 +10,13 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the first stack: count, arguments, null, variables, null.
+    /// Reads the initial stack: count, arguments, null, variables, null.
     ///
     /// # Safety
     /// `stack` must be the stack pointer as the kernel set it.
     pub unsafe fn from_stack(stack: *const usize) -> Environment {
-        // SAFETY: the kernel wrote the count, so many pointers and a null, then pointers up to a null.
+        // SAFETY: the kernel wrote the count, so many pointers and a null, then pointers up to a
+        // null.
         unsafe {
             let count = stack.read();
             let start = stack.add(1).cast::<*const c_char>();
@@ -33,7 +34,8 @@ impl Environment {
 
     /// The arguments, the program's name first.
     pub fn arguments(&self) -> impl ExactSizeIterator<Item = &'static CStr> {
-        // SAFETY: the kernel's pointers name nul-terminated strings that live as long as the process.
+        // SAFETY: the kernel's pointers name nul-terminated strings that live as long as the
+        // process.
         self.arguments
             .iter()
             .map(|text| unsafe { CStr::from_ptr(*text) })

@@ -10,7 +10,7 @@ use crate::runtime::syscall::{
 };
 use crate::runtime::time::Timespec;
 
-/// In place of a folder: the current one.
+/// The working directory.
 pub const AT_FDCWD: RawFd = -100;
 /// Do not follow a symbolic link at the path's end.
 pub const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
@@ -35,11 +35,11 @@ pub const O_WRONLY: i32 = 1;
 pub const O_RDWR: i32 = 2;
 /// Create the file if it is missing.
 pub const O_CREAT: i32 = 0o100;
-/// With [`O_CREAT`]: fail if it exists, be it a dangling link.
+/// With [`O_CREAT`]: fail if the path exists, even as a dangling link.
 pub const O_EXCL: i32 = 0o200;
 /// Do not make a terminal the controlling one.
 pub const O_NOCTTY: i32 = 0o400;
-/// Cut the file to nothing.
+/// Truncate the file.
 pub const O_TRUNC: i32 = 0o1000;
 /// Every write goes to the end.
 pub const O_APPEND: i32 = 0o2000;
@@ -65,7 +65,7 @@ pub const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") {
 };
 /// Closed by a successful exec.
 pub const O_CLOEXEC: i32 = 0o2_000_000;
-/// A descriptor that only names the place.
+/// A descriptor that refers to a path only.
 pub const O_PATH: i32 = 0o10_000_000;
 /// An unnamed file in the given folder.
 pub const O_TMPFILE: i32 = 0o20_000_000 | O_DIRECTORY;
@@ -78,7 +78,7 @@ pub const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
 pub const RESOLVE_NO_SYMLINKS: u64 = 0x04;
 /// `openat2`: never leave the folder; absolute paths and escaping `..` fail with `EXDEV`.
 pub const RESOLVE_BENEATH: u64 = 0x08;
-/// `openat2`: the folder is the root, `..` and absolute links stay inside of it.
+/// `openat2`: treat the folder as the root; `..` and absolute links stay inside.
 pub const RESOLVE_IN_ROOT: u64 = 0x10;
 
 /// `renameat2`: fail with `EEXIST` if the target exists.
@@ -111,7 +111,7 @@ fn pointer(path: &CStr) -> usize {
     path.as_ptr() as usize
 }
 
-/// Opens `path` as seen from the current folder. Repeated on `EINTR`.
+/// Opens `path` relative to the working directory. Retried on `EINTR`.
 ///
 /// # Errors
 /// What `openat` reports.
@@ -119,7 +119,7 @@ pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
     open_at(AT_FDCWD, path, flags, mode)
 }
 
-/// Opens `path` as seen from `folder`. Repeated on `EINTR`.
+/// Opens `path` relative to `folder`. Retried on `EINTR`.
 ///
 /// # Errors
 /// What `openat` reports.
@@ -209,7 +209,7 @@ pub fn unlink(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<()> {
     check(unsafe { syscall3(nr::UNLINKAT, word(folder), pointer(path), flags as usize) })
 }
 
-/// Creates a symbolic link at `path` that says `target`.
+/// Creates a symbolic link to `target` at `path`.
 ///
 /// # Errors
 /// What `symlinkat` reports.
@@ -218,7 +218,7 @@ pub fn symlink(target: &CStr, folder: impl Descriptor, path: &CStr) -> Result<()
     check(unsafe { syscall3(nr::SYMLINKAT, pointer(target), word(folder), pointer(path)) })
 }
 
-/// Gives an existing file another name.
+/// Creates a hard link.
 ///
 /// # Errors
 /// What `linkat` reports.
@@ -266,7 +266,7 @@ pub fn rename(
     })
 }
 
-/// Reads what a symbolic link says into `buffer`; a result as long as the buffer may be cut.
+/// Reads a symbolic link's target into `buffer`. A result that fills the buffer may be truncated.
 ///
 /// # Errors
 /// What `readlinkat` reports; `EINVAL` when it is no link.
@@ -288,7 +288,7 @@ pub fn read_link<'a>(
     Ok(&buffer[..length])
 }
 
-/// Asks whether the real ids (with [`AT_EACCESS`] the effective ones) may use `path` so.
+/// Checks access with the real IDs, or with [`AT_EACCESS`] the effective ones.
 ///
 /// # Errors
 /// What `faccessat2` reports, which needs Linux 5.8 (`ENOSYS` before).
@@ -305,7 +305,7 @@ pub fn access(folder: impl Descriptor, path: &CStr, mode: i32, flags: i32) -> Re
     })
 }
 
-/// Sets permission bits, following links.
+/// Sets permission bits; follows links.
 ///
 /// # Errors
 /// What `fchmodat` reports.
@@ -323,7 +323,7 @@ pub fn change_mode_of(descriptor: impl Descriptor, mode: u32) -> Result<()> {
     check(unsafe { syscall2(nr::FCHMOD, word(descriptor), mode as usize) })
 }
 
-/// Sets owner and group; `u32::MAX` leaves one as it is.
+/// Sets owner and group; `u32::MAX` leaves one unchanged.
 ///
 /// # Errors
 /// What `fchownat` reports.
@@ -379,16 +379,7 @@ pub fn truncate(descriptor: impl Descriptor, length: u64) -> Result<()> {
     check(unsafe { syscall2(nr::FTRUNCATE, word(descriptor), length as usize) })
 }
 
-/// Puts an open file on the disk.
-///
-/// # Errors
-/// What `fsync` reports.
-pub fn synchronize(descriptor: impl Descriptor) -> Result<()> {
-    // SAFETY: the call takes no pointer.
-    check(unsafe { syscall1(nr::FSYNC, word(descriptor)) })
-}
-
-/// Changes the current folder.
+/// Changes the working directory.
 ///
 /// # Errors
 /// What `chdir` reports.
@@ -397,7 +388,7 @@ pub fn change_directory(path: &CStr) -> Result<()> {
     check(unsafe { syscall1(nr::CHDIR, pointer(path)) })
 }
 
-/// Changes the current folder to an open one.
+/// Changes the working directory to an open folder.
 ///
 /// # Errors
 /// What `fchdir` reports.
@@ -406,28 +397,7 @@ pub fn change_directory_to(descriptor: impl Descriptor) -> Result<()> {
     check(unsafe { syscall1(nr::FCHDIR, word(descriptor)) })
 }
 
-/// The current folder's path.
-///
-/// # Errors
-/// `ERANGE` when `buffer` is too short, `ENOENT` when the folder was removed.
-pub fn current_directory(buffer: &mut [u8]) -> Result<&[u8]> {
-    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
-    let length =
-        result(unsafe { syscall2(nr::GETCWD, buffer.as_mut_ptr() as usize, buffer.len()) })?;
-    // The kernel counts the nul.
-    Ok(&buffer[..length.saturating_sub(1)])
-}
-
-/// Changes the root folder; the current folder stays where it is.
-///
-/// # Errors
-/// What `chroot` reports.
-pub fn change_root(path: &CStr) -> Result<()> {
-    // SAFETY: the path is nul-terminated and only read.
-    check(unsafe { syscall1(nr::CHROOT, pointer(path)) })
-}
-
-/// Sets the mask of permission bits that new files do not get, and returns the former one.
+/// Sets the umask and returns the previous one.
 pub fn set_umask(mask: u32) -> u32 {
     // SAFETY: the call takes no pointer; it cannot fail.
     unsafe { syscall1(nr::UMASK, mask as usize) as u32 }
@@ -509,8 +479,8 @@ mod tests {
         assert_eq!(device(0x12345, 0x6789a), makedev(0x12345, 0x6789a));
     }
 
-    /// The encoding in arithmetic of its own: minor's low byte, major's low 12 bits, the rest of
-    /// both above.
+    /// The encoding in independent arithmetic: minor's low byte, major's low 12 bits, then the rest
+    /// of both.
     fn makedev(major: u64, minor: u64) -> u64 {
         minor % 256 + major % 4096 * 256 + minor / 256 * (1 << 20) + major / 4096 * (1 << 44)
     }

@@ -1,5 +1,5 @@
-//! A heap for programs with one thread: free lists of sizes that double, over memory from the kernel.
-//! What is larger than [`LARGEST_CLASS`] is mapped on its own and given back when it is freed.
+//! A heap for single-threaded programs: free lists of power-of-two sizes over memory of the kernel.
+//! Blocks above [`LARGEST_CLASS`] are mapped individually and unmapped when freed.
 
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
@@ -8,22 +8,22 @@ use core::ptr::null_mut;
 use crate::runtime::memory;
 
 const SMALLEST_CLASS: usize = 16;
-/// Blocks above this size, in bytes, are mapped on their own.
+/// Blocks above this size, in bytes, are mapped individually.
 pub const LARGEST_CLASS: usize = 32 * 1024;
 const CLASSES: usize = (LARGEST_CLASS / SMALLEST_CLASS).ilog2() as usize + 1;
 const CHUNK: usize = 256 * 1024;
 const PAGE: usize = 4096;
 
-struct State {
-    /// Heads of the lists of free blocks; a free block's first word points to the next.
+struct HeapState {
+    /// Heads of the free lists. A free block's first word points to the next block.
     free: [*mut u8; CLASSES],
     chunk: *mut u8,
     left: usize,
 }
 
-/// The heap. Not for more than one thread at a time; safe across `fork`.
+/// A heap for one thread at a time; safe across `fork`.
 pub struct Heap {
-    state: UnsafeCell<State>,
+    state: UnsafeCell<HeapState>,
 }
 
 impl core::fmt::Debug for Heap {
@@ -51,9 +51,9 @@ fn pages(size: usize) -> usize {
 }
 
 impl Heap {
-    /// A heap without memory.
+    /// An empty heap.
     pub const fn new() -> Heap {
-        let state = State {
+        let state = HeapState {
             free: [null_mut(); CLASSES],
             chunk: null_mut(),
             left: 0,
@@ -63,7 +63,7 @@ impl Heap {
         }
     }
 
-    /// Memory for `layout`, or null.
+    /// Allocates memory for `layout`; null on failure.
     ///
     /// # Safety
     /// The size must not be 0, and no other thread may use the heap at the same time.
@@ -78,24 +78,26 @@ impl Heap {
         let state = unsafe { &mut *self.state.get() };
         let head = state.free[class];
         if !head.is_null() {
-            // SAFETY: a free block is as large as its class, aligned to it, and holds the next one's address.
+            // SAFETY: a free block is as large as its class, aligned to it, and holds the next
+            // one's address.
             state.free[class] = unsafe { head.cast::<*mut u8>().read() };
             return head;
         }
         let size = SMALLEST_CLASS << class;
         if state.left < size {
-            // What is left of the old chunk is lost: below the size of one block.
+            // The rest of the old chunk is lost: less than one block.
             match memory::map_anonymous(CHUNK) {
                 Ok(chunk) => (state.chunk, state.left) = (chunk, CHUNK),
                 Err(_) => return null_mut(),
             }
         }
-        // Blocks are cut from the chunk's end, so that a block whose size is a power of two stays aligned to
-        // it: waste the bytes above the last multiple of the size.
+        // Blocks are cut from the chunk's end, below a multiple of their size, so that they are
+        // aligned to it.
         let end = (state.chunk as usize + state.left) & !(size - 1);
         if end < state.chunk as usize + size {
             state.left = 0;
-            // SAFETY: as for this call; a fresh chunk is aligned to a page at least and holds many blocks.
+            // SAFETY: as for this call; a fresh chunk is aligned to a page at least and holds many
+            // blocks.
             return unsafe { self.allocate(layout) };
         }
         state.left = end - size - state.chunk as usize;
@@ -103,14 +105,16 @@ impl Heap {
         unsafe { state.chunk.add(state.left) }
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// `address` must come from [`Heap::allocate`] with the same layout and be used no more.
+    /// `address` must come from [`Heap::allocate`] with the same layout, and not be used
+    /// afterwards.
     pub unsafe fn release(&self, address: *mut u8, layout: Layout) {
         match class(layout) {
             None => {
-                // SAFETY: the block is a mapping of its own. A failure would leave it mapped, which harms nobody.
+                // SAFETY: the block is a mapping of its own. A failure would leave it mapped, which
+                // harms nobody.
                 let _ = unsafe { memory::unmap(address, pages(layout.size())) };
             }
             Some(class) => {
@@ -141,7 +145,7 @@ unsafe impl core::alloc::GlobalAlloc for Heap {
         // SAFETY: the caller vouches that the size is valid for the alignment.
         let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (class(layout), class(new_layout)) {
-            // The block is large enough already.
+            // The block is already large enough.
             (Some(old), Some(new)) if old == new => return address,
             (None, None) if pages(layout.size()) == pages(size) => return address,
             _ => {}
@@ -168,7 +172,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Every live block keeps its own pattern through any order of allocations and releases.
+        /// Every live block keeps its pattern through any order of allocations and frees.
         #[test]
         fn blocks_never_overlap(steps in proptest::collection::vec((1usize..100_000, 0u32..8, any::<bool>()), 1..200)) {
             let heap = Heap::new();

@@ -1,10 +1,8 @@
 //! Reading, writing and descriptors' flags. Reads and writes are repeated on `EINTR`.
 
-use core::fmt;
-
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
 use crate::runtime::errno::{Errno, Result};
-use crate::runtime::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall6};
+use crate::runtime::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4};
 
 /// `fcntl` command: the descriptor's flags.
 pub const F_GETFD: i32 = 1;
@@ -18,35 +16,11 @@ pub const F_SETFL: i32 = 4;
 pub const F_DUPFD_CLOEXEC: i32 = 1030;
 /// `fcntl` command: set a pipe's capacity in bytes.
 pub const F_SETPIPE_SZ: i32 = 1031;
-/// `fcntl` command: a pipe's capacity in bytes.
-pub const F_GETPIPE_SZ: i32 = 1032;
-/// `fcntl` command: add seals to a memory file.
-pub const F_ADD_SEALS: i32 = 1033;
-/// `fcntl` command: a memory file's seals.
-pub const F_GET_SEALS: i32 = 1034;
-/// The only descriptor flag: closed by a successful exec.
+/// The only descriptor flag: close-on-exec.
 pub const FD_CLOEXEC: i32 = 1;
-
-/// `lseek` from the file's start.
-pub const SEEK_SET: i32 = 0;
-/// `lseek` from the current position.
-pub const SEEK_CUR: i32 = 1;
-/// `lseek` from the file's end.
-pub const SEEK_END: i32 = 2;
-/// `lseek` to the next data at or after the offset.
-pub const SEEK_DATA: i32 = 3;
-/// `lseek` to the next hole at or after the offset.
-pub const SEEK_HOLE: i32 = 4;
 
 /// `close_range` flag: set close-on-exec instead of closing.
 pub const CLOSE_RANGE_CLOEXEC: u32 = 4;
-/// `close_range` flag: stop sharing the descriptor table first.
-pub const CLOSE_RANGE_UNSHARE: u32 = 2;
-
-/// `splice` flag: do not block.
-pub const SPLICE_F_NONBLOCK: u32 = 2;
-/// `splice` flag: move pages if possible.
-pub const SPLICE_F_MOVE: u32 = 1;
 
 /// `ioctl` request: bytes ready to read.
 pub const FIONREAD: usize = 0x541b;
@@ -83,7 +57,7 @@ impl<'a> IoSlice<'a> {
     }
 }
 
-/// Reads once; 0 is the end of the file.
+/// Reads once; 0 at the end of the file.
 ///
 /// # Errors
 /// What `read` reports, but for `EINTR`.
@@ -102,7 +76,7 @@ pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
     })
 }
 
-/// Reads until `buffer` is full or the file ends, and returns how much came.
+/// Reads until `buffer` is full or the file ends; returns the number of bytes.
 ///
 /// # Errors
 /// As [`read`]; what came before the error is lost to the caller.
@@ -117,7 +91,7 @@ pub fn read_full(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize
     Ok(filled)
 }
 
-/// Reads to the end of the file, appending to `bytes` (allocates), at most `limit` bytes.
+/// Reads to the end of the file and appends at most `limit` bytes to `bytes` (allocates).
 ///
 /// # Errors
 /// As [`read`]; `EFBIG` when the file has more than `limit` bytes.
@@ -141,7 +115,7 @@ pub fn read_to_end(
     }
 }
 
-/// Writes once and returns how much was taken.
+/// Writes once and returns the number of bytes.
 ///
 /// # Errors
 /// What `write` reports, but for `EINTR`. `EPIPE` comes with `SIGPIPE` unless that is ignored.
@@ -153,7 +127,7 @@ pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize> {
     })
 }
 
-/// Writes everything, in as many calls as it takes.
+/// Writes all bytes, in as many calls as needed.
 ///
 /// # Errors
 /// As [`write()`]; a part may have been written. On a non-blocking descriptor `EAGAIN` ends it too.
@@ -168,7 +142,7 @@ pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes several buffers in one call and returns how many bytes were taken.
+/// Writes several buffers in one call and returns the number of bytes.
 ///
 /// # Errors
 /// As [`write()`]; `EINVAL` for more than 1024 buffers.
@@ -227,24 +201,7 @@ pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Resul
     })
 }
 
-/// Moves the file's position and returns the new one.
-///
-/// # Errors
-/// `ESPIPE` for pipes and sockets, `EINVAL` for a position before the start.
-pub fn seek(descriptor: impl Descriptor, offset: i64, whence: i32) -> Result<u64> {
-    // SAFETY: the call takes no pointer.
-    result(unsafe {
-        syscall3(
-            nr::LSEEK,
-            word(descriptor),
-            offset as usize,
-            whence as usize,
-        )
-    })
-    .map(|position| position as u64)
-}
-
-/// A new pipe: its reading end and its writing end. `flags` of `open`: `O_CLOEXEC`, `O_NONBLOCK`.
+/// Creates a pipe: its read end and its write end. `flags` of `open`: `O_CLOEXEC`, `O_NONBLOCK`.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
@@ -273,7 +230,7 @@ pub fn duplicate_above(descriptor: impl Descriptor, lowest: RawFd) -> Result<Fd>
         .map(|raw| Fd::from_raw(raw as RawFd))
 }
 
-/// Makes `target` a duplicate of `source`, closing what it was. `flags`: 0 or `O_CLOEXEC`.
+/// Makes `target` a duplicate of `source`; closes the previous `target`. `flags`: 0 or `O_CLOEXEC`.
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` when both are the same number.
@@ -322,16 +279,7 @@ pub fn status_flags(descriptor: impl Descriptor) -> Result<i32> {
     unsafe { fcntl(descriptor, F_GETFL, 0) }.map(|flags| flags as i32)
 }
 
-/// Seals a memory file: `F_SEAL_*` of [`crate::runtime::memory`].
-///
-/// # Errors
-/// `EINVAL` when the file takes no seals, `EPERM` when it is sealed against them.
-pub fn add_seals(descriptor: impl Descriptor, seals: u32) -> Result<()> {
-    // SAFETY: the command takes a number.
-    unsafe { fcntl(descriptor, F_ADD_SEALS, seals as usize) }.map(drop)
-}
-
-/// Sets a pipe's capacity in bytes and returns what the kernel made of it.
+/// Sets a pipe's capacity in bytes and returns the actual one.
 ///
 /// # Errors
 /// `EPERM` above `/proc/sys/fs/pipe-max-size`, `EBUSY` when the pipe holds more.
@@ -372,58 +320,6 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
     })
 }
 
-/// Moves up to `length` bytes between two descriptors, one of which is a pipe.
-///
-/// # Errors
-/// What `splice` reports, but for `EINTR`.
-pub fn splice(
-    source: impl Descriptor,
-    target: impl Descriptor,
-    length: usize,
-    flags: u32,
-) -> Result<usize> {
-    let (source, target) = (word(source), word(target));
-    retry(|| {
-        // SAFETY: both offset pointers are null, so positions are the files' own.
-        result(unsafe { syscall6(nr::SPLICE, source, 0, target, 0, length, flags as usize) })
-    })
-}
-
-/// Copies up to `length` bytes from a file to another descriptor inside the kernel.
-///
-/// # Errors
-/// What `sendfile` reports, but for `EINTR`.
-pub fn sendfile(target: impl Descriptor, source: impl Descriptor, length: usize) -> Result<usize> {
-    let (source, target) = (word(source), word(target));
-    retry(|| {
-        // SAFETY: the offset pointer is null, so the position is the file's own.
-        result(unsafe { syscall4(nr::SENDFILE, target, source, 0, length) })
-    })
-}
-
-/// Copies up to `length` bytes between two files inside the kernel.
-///
-/// # Errors
-/// What `copy_file_range` reports; `EXDEV` and `EINVAL` where file systems do not support it.
-pub fn copy_file_range(
-    source: impl Descriptor,
-    target: impl Descriptor,
-    length: usize,
-) -> Result<usize> {
-    // SAFETY: both offset pointers are null, so positions are the files' own.
-    result(unsafe {
-        syscall6(
-            nr::COPY_FILE_RANGE,
-            word(source),
-            0,
-            word(target),
-            0,
-            length,
-            0,
-        )
-    })
-}
-
 /// `ioctl` with one argument word.
 ///
 /// # Safety
@@ -436,8 +332,7 @@ pub unsafe fn ioctl(descriptor: impl Descriptor, request: usize, argument: usize
     result(unsafe { syscall3(nr::IOCTL, word(descriptor), request, argument) })
 }
 
-/// Takes (`LOCK_SH` 1, `LOCK_EX` 2, with `LOCK_NB` 4) or gives back (`LOCK_UN` 8) the lock of an
-/// open file.
+/// Locks (`LOCK_SH` 1, `LOCK_EX` 2, with `LOCK_NB` 4) or unlocks (`LOCK_UN` 8) an open file.
 ///
 /// # Errors
 /// `EWOULDBLOCK` when the lock is taken and `LOCK_NB` was given.
@@ -449,80 +344,10 @@ pub fn flock(descriptor: impl Descriptor, operation: i32) -> Result<()> {
     })
 }
 
-/// Puts `length` bytes of a file at `offset` onto the disk (`mode` 0), or what another mode says.
-///
-/// # Errors
-/// `ENOSPC`, `EOPNOTSUPP`, `EFBIG`.
-pub fn fallocate(descriptor: impl Descriptor, mode: i32, offset: u64, length: u64) -> Result<()> {
-    // SAFETY: the call takes no pointer.
-    check(unsafe {
-        syscall4(
-            nr::FALLOCATE,
-            word(descriptor),
-            mode as usize,
-            offset as usize,
-            length as usize,
-        )
-    })
-}
-
-/// `core::fmt::Write` onto a descriptor through a buffer of 1 KiB, without allocation. What is left
-/// goes out with [`Writer::flush`] or on drop.
-#[derive(Debug)]
-pub struct Writer {
-    descriptor: RawFd,
-    buffer: [u8; 1024],
-    length: usize,
-}
-
-impl Writer {
-    /// A writer onto `descriptor`, which must stay open for as long as the writer lives.
-    pub const fn new(descriptor: RawFd) -> Writer {
-        Writer {
-            descriptor,
-            buffer: [0; 1024],
-            length: 0,
-        }
-    }
-
-    /// Writes what is buffered. It is gone from the buffer whether or not that worked.
-    ///
-    /// # Errors
-    /// As [`write_all`].
-    pub fn flush(&mut self) -> Result<()> {
-        let length = core::mem::take(&mut self.length);
-        write_all(self.descriptor, &self.buffer[..length])
-    }
-}
-
-impl fmt::Write for Writer {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut bytes = text.as_bytes();
-        while !bytes.is_empty() {
-            if self.length == self.buffer.len() {
-                self.flush().map_err(|_| fmt::Error)?;
-            }
-            let count = bytes.len().min(self.buffer.len() - self.length);
-            self.buffer[self.length..self.length + count].copy_from_slice(&bytes[..count]);
-            self.length += count;
-            bytes = &bytes[count..];
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // Diagnostics on a closed descriptor have nobody else to go to; who cares calls `flush`.
-        let _ = self.flush();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::fs::O_CLOEXEC;
-    use core::fmt::Write;
 
     #[test]
     fn pipe_carries_bytes_and_ends() {
@@ -545,21 +370,6 @@ mod tests {
         drop(writer);
         let mut bytes = alloc::vec::Vec::new();
         assert_eq!(read_to_end(&reader, &mut bytes, 99), Err(Errno::EFBIG));
-    }
-
-    #[test]
-    fn writer_accepts_more_than_its_buffer() {
-        let (reader, writer) = pipe(O_CLOEXEC).unwrap();
-        let mut text = Writer::new(writer.as_raw());
-        for number in 0..1000 {
-            write!(text, "{number:04}").unwrap();
-        }
-        drop(text);
-        drop(writer);
-        let mut bytes = alloc::vec::Vec::new();
-        read_to_end(&reader, &mut bytes, 4000).unwrap();
-        assert_eq!(bytes.len(), 4000);
-        assert_eq!(&bytes[3996..], b"0999");
     }
 
     #[test]

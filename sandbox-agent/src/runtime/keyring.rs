@@ -1,12 +1,13 @@
-//! Key rings of the kernel.
+//! Kernel keyrings.
 
 use crate::runtime::errno::Result;
 use crate::runtime::syscall::{check, nr, syscall2};
 
-/// Leaves the session key ring that was inherited for a new, empty one.
+/// Replaces the inherited session keyring by a new, empty one.
 ///
 /// # Errors
-/// `EDQUOT` where the user may have no more keys, `ENOSYS` in a kernel without keys, `EPERM` or `ENOSYS` by a filter.
+/// `EDQUOT` where the user may have no more keys, `ENOSYS` in a kernel without keys, `EPERM` or
+/// `ENOSYS` by a filter.
 pub fn join_new_session() -> Result<()> {
     const JOIN_SESSION_KEYRING: usize = 1;
     const WITHOUT_A_NAME: usize = 0;

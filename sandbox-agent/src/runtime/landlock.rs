@@ -1,10 +1,10 @@
-//! Landlock domains.
+//! Landlock rulesets.
 
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
 use crate::runtime::errno::Result;
 use crate::runtime::syscall::{check, nr, result, syscall2, syscall3, syscall4};
 
-/// What a domain handles: `struct landlock_ruleset_attr`.
+/// The handled rights: `struct landlock_ruleset_attr`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RulesetAttributes {
@@ -22,7 +22,7 @@ struct PathBeneath {
     parent: RawFd,
 }
 
-/// The ABI version that the kernel has.
+/// The kernel's Landlock ABI.
 ///
 /// # Errors
 /// `ENOSYS` without Landlock, `EOPNOTSUPP` where it is switched off.
@@ -32,12 +32,12 @@ pub fn abi() -> Result<u32> {
     result(unsafe { syscall3(nr::LANDLOCK_CREATE_RULESET, 0, 0, VERSION) }).map(|abi| abi as u32)
 }
 
-/// A new set of rules that grants nothing of what it handles.
+/// Creates a ruleset that denies all handled rights.
 ///
 /// # Errors
 /// `EINVAL` or `E2BIG` for what the kernel does not know.
 pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
-    // A kernel with an older ABI knows a shorter record and takes a longer one only while the rest is zero.
+    // An older kernel has a shorter record, and accepts a longer one if the rest is zero.
     let size = size_of::<RulesetAttributes>();
     // SAFETY: the kernel reads the record.
     result(unsafe {
@@ -51,7 +51,7 @@ pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
     .map(|raw| Fd::from_raw(raw as i32))
 }
 
-/// Grants `access` below the file or folder that `parent` is open on.
+/// Grants `access` below the file or folder `parent`.
 ///
 /// # Errors
 /// `EINVAL` for access that is not handled, or makes no sense on a file.
@@ -73,7 +73,7 @@ pub fn allow_beneath(ruleset: impl Descriptor, parent: impl Descriptor, access: 
     })
 }
 
-/// Confines the calling thread, and what it becomes and starts, to a set of rules.
+/// Confines the calling thread, its future programs and its children.
 ///
 /// # Errors
 /// `EPERM` without `no_new_privs`, `E2BIG` above 16 layers.

@@ -22,9 +22,9 @@ pub const RLIMIT_AS: u32 = 9;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rlimit {
-    /// What holds.
+    /// The current limit.
     pub soft: u64,
-    /// Up to where it can be raised.
+    /// The maximum to which it can be raised.
     pub hard: u64,
 }
 

@@ -1,9 +1,9 @@
-//! The functions that the compiler calls for copies and comparisons. In a freestanding program they carry the C names;
-//! otherwise they exist for their tests.
+//! The memory functions that the compiler calls. In a freestanding program they have their C names;
+//! elsewhere they exist for tests.
 
 use core::ffi::c_int;
 
-/// Below this many bytes a loop beats the string instructions' start-up.
+/// Below this many bytes a loop is faster than a string instruction.
 #[cfg(target_arch = "x86_64")]
 const SMALL: usize = 64;
 
@@ -44,7 +44,8 @@ unsafe fn copy_forward(target: *mut u8, source: *const u8, count: usize) {
     unsafe { copy_words(target, source, count) }
 }
 
-/// Copies words, then bytes. The empty assembly keeps the compiler from turning the loop into a call of itself.
+/// Copies words, then bytes. The empty assembly prevents the compiler from replacing the loop by a
+/// call of `memcpy`.
 #[inline(always)]
 unsafe fn copy_words(target: *mut u8, source: *const u8, count: usize) {
     let mut done = 0;
@@ -79,7 +80,8 @@ pub unsafe extern "C" fn copy_overlapping(
     count: usize,
 ) -> *mut u8 {
     if (target as usize).wrapping_sub(source as usize) >= count {
-        // SAFETY: the target does not begin inside of the source, so a copy from the start is right.
+        // SAFETY: the target does not begin inside of the source, so a copy from the start is
+        // right.
         unsafe { copy_forward(target, source, count) };
         return target;
     }
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn fill(target: *mut u8, value: c_int, count: usize) -> *m
     target
 }
 
-/// Compares `count` bytes: below, equal to or above 0 as the first difference says.
+/// Compares `count` bytes: negative, 0 or positive, as the first difference says.
 ///
 /// # Safety
 /// Both ranges must be valid.

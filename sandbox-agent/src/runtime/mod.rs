@@ -18,6 +18,7 @@ pub mod descriptor;
 pub mod directory;
 pub mod environment;
 pub mod errno;
+pub mod fd_writer;
 pub mod fs;
 pub mod heap;
 pub mod io;
@@ -42,6 +43,7 @@ pub mod time;
 
 pub use descriptor::{Descriptor, Fd, RawFd};
 pub use errno::{Errno, Result};
+pub use fd_writer::FdWriter;
 pub use process::Pid;
 
 /// Names the main function of a freestanding program: `fn(Environment) -> i32`, whose result is the

@@ -8,27 +8,27 @@ use crate::runtime::syscall::{check, nr, result, syscall2, syscall3, syscall5};
 
 /// Mount flag: read-only.
 pub const MS_RDONLY: u64 = 1;
-/// Mount flag: no set-user-id programs.
+/// Mount flag: ignore set-user-ID bits.
 pub const MS_NOSUID: u64 = 2;
 /// Mount flag: no devices.
 pub const MS_NODEV: u64 = 4;
-/// Mount flag: no programs.
+/// Mount flag: no execution of programs.
 pub const MS_NOEXEC: u64 = 8;
 /// Mount flag: change the flags of a mount.
 pub const MS_REMOUNT: u64 = 32;
-/// Mount flag: a second view of files that are mounted.
+/// Mount flag: bind mount.
 pub const MS_BIND: u64 = 4096;
-/// Mount flag: with everything below.
+/// Mount flag: with all submounts.
 pub const MS_REC: u64 = 16384;
 /// Mount flag: no propagation.
 pub const MS_PRIVATE: u64 = 1 << 18;
-/// Mount flag: propagation from the parent only.
+/// Mount flag: receive propagation only.
 pub const MS_SLAVE: u64 = 1 << 19;
 
-/// `umount2` flag: detach now, clean up when unused.
+/// `umount2` flag: detach now, unmount when unused.
 pub const MNT_DETACH: i32 = 2;
 
-/// `open_tree` flag: a detached copy.
+/// `open_tree` flag: create a detached copy.
 pub const OPEN_TREE_CLONE: u32 = 1;
 /// `open_tree` flag: close on exec.
 pub const OPEN_TREE_CLOEXEC: u32 = 0o2_000_000;
@@ -39,16 +39,16 @@ pub const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
 
 /// Mount attribute: read-only.
 pub const MOUNT_ATTR_RDONLY: u64 = 1;
-/// Mount attribute: no set-user-id programs.
+/// Mount attribute: ignore set-user-ID bits.
 pub const MOUNT_ATTR_NOSUID: u64 = 2;
 /// Mount attribute: no devices.
 pub const MOUNT_ATTR_NODEV: u64 = 4;
-/// Mount attribute: no programs.
+/// Mount attribute: no execution of programs.
 pub const MOUNT_ATTR_NOEXEC: u64 = 8;
-/// Mount attribute: mapped identities.
+/// Mount attribute: ID-mapped.
 pub const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 
-/// What `mount_setattr` changes: `struct mount_attr`.
+/// The changes of `mount_setattr`: `struct mount_attr`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MountAttributes {
@@ -58,7 +58,7 @@ pub struct MountAttributes {
     pub clear: u64,
     /// Propagation, as `MS_*`.
     pub propagation: u64,
-    /// Descriptor of the user namespace of an identity mapping.
+    /// Descriptor of the user namespace of the ID mapping.
     pub user_namespace: u64,
 }
 
@@ -66,7 +66,7 @@ fn pointer(text: Option<&CStr>) -> usize {
     text.map_or(0, |text| text.as_ptr() as usize)
 }
 
-/// The classic `mount`.
+/// `mount`.
 ///
 /// # Errors
 /// What `mount` reports.
@@ -99,7 +99,7 @@ pub fn unmount(target: &CStr, flags: i32) -> Result<()> {
     check(unsafe { syscall2(nr::UMOUNT2, target.as_ptr() as usize, flags as usize) })
 }
 
-/// Makes `root` the root of the mount namespace and puts the old one at `old`.
+/// Makes `root` the root of the mount namespace and moves the old one to `old`.
 ///
 /// # Errors
 /// `EINVAL`, `EBUSY`, `EPERM`.
@@ -131,7 +131,7 @@ pub fn open_tree(folder: impl Descriptor, path: &CStr, flags: u32) -> Result<Fd>
     .map(|raw| Fd::from_raw(raw as i32))
 }
 
-/// Attaches the mount that `from` names at `path` below `to`.
+/// Attaches the mount `from` at `path` below `to`.
 ///
 /// # Errors
 /// `ENOENT`, `ENOTDIR`, `EPERM`, `EINVAL`.

@@ -12,16 +12,16 @@ pub const CLONE_NEWNS: u64 = 0x0002_0000;
 pub const CLONE_NEWCGROUP: u64 = 0x0200_0000;
 /// Clone and unshare flag: a new UTS namespace.
 pub const CLONE_NEWUTS: u64 = 0x0400_0000;
-/// Clone and unshare flag: a new ipc namespace.
+/// Clone and unshare flag: a new IPC namespace.
 pub const CLONE_NEWIPC: u64 = 0x0800_0000;
 /// Clone and unshare flag: a new user namespace.
 pub const CLONE_NEWUSER: u64 = 0x1000_0000;
-/// Clone and unshare flag: a new process namespace (for the next child, with unshare).
+/// Clone and unshare flag: a new PID namespace (for future children, with unshare).
 pub const CLONE_NEWPID: u64 = 0x2000_0000;
 /// Clone and unshare flag: a new network namespace.
 pub const CLONE_NEWNET: u64 = 0x4000_0000;
 
-/// Leaves the shared namespaces that `flags` name for new ones.
+/// Moves the caller into new namespaces, as `flags` say.
 ///
 /// # Errors
 /// `EPERM` without the privilege, `ENOSPC` at a limit of namespaces.
@@ -30,7 +30,7 @@ pub fn unshare(flags: u64) -> Result<()> {
     check(unsafe { syscall1(nr::UNSHARE, flags as usize) })
 }
 
-/// Enters the namespace that a descriptor names.
+/// Enters the namespace of a descriptor.
 ///
 /// # Errors
 /// `EPERM`, `EINVAL`.

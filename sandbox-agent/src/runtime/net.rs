@@ -3,9 +3,7 @@
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
 use crate::runtime::errno::{Errno, Result};
 use crate::runtime::process::Pid;
-use crate::runtime::syscall::{
-    check, nr, result, retry, syscall2, syscall3, syscall4, syscall5, syscall6,
-};
+use crate::runtime::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall5};
 
 /// Family: local sockets.
 pub const AF_UNIX: i32 = 1;
@@ -13,20 +11,20 @@ pub const AF_UNIX: i32 = 1;
 pub const AF_INET: i32 = 2;
 /// Family: IPv6.
 pub const AF_INET6: i32 = 10;
-/// Family: the kernel's own messages.
+/// Family: netlink.
 pub const AF_NETLINK: i32 = 16;
-/// Family: raw frames.
+/// Family: packet sockets.
 pub const AF_PACKET: i32 = 17;
-/// Family: between a machine and its host.
+/// Family: vsock, between a virtual machine and its host.
 pub const AF_VSOCK: i32 = 40;
 
 /// Type: a stream.
 pub const SOCK_STREAM: i32 = 1;
-/// Type: messages.
+/// Type: datagrams.
 pub const SOCK_DGRAM: i32 = 2;
 /// Type: raw.
 pub const SOCK_RAW: i32 = 3;
-/// Type: messages in order over a connection.
+/// Type: ordered messages over a connection.
 pub const SOCK_SEQPACKET: i32 = 5;
 /// Type flag: close on exec.
 pub const SOCK_CLOEXEC: i32 = 0o2_000_000;
@@ -88,7 +86,7 @@ pub struct UnixAddress {
 }
 
 /// An address of any family.
-pub trait Address {
+pub trait SocketAddress {
     /// The bytes as the kernel reads them.
     fn bytes(&self) -> &[u8];
 }
@@ -96,7 +94,7 @@ pub trait Address {
 macro_rules! address {
     ($($kind:ty),*) => {
         $(
-            impl Address for $kind {
+            impl SocketAddress for $kind {
                 fn bytes(&self) -> &[u8] {
                     let start = core::ptr::from_ref(self).cast();
                     // SAFETY: the records are plain integers without padding.
@@ -109,14 +107,14 @@ macro_rules! address {
 
 address!(Ipv4Address, Ipv6Address);
 
-impl Address for [u8] {
+impl SocketAddress for [u8] {
     fn bytes(&self) -> &[u8] {
         self
     }
 }
 
 impl UnixAddress {
-    /// The address of a path, or of an abstract name when it begins with a nul, and its length.
+    /// The address of a path, or of an abstract name, which begins with a NUL, and its length.
     ///
     /// # Errors
     /// `ENAMETOOLONG` from 108 bytes on.
@@ -181,7 +179,7 @@ pub fn socket_pair(kind: i32) -> Result<(Fd, Fd)> {
 ///
 /// # Errors
 /// `ECONNREFUSED`, `ENETUNREACH`, `ENOENT`, `EACCES`, `EINPROGRESS`.
-pub fn connect(socket: impl Descriptor, address: &(impl Address + ?Sized)) -> Result<()> {
+pub fn connect(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) -> Result<()> {
     let bytes = address.bytes();
     // SAFETY: the kernel reads the bytes.
     check(unsafe {
@@ -198,7 +196,7 @@ pub fn connect(socket: impl Descriptor, address: &(impl Address + ?Sized)) -> Re
 ///
 /// # Errors
 /// `EADDRINUSE`, `EACCES`.
-pub fn bind(socket: impl Descriptor, address: &(impl Address + ?Sized)) -> Result<()> {
+pub fn bind(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) -> Result<()> {
     let bytes = address.bytes();
     // SAFETY: the kernel reads the bytes.
     check(unsafe { syscall3(nr::BIND, word(socket), bytes.as_ptr() as usize, bytes.len()) })
@@ -226,7 +224,8 @@ pub fn accept(socket: impl Descriptor, flags: i32) -> Result<Fd> {
     .map(|raw| Fd::from_raw(raw as RawFd))
 }
 
-/// The process that connected to this local socket, in the caller's process namespace: 0 where it is in none that the caller sees.
+/// The PID of the process that connected to this local socket, in the caller's PID namespace; 0 if
+/// it has none there.
 ///
 /// # Errors
 /// `ENOTSOCK`, `EBADF`.
@@ -249,30 +248,6 @@ pub fn peer(socket: impl Descriptor) -> Result<Pid> {
     Ok(Pid(credentials[0]))
 }
 
-/// Sends to an address.
-///
-/// # Errors
-/// What `sendto` reports.
-pub fn send_to(
-    socket: impl Descriptor,
-    bytes: &[u8],
-    address: &(impl Address + ?Sized),
-) -> Result<usize> {
-    let to = address.bytes();
-    // SAFETY: the kernel reads the bytes and the address.
-    result(unsafe {
-        syscall6(
-            nr::SENDTO,
-            word(socket),
-            bytes.as_ptr() as usize,
-            bytes.len(),
-            0,
-            to.as_ptr() as usize,
-            to.len(),
-        )
-    })
-}
-
 /// Ends one or both directions: 0 reading, 1 writing, 2 both.
 ///
 /// # Errors
@@ -289,7 +264,7 @@ struct Vector {
 }
 
 #[repr(C)]
-struct Message {
+struct MessageHeader {
     name: usize,
     name_length: u32,
     vectors: usize,
@@ -299,8 +274,8 @@ struct Message {
     flags: i32,
 }
 
-impl Message {
-    /// Points to one vector and one control record, both of which have to live as long as it is used.
+impl MessageHeader {
+    /// The returned record points to `vector` and `control`, which must outlive its use.
     fn new(vector: *const Vector, control: *const Control) -> Self {
         Self {
             name: 0,
@@ -345,7 +320,7 @@ pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> 
         descriptor: descriptor.raw(),
         padding: 0,
     };
-    let message = Message::new(&raw const vector, &raw const control);
+    let message = MessageHeader::new(&raw const vector, &raw const control);
     let socket = word(socket);
     retry(|| {
         // SAFETY: the kernel reads the message and what it points to, all of which lives here.
@@ -371,10 +346,11 @@ pub fn receive_descriptor(socket: impl Descriptor) -> Result<Option<Fd>> {
         descriptor: -1,
         padding: 0,
     };
-    let mut message = Message::new(&raw const vector, &raw mut control);
+    let mut message = MessageHeader::new(&raw const vector, &raw mut control);
     let socket = word(socket);
     let count = retry(|| {
-        // SAFETY: the kernel writes into the byte, the control record and the message, all of which live here.
+        // SAFETY: the kernel writes into the byte, the control record and the message, all of which
+        // live here.
         result(unsafe {
             syscall3(
                 nr::RECVMSG,
@@ -424,7 +400,7 @@ mod tests {
     fn records_have_the_kernels_sizes() {
         assert_eq!(size_of::<Ipv4Address>(), 16);
         assert_eq!(size_of::<Ipv6Address>(), 28);
-        assert_eq!(size_of::<Message>(), 56);
+        assert_eq!(size_of::<MessageHeader>(), 56);
         assert_eq!(size_of::<Control>(), 24);
         assert_eq!(UnixAddress::new(b"\0abstract").unwrap().1, 11);
         assert_eq!(UnixAddress::new(b"/path").unwrap().1, 8);

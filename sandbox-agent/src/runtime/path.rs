@@ -1,4 +1,4 @@
-//! Paths as the kernel wants them: bytes, ended by a nul.
+//! Nul-terminated paths.
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use core::ops::Deref;
 
 use crate::runtime::errno::{Errno, Result};
 
-/// The longest path the kernel takes, its final nul included: `PATH_MAX`.
+/// The longest path of the kernel, including its nul: `PATH_MAX`.
 pub const PATH_MAX: usize = 4096;
 
-/// A nul-terminated path on the stack, made without allocation.
+/// A nul-terminated path on the stack.
 pub struct PathBuffer {
     bytes: [MaybeUninit<u8>; PATH_MAX],
     /// Without the nul.

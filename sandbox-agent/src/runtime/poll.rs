@@ -1,35 +1,35 @@
-//! Waiting for descriptors.
+//! Polling descriptors.
 
 use crate::runtime::descriptor::RawFd;
 use crate::runtime::errno::{Errno, Result};
 use crate::runtime::syscall::{nr, result, syscall5};
 use crate::runtime::time::Timespec;
 
-/// Something can be read.
+/// Readable.
 pub const POLLIN: i16 = 1;
-/// Something can be written.
+/// Writable.
 pub const POLLOUT: i16 = 4;
-/// An error waits.
+/// An error is pending.
 pub const POLLERR: i16 = 8;
-/// The other side is gone.
+/// The peer has hung up.
 pub const POLLHUP: i16 = 16;
 /// The descriptor is not open.
 pub const POLLNVAL: i16 = 32;
 
-/// What to wait for: `struct pollfd`. A negative descriptor is passed over.
+/// A descriptor to poll: `struct pollfd`. Negative descriptors are ignored.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PollFd {
     /// The descriptor.
     pub descriptor: RawFd,
-    /// What is waited for.
+    /// The requested events.
     pub events: i16,
-    /// What has happened.
+    /// The returned events.
     pub revents: i16,
 }
 
 impl PollFd {
-    /// Waits for `events` of `descriptor`.
+    /// Polls `descriptor` for `events`.
     pub const fn new(descriptor: RawFd, events: i16) -> PollFd {
         PollFd {
             descriptor,
@@ -39,8 +39,8 @@ impl PollFd {
     }
 }
 
-/// Waits until something happens or the time (in microseconds, `None` forever) is over; returns how many descriptors have
-/// something. A signal ends the wait with 0.
+/// Waits for events for at most `timeout` microseconds, `None` for no limit. Returns the number of
+/// ready descriptors; 0 after a signal.
 ///
 /// # Errors
 /// `EINVAL` above the limit of descriptors.
@@ -49,7 +49,8 @@ pub fn poll(descriptors: &mut [PollFd], timeout: Option<u64>) -> Result<usize> {
     let time = time
         .as_ref()
         .map_or(0, |time| core::ptr::from_ref(time) as usize);
-    // SAFETY: the kernel reads and writes the records, and reads the time; no signal mask is passed.
+    // SAFETY: the kernel reads and writes the records, and reads the time; no signal mask is
+    // passed.
     let word = unsafe {
         syscall5(
             nr::PPOLL,

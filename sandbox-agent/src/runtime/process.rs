@@ -1,4 +1,4 @@
-//! Processes: their ends, programs and attributes.
+//! Processes: waiting, execution and attributes.
 
 use core::ffi::{CStr, c_char};
 
@@ -9,16 +9,16 @@ use crate::runtime::syscall::{
     check, nr, result, retry, syscall0, syscall1, syscall2, syscall4, syscall5,
 };
 
-/// A process identifier, in the caller's process namespace.
+/// A PID in the caller's PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub i32);
 
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// By itself, with this code.
+    /// Exited with this code.
     Exited(u8),
-    /// By this signal.
+    /// Killed by this signal.
     Signaled(u8),
 }
 
@@ -32,7 +32,7 @@ impl Wait {
     }
 }
 
-/// What a process has used: `struct rusage`.
+/// Resource usage of a process: `struct rusage`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -40,7 +40,7 @@ pub struct Usage {
     pub user: [i64; 2],
     /// System time: seconds and microseconds.
     pub system: [i64; 2],
-    /// Largest resident memory in KiB. The kernel counts pages: its `long` is never negative.
+    /// Largest resident memory in KiB. The kernel counts pages, so its `long` is never negative.
     pub max_rss_kib: u64,
     rest: [i64; 13],
 }
@@ -53,7 +53,7 @@ impl Usage {
     }
 }
 
-/// Ends the process at once, with every thread.
+/// Exits with all threads.
 pub fn exit(code: i32) -> ! {
     loop {
         // SAFETY: the call takes no pointer and does not return.
@@ -61,7 +61,7 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
-/// Waits for a child to end (stops are passed over), whatever signal its end sends.
+/// Waits for a child to end, whatever its exit signal. Ignores stops.
 ///
 /// # Errors
 /// `ECHILD` when it is no child, or was waited for already.
@@ -73,7 +73,7 @@ pub fn wait_for(pid: Pid) -> Result<Wait> {
     }
 }
 
-/// Takes the end of any child, if one has ended: its identifier, end and usage.
+/// Reaps a child that has ended, if any: its PID, end and usage.
 ///
 /// # Errors
 /// `ECHILD` when there is no child.
@@ -81,26 +81,14 @@ pub fn reap() -> Result<Option<(Pid, Wait, Usage)>> {
     wait4(-1, WNOHANG)
 }
 
-/// Waits for the end of any child.
-///
-/// # Errors
-/// `ECHILD` when there is no child.
-pub fn wait_any() -> Result<(Pid, Wait, Usage)> {
-    loop {
-        if let Some(end) = wait4(-1, 0)? {
-            return Ok(end);
-        }
-    }
-}
-
 /// `wait4` option: do not wait.
 pub const WNOHANG: i32 = 1;
 
-/// `wait4` option: children too whose end sends another signal than usual, or none.
+/// `wait4` option: include children with another exit signal than SIGCHLD.
 pub const WALL: i32 = 0x4000_0000;
 
-/// `wait4`: the end of a child that `selector` names (`-1` any, a positive number that child), `None` when
-/// [`WNOHANG`] was given and none has ended, or for a stop.
+/// `wait4`: reaps the child `selector` (`-1` for any). `None` after a stop, or with [`WNOHANG`] if
+/// none has ended.
 ///
 /// # Errors
 /// `ECHILD` when there is no such child.
@@ -125,25 +113,25 @@ pub fn wait4(selector: i32, options: i32) -> Result<Option<(Pid, Wait, Usage)>> 
     Ok(Wait::from_status(status).map(|wait| (Pid(pid as i32), wait, usage)))
 }
 
-/// The caller's process identifier.
+/// The caller's PID.
 pub fn current() -> Pid {
     // SAFETY: the call takes nothing and cannot fail.
     Pid(unsafe { syscall0(nr::GETPID) } as i32)
 }
 
-/// Lets others have the processor first.
+/// Yields the processor.
 pub fn yield_now() {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { syscall0(nr::SCHED_YIELD) };
 }
 
-/// The parent's process identifier; 0 when it is outside of the process namespace.
+/// The parent's PID; 0 if it is outside of the PID namespace.
 pub fn parent() -> Pid {
     // SAFETY: the call takes nothing and cannot fail.
     Pid(unsafe { syscall0(nr::GETPPID) } as i32)
 }
 
-/// Starts a session of its own.
+/// Starts a new session.
 ///
 /// # Errors
 /// `EPERM` when the caller leads a process group.
@@ -152,7 +140,7 @@ pub fn new_session() -> Result<()> {
     check(unsafe { syscall0(nr::SETSID) })
 }
 
-/// A descriptor of a process.
+/// Opens a pidfd.
 ///
 /// # Errors
 /// `ESRCH` when it does not exist, `ENOSYS` before Linux 5.3.
@@ -165,7 +153,7 @@ pub fn open_pidfd(pid: Pid) -> Result<Fd> {
 /// A nul-terminated list of nul-terminated strings, as `execve` takes it.
 pub type StringList = *const *const c_char;
 
-/// Replaces the process by the program at `path`. Returns only an error.
+/// Executes the program at `path`. Returns only on failure.
 ///
 /// # Safety
 /// `arguments` and `environment` must be lists of pointers to nul-terminated strings, ended by a
@@ -187,7 +175,7 @@ pub unsafe fn execute(
     crate::runtime::Errno(-word as i32)
 }
 
-/// Replaces the process by the program that `descriptor` is open on. Returns only an error.
+/// Executes the program that `descriptor` refers to. Returns only on failure.
 ///
 /// # Safety
 /// As [`execute`].
@@ -210,7 +198,7 @@ pub unsafe fn execute_descriptor(
     crate::runtime::Errno(-word as i32)
 }
 
-/// `prctl` operation: the signal that the end of the parent's thread sends.
+/// `prctl` operation: the signal sent when the parent's thread ends.
 pub const PR_SET_PDEATHSIG: i32 = 1;
 /// `prctl` operation: whether the process can be traced and dumped.
 pub const PR_SET_DUMPABLE: i32 = 4;
@@ -222,9 +210,9 @@ pub const PR_SET_NAME: i32 = 15;
 pub const PR_CAPBSET_READ: i32 = 23;
 /// `prctl` operation: drop a capability from the bounding set.
 pub const PR_CAPBSET_DROP: i32 = 24;
-/// `prctl` operation: adopt the orphans among one's descendants.
+/// `prctl` operation: become a child subreaper, which adopts orphaned descendants.
 pub const PR_SET_CHILD_SUBREAPER: i32 = 36;
-/// `prctl` operation: never gain privileges by executing a program.
+/// `prctl` operation: `execve` grants no privileges.
 pub const PR_SET_NO_NEW_PRIVS: i32 = 38;
 /// `prctl` operation: the ambient capabilities.
 pub const PR_CAP_AMBIENT: i32 = 47;

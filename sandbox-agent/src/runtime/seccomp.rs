@@ -10,16 +10,16 @@ use crate::runtime::syscall::{nr, result, syscall3};
 pub struct SockFilter {
     /// Operation.
     pub code: u16,
-    /// Instructions to skip when a comparison holds.
+    /// Instructions to skip if a comparison is true.
     pub jump_true: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if it is false.
     pub jump_false: u8,
     /// Operand.
     pub k: u32,
 }
 
 #[repr(C)]
-struct Program {
+struct FilterProgram {
     length: u16,
     filter: *const SockFilter,
 }
@@ -28,23 +28,23 @@ struct Program {
 pub const BPF_LOAD: u16 = 0x20;
 /// Operation: compare with `k`.
 pub const BPF_JUMP_EQUAL: u16 = 0x15;
-/// Operation: the verdict `k`.
+/// Operation: return the verdict `k`.
 pub const BPF_RETURN: u16 = 0x06;
 
-/// Verdict: go on.
+/// Verdict: allow.
 pub const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
-/// Verdict: ask the listener.
+/// Verdict: notify the listener.
 pub const SECCOMP_RET_USER_NOTIF: u32 = 0x7fc0_0000;
 /// Verdict: fail with the error number in the low bits.
 pub const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
 
-/// Flag: return a descriptor on which [`SECCOMP_RET_USER_NOTIF`] is asked.
+/// Flag: return the listener for [`SECCOMP_RET_USER_NOTIF`].
 pub const SECCOMP_FILTER_FLAG_NEW_LISTENER: usize = 8;
 
 fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize> {
     const SECCOMP_SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?;
-    let program = Program {
+    let program = FilterProgram {
         length,
         filter: filter.as_ptr(),
     };
@@ -59,7 +59,7 @@ fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize> {
     })
 }
 
-/// Installs a program for the calling thread and what it becomes and starts.
+/// Installs a program for the calling thread, its future programs and its children.
 ///
 /// # Errors
 /// `EACCES` without `no_new_privs`, `EINVAL` for a bad program, `ENOSYS`.
@@ -75,28 +75,28 @@ pub fn install_with_listener(filter: &[SockFilter]) -> Result<Fd> {
     install_with(filter, SECCOMP_FILTER_FLAG_NEW_LISTENER).map(|raw| Fd::from_raw(raw as i32))
 }
 
-/// A call that waits for an answer: `struct seccomp_notif`.
+/// A notification: `struct seccomp_notif`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notification {
-    /// What the answer must name.
+    /// The ID to answer with.
     pub id: u64,
-    /// The caller, 0 when it is outside of the process namespace.
+    /// The caller's PID; 0 if it is outside of the PID namespace.
     pub pid: u32,
     /// Always 0.
     pub flags: u32,
-    /// The call's number.
+    /// The system call's number.
     pub number: i32,
     /// Its architecture.
     pub architecture: u32,
-    /// Where it was made.
+    /// The instruction pointer.
     pub instruction_pointer: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
 }
 
 #[repr(C)]
-struct Response {
+struct NotificationResponse {
     id: u64,
     value: i64,
     error: i32,
@@ -106,7 +106,7 @@ struct Response {
 const NOTIFICATION_RECEIVE: usize = 0xc050_2100;
 const NOTIFICATION_SEND: usize = 0xc018_2101;
 
-/// Takes a call that waits.
+/// Receives a notification.
 ///
 /// # Errors
 /// `ENOENT` when its caller has gone, `EINTR`.
@@ -123,13 +123,13 @@ pub fn receive(listener: impl Descriptor) -> Result<Notification> {
     Ok(notification)
 }
 
-/// Answers a call: `None` lets the kernel carry it out, `Some` makes it fail.
+/// Answers a notification: `None` lets the call continue, `Some` makes it fail.
 ///
 /// # Errors
 /// `ENOENT` when its caller has gone.
 pub fn answer(listener: impl Descriptor, id: u64, error: Option<Errno>) -> Result<()> {
     const CONTINUE: u32 = 1;
-    let response = Response {
+    let response = NotificationResponse {
         id,
         value: 0,
         error: error.map_or(0, |error| -error.0),

@@ -1,4 +1,4 @@
-//! Signals, without handlers: blocked, ignored, or read from a descriptor.
+//! Signals without handlers: blocked, ignored, or read from a descriptor.
 
 use crate::runtime::descriptor::{Descriptor, Fd, word};
 use crate::runtime::errno::Result;
@@ -11,13 +11,13 @@ pub const SIGHUP: i32 = 1;
 pub const SIGINT: i32 = 2;
 /// Cannot be caught.
 pub const SIGKILL: i32 = 9;
-/// Writing without a reader.
+/// A write without a reader.
 pub const SIGPIPE: i32 = 13;
-/// Please end.
+/// Termination request.
 pub const SIGTERM: i32 = 15;
 /// A child ended.
 pub const SIGCHLD: i32 = 17;
-/// Go on.
+/// Continue.
 pub const SIGCONT: i32 = 18;
 /// Cannot be caught: stop.
 pub const SIGSTOP: i32 = 19;
@@ -58,7 +58,7 @@ pub fn set_mask(set: SignalSet) -> Result<SignalSet> {
 }
 
 #[repr(C)]
-struct Action {
+struct SignalAction {
     handler: usize,
     flags: u64,
     restorer: usize,
@@ -66,7 +66,7 @@ struct Action {
 }
 
 fn act(signal: i32, handler: usize) -> Result<()> {
-    let action = Action {
+    let action = SignalAction {
         handler,
         flags: 0,
         restorer: 0,
@@ -100,8 +100,8 @@ pub fn set_default(signal: i32) -> Result<()> {
     act(signal, 0)
 }
 
-/// A descriptor that becomes readable when one of the (blocked) signals is pending. Reading it takes
-/// records of 128 bytes whose first word is the signal. Close-on-exec and non-blocking.
+/// A descriptor that becomes readable when one of the (blocked) signals is pending. Reading it
+/// takes records of 128 bytes whose first word is the signal. Close-on-exec and non-blocking.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.

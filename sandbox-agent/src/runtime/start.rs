@@ -4,8 +4,8 @@ use core::arch::global_asm;
 use core::fmt::Write;
 
 use crate::runtime::environment::Environment;
+use crate::runtime::fd_writer::FdWriter;
 use crate::runtime::heap::Heap;
-use crate::runtime::io::Writer;
 use crate::runtime::process::exit;
 
 #[global_allocator]
@@ -41,20 +41,21 @@ global_asm!(
 );
 
 unsafe extern "C" fn start(stack: *const usize) -> ! {
-    // SAFETY: `_start` passes the stack pointer as the kernel set it; `entry!` defines the function.
+    // SAFETY: `_start` passes the stack pointer as the kernel set it; `entry!` defines the
+    // function.
     exit(unsafe { freestanding_main(Environment::from_stack(stack)) })
 }
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let mut stderr = Writer::new(2);
+    let mut stderr = FdWriter::new(2);
     // A failure to write cannot be reported anywhere.
     let _ = writeln!(stderr, "panic: {info}");
     drop(stderr);
     exit(101)
 }
 
-/// The compiler's tables name this function even where nothing unwinds.
+/// Unwind tables refer to this function, even without unwinding.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 

@@ -36,7 +36,8 @@ pub fn monotonic_microseconds() -> u64 {
 pub fn boottime_microseconds() -> u64 {
     const CLOCK_BOOTTIME: usize = 7;
     let mut now = Timespec::default();
-    // SAFETY: the kernel writes one record. This clock exists since Linux 2.6.39, so the result says nothing.
+    // SAFETY: the kernel writes one record. This clock exists since Linux 2.6.39, so the result
+    // says nothing.
     unsafe { syscall2(nr::CLOCK_GETTIME, CLOCK_BOOTTIME, &raw mut now as usize) };
     now.seconds as u64 * 1_000_000 + now.nanoseconds as u64 / 1000
 }

@@ -12,13 +12,14 @@ macro_rules! define {
             /// Makes the system call `number` and returns the kernel's word.
             ///
             /// # Safety
-            /// The arguments must be what the call expects: pointers valid for what the kernel reads
-            /// and writes, and an effect on the process that Rust's rules allow.
+            /// The arguments must be what the call expects: pointers valid for what the kernel
+            /// reads and writes, and an effect on the process that Rust's rules allow.
             #[inline]
             #[allow(clippy::too_many_arguments, reason = "a call has up to six, behind its number")]
             pub unsafe fn $function(number: usize $(, $argument: usize)*) -> isize {
                 let word: isize;
-                // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11 only.
+                // SAFETY: the caller vouches for the arguments; the kernel clobbers rcx and r11
+                // only.
                 unsafe {
                     asm!(
                         "syscall",
