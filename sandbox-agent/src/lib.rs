@@ -9,7 +9,7 @@
 //! sandbox-agent serve --fd N [--setup]    serve a client over the socket N
 //! sandbox-agent serve --stdio             serve a client over descriptors 0 (input) and 1 (output)
 //!     --listen-fd N                       and later clients that connect to the listening socket N
-//!     --listen NAME                       and later clients that connect to a path, or @NAME (abstract)
+//!     --listen NAME                       and later clients at a path or an abstract @NAME
 //! sandbox-agent serve --listen NAME       the same; the first client connects to that name too
 //!     --close FILE                        and set the mode of FILE to 0600
 //!     --cut-network                       and first bring all interfaces down, except the loopback

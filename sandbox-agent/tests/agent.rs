@@ -106,8 +106,8 @@ fn programs_start_with_default_signal_actions() {
 
 #[test]
 fn failure_to_start_names_step_and_path() {
-    let place = tempfile::tempdir().unwrap();
-    let path = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp_dir.path().join(name).to_str().unwrap().to_string();
     let write = |name: &str, text: &str, mode: u32| {
         use std::os::unix::fs::PermissionsExt;
         fs::write(path(name), text).unwrap();
@@ -165,7 +165,7 @@ fn failure_to_start_names_step_and_path() {
     assert_eq!(outcome.failure().step, FailStep::Workdir);
     // A name with a slash is relative to the working directory.
     let relative = ExecRequest {
-        workdir: place.path().to_str().unwrap().into(),
+        workdir: temp_dir.path().to_str().unwrap().into(),
         ..command(&["./script", "2"])
     };
     assert_eq!(client.run(&relative).text(), "script 2\n");

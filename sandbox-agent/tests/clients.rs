@@ -220,7 +220,7 @@ fn number_of_clients_is_bounded() {
     echo(&mut first);
     drop(others.pop());
     let mut late = None;
-    wait_until("a place is free", || {
+    wait_until("a slot is free", || {
         let mut wire = address.connect();
         let welcome = wire.attach(&settings().key);
         late = Some(wire);
@@ -275,8 +275,8 @@ fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
 fn disconnected_client_leaves_no_partial_file() {
     use sandbox_agent::protocol::Builtin;
     let (mut first, address) = Client::listen(&detached());
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("file");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("file");
     let mut second = address.attach(&detached());
     let request = ExecRequest {
         stdin: true,
@@ -290,7 +290,7 @@ fn disconnected_client_leaves_no_partial_file() {
     assert_eq!(second.wait(stream).kind, Kind::Started);
     drop(second);
     wait_until("nothing is left", || {
-        std::fs::read_dir(place.path()).unwrap().next().is_none()
+        std::fs::read_dir(temp_dir.path()).unwrap().next().is_none()
     });
     echo(&mut first);
 }

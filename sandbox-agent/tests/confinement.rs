@@ -27,8 +27,8 @@ fn seccomp_program_refuses_a_system_call() {
         libc::SYS_chmod,
     ];
     settings.confinement.seccomp = refuse(&chmod, libc::ENOTTY);
-    let place = tempfile::NamedTempFile::new().unwrap();
-    let path = place.path().to_str().unwrap();
+    let temp_dir = tempfile::NamedTempFile::new().unwrap();
+    let path = temp_dir.path().to_str().unwrap();
     let mut client = Client::start(&settings);
     refused(
         &mut client,
@@ -88,8 +88,8 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     // Looking up the program, a script's interpreter, and a missing program do not count as a
     // second program.
     assert_eq!(client.run(&command(&["echo", "one"])).text(), "one\n");
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("script");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("script");
     std::fs::write(&path, "#!/bin/sh\necho script\n").unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(
@@ -136,8 +136,8 @@ fn resource_limits_are_enforced() {
         works(&mut client, "ulimit -n; ulimit -Hn; umask"),
         "64\n64\n0027\n"
     );
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("file");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("file");
     let path = path.to_str().unwrap();
     works(&mut client, &format!("head -c 4096 /dev/zero > {path}"));
     let outcome = client.run(&script(&format!("exec head -c 4097 /dev/zero > {path}")));
@@ -204,10 +204,10 @@ fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
 
 #[test]
 fn landlock_rules_are_enforced() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
-    std::fs::write(place.join("secret"), "secret").unwrap();
-    std::fs::create_dir(place.join("open")).unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    let temp_dir = temp_dir.path();
+    std::fs::write(temp_dir.join("secret"), "secret").unwrap();
+    std::fs::create_dir(temp_dir.join("open")).unwrap();
     let mut settings = settings();
     let usr = READ_FILE | READ_DIR | EXECUTE;
     landlock(
@@ -220,7 +220,7 @@ fn landlock_rules_are_enforced() {
             (Path::new("/not/there"), usr),
             // A file, with rights that only folders have.
             (Path::new("/dev/null"), READ_FILE | READ_DIR | WRITE_FILE),
-            (&place.join("open"), ALL_OF_ABI_1),
+            (&temp_dir.join("open"), ALL_OF_ABI_1),
         ],
     );
     let mut client = Client::launch(&[], &[]);
@@ -233,7 +233,7 @@ fn landlock_rules_are_enforced() {
         }
     };
     assert!(welcome.landlock_abi >= 1);
-    let (open, secret) = (place.join("open/file"), place.join("secret"));
+    let (open, secret) = (temp_dir.join("open/file"), temp_dir.join("secret"));
     let (open, secret) = (open.to_str().unwrap(), secret.to_str().unwrap());
     assert_eq!(
         works(
@@ -249,8 +249,8 @@ fn landlock_rules_are_enforced() {
         "Permission denied",
     );
     // A program without the execute right is still found.
-    std::fs::copy("/bin/true", place.join("true")).unwrap();
-    let outcome = client.run(&command(&[place.join("true").to_str().unwrap()]));
+    std::fs::copy("/bin/true", temp_dir.join("true")).unwrap();
+    let outcome = client.run(&command(&[temp_dir.join("true").to_str().unwrap()]));
     let failure = outcome.failure();
     assert_eq!(
         (failure.step, failure.errno),
@@ -320,8 +320,8 @@ fn code_has_no_privileges() {
 
 #[test]
 fn folders_are_made_before_the_first_execution() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("a/b");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let folder = temp_dir.path().join("a/b");
     let mut settings = settings();
     settings.make_dirs = vec![folder.to_str().unwrap().into()];
     settings.workdir = settings.make_dirs[0].clone();

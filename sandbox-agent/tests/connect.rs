@@ -31,12 +31,12 @@ fn listening_on(name: &str) -> Client {
 
 #[test]
 fn connect_relays_both_directions() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let abstract_name = format!("@sandbox-agent-test-{}", std::process::id());
     for name in [path.to_str().unwrap(), &abstract_name] {
         let mut first = listening_on(name);
-        let (mut wire, mut pump) = through_connect(name);
+        let (mut wire, mut connect) = through_connect(name);
         wire.attach(&settings().key).unwrap();
         let request = ExecRequest {
             stdin: true,
@@ -53,31 +53,31 @@ fn connect_relays_both_directions() {
         assert!(outcome.stdout == bytes);
         // The client's disconnect ends `connect`.
         drop(wire);
-        assert!(pump.wait().unwrap().success());
+        assert!(connect.wait().unwrap().success());
         // The agent's exit does too.
-        let (mut wire, mut pump) = through_connect(name);
+        let (mut wire, mut connect) = through_connect(name);
         wire.attach(&settings().key).unwrap();
         first.send(0, Kind::Stop, &0u32.to_le_bytes());
         assert_eq!(first.agent_end().code(), Some(0));
         last_failure(&mut wire);
-        assert!(pump.wait().unwrap().success());
+        assert!(connect.wait().unwrap().success());
     }
 }
 
 #[test]
 fn socket_belongs_to_its_owner_and_requires_the_key() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
     let facts = std::fs::metadata(&path).unwrap();
     assert!(facts.file_type().is_socket());
     assert_eq!(facts.mode() & 0o777, 0o600);
-    let (mut wire, mut pump) = through_connect(path.to_str().unwrap());
+    let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     assert_eq!(
         wire.attach(&Key::new([0; 32])).unwrap_err().detail,
         "wrong key"
     );
-    assert!(pump.wait().unwrap().success());
+    assert!(connect.wait().unwrap().success());
     // The agent's umask is restored.
     let outcome = first.run(&command(&["sh", "-c", "umask"]));
     assert_eq!(outcome.text(), "0022\n");
@@ -91,17 +91,17 @@ fn socket_belongs_to_its_owner_and_requires_the_key() {
 
 #[test]
 fn connect_exits_when_its_reader_is_gone() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
-    let (mut wire, mut pump) = through_connect(path.to_str().unwrap());
+    let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     wire.attach(&settings().key).unwrap();
     let mark = mark(20);
     let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
     assert_eq!(wire.wait(stream).kind, Kind::Started);
     wait_until("it runs", || alive(&mark) == 1);
     drop(wire);
-    assert!(pump.wait().unwrap().success());
+    assert!(connect.wait().unwrap().success());
     // The agent has lost the client too.
     wait_until("its execution is killed", || alive(&mark) == 0);
     echo(&mut first);
@@ -109,38 +109,39 @@ fn connect_exits_when_its_reader_is_gone() {
 
 #[test]
 fn connect_without_an_agent_reports_an_error() {
-    let (_wire, mut pump) = through_connect("/no/such/socket");
-    assert_eq!(pump.wait().unwrap().code(), Some(68));
-    let mut said = String::new();
-    pump.stderr
+    let (_wire, mut connect) = through_connect("/no/such/socket");
+    assert_eq!(connect.wait().unwrap().code(), Some(68));
+    let mut message = String::new();
+    connect
+        .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut message)
         .unwrap();
     assert_eq!(
-        said,
+        message,
         "sandbox-agent: no connection to /no/such/socket: ENOENT\n"
     );
 }
 
 /// A waiting `connect` process, and a client over it.
-fn through_waiting_pump(name: &str) -> (TestStream, Child) {
+fn through_waiting_connect(name: &str) -> (TestStream, Child) {
     let (socket, agent_socket) = UnixStream::pair().unwrap();
     let agent_socket = OwnedFd::from(agent_socket);
-    let pump = agent_command(&[], None, &[])
+    let connect = agent_command(&[], None, &[])
         .args(["connect", "--wait", name])
         .stdin(agent_socket.try_clone().unwrap())
         .stdout(agent_socket)
         .spawn()
         .unwrap();
-    (TestStream::over(socket), pump)
+    (TestStream::over(socket), connect)
 }
 
 #[test]
 fn first_client_can_use_the_named_socket() {
     let name = format!("@sandbox-agent-first-{}", std::process::id());
     // `connect` waits for the agent.
-    let (mut first, mut pump) = through_waiting_pump(&name);
+    let (mut first, mut connect) = through_waiting_connect(&name);
     let mut agent = agent_command(&[], None, &[])
         .args(["serve", "--listen", &name])
         .stdin(Stdio::null())
@@ -149,12 +150,12 @@ fn first_client_can_use_the_named_socket() {
     first.hello(&settings()).unwrap();
     echo(&mut first);
     // Later clients authenticate with the key.
-    let (mut later, mut other) = through_waiting_pump(&name);
+    let (mut later, mut other) = through_waiting_connect(&name);
     later.attach(&settings().key).unwrap();
     echo(&mut later);
     // The first client owns the sandbox: its disconnect ends it.
     drop(first);
-    assert!(pump.wait().unwrap().success());
+    assert!(connect.wait().unwrap().success());
     last_failure(&mut later);
     assert!(other.wait().unwrap().success());
     assert_eq!(agent.wait().unwrap().code(), Some(0));
@@ -187,8 +188,8 @@ fn in_own_network(script: &str) -> Option<std::process::Command> {
 #[test]
 fn network_is_cut_before_the_first_client_is_served() {
     const NET_ADMIN: u64 = 1 << 12;
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
     let serve = format!("exec \"$0\" serve --cut-network --listen {name}");
     let Some(mut command) = in_own_network(&serve) else {
@@ -214,7 +215,7 @@ fn network_is_cut_before_the_first_client_is_served() {
         sets.iter()
             .any(|(name, set)| *name == "CapPrm" && *set != 0)
     );
-    let (mut first, mut pump) = through_waiting_pump(name);
+    let (mut first, mut connect) = through_waiting_connect(name);
     first.hello(&settings()).unwrap();
     let up = first.run(&script(
         "ip -o link show up; ip link set d0 up || echo refused",
@@ -223,16 +224,16 @@ fn network_is_cut_before_the_first_client_is_served() {
     assert!(!up.text().contains("d0"), "{}", up.text());
     assert!(up.text().ends_with("refused\n"), "{}", up.text());
     drop(first);
-    assert!(pump.wait().unwrap().success());
+    assert!(connect.wait().unwrap().success());
     assert_eq!(agent.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn agent_that_cannot_cut_the_network_serves_no_client() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
-    for (missing, said) in [
+    for (missing, message) in [
         ("net_admin", "d0: EPERM"),
         ("setpcap", "give up CAP_NET_ADMIN: EPERM"),
     ] {
@@ -247,7 +248,7 @@ fn agent_that_cannot_cut_the_network_serves_no_client() {
         let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             words,
-            format!("sandbox-agent: cannot take the network away: {said}\n")
+            format!("sandbox-agent: cannot take the network away: {message}\n")
         );
         assert!(!path.exists());
     }

@@ -79,18 +79,18 @@ fn slow_log_reader_gets_the_number_of_overwritten_bytes() {
     // The agent sends one window, then lacks credit while the log is overwritten.
     let outcome = first.run(&logged("head -c 1000000 /dev/zero | tr '\\0' a; echo end"));
     assert_eq!(outcome.kind(), ExitKind::Exited(0));
-    let (mut bytes, mut said) = (Vec::new(), String::new());
+    let (mut bytes, mut notice) = (Vec::new(), String::new());
     while !bytes.ends_with(b"end\n") {
         let message = second.wait(stream);
         let length = message.bytes.len();
         if message.kind == Kind::Stderr {
-            said.push_str(std::str::from_utf8(&message.bytes).unwrap());
+            notice.push_str(std::str::from_utf8(&message.bytes).unwrap());
         } else {
             second.grant(stream, Channel::Stdout, length);
             bytes.extend(message.bytes);
         }
     }
-    let lost: usize = said
+    let lost: usize = notice
         .lines()
         .map(|line| {
             line[1..]
@@ -101,13 +101,13 @@ fn slow_log_reader_gets_the_number_of_overwritten_bytes() {
                 .unwrap()
         })
         .sum();
-    assert!(said.ends_with("bytes of the log were overwritten before they were read]\n"));
+    assert!(notice.ends_with("bytes of the log were overwritten before they were read]\n"));
     assert_eq!(lost + bytes.len(), 1_000_004);
     second.send(stream, Kind::Kill, &[]);
     let report = second.wait_end(stream);
     assert!(report.drain_cut, "{report:?}");
     assert_eq!(report.stdout_total, bytes.len() as u64);
-    assert_eq!(report.stderr_total, said.len() as u64);
+    assert_eq!(report.stderr_total, notice.len() as u64);
 }
 
 #[test]

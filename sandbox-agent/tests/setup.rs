@@ -171,10 +171,10 @@ fn submounts_are_restricted_too() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().to_str().unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().to_str().unwrap();
     for folder in ["a", "b c"] {
-        std::fs::create_dir(place.path().join(folder)).unwrap();
+        std::fs::create_dir(temp_dir.path().join(folder)).unwrap();
     }
     // The agent's mount namespace gets two more mounts, one below the other, before the agent
     // starts.

@@ -125,8 +125,8 @@ fn tree_of_500_processes_is_killed() {
 #[test]
 fn continuously_forking_tree_is_killed() {
     let mut client = Client::start(&settings());
-    let place = tempfile::tempdir().unwrap();
-    let stop = place.path().join("stop");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let stop = temp_dir.path().join("stop");
     let stop_path = stop.to_str().unwrap();
     // Two generations at any time, each with its own session. The file stops them if the kill
     // fails.

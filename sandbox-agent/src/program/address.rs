@@ -18,10 +18,10 @@ const BACKLOG: i32 = 64;
 pub(super) fn listen(name: &CStr) -> Result<Fd> {
     let (address, length) = address(name)?;
     let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
-    let usual = fs::set_umask(0o177);
-    let bound = net::bind(&socket, address.bytes(length));
-    fs::set_umask(usual);
-    bound?;
+    let umask = fs::set_umask(0o177);
+    let result = net::bind(&socket, address.bytes(length));
+    fs::set_umask(umask);
+    result?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }

@@ -111,12 +111,12 @@ impl ControlListener {
         match place {
             ListenerEvent::ControlSocket => self.accept(procfs),
             ListenerEvent::PendingClient(socket) => {
-                let found = self
+                let index = self
                     .pending
                     .iter()
                     .position(|client| client.raw() == socket);
                 let mut authenticated = Vec::new();
-                if let Some(index) = found {
+                if let Some(index) = index {
                     // It keeps its index: the list is sorted by deadline.
                     let client = self.pending.remove(index);
                     self.read_handshake(client, index, &mut authenticated);

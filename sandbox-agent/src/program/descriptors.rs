@@ -10,19 +10,19 @@ use super::procfs::Procfs;
 pub(super) fn close_all_but(keep: &mut [RawFd], procfs: Option<&Procfs>) {
     keep.sort_unstable();
     let mut first = 0;
-    for kept in keep
+    for next_kept in keep
         .iter()
         .copied()
         .map(RawFd::cast_unsigned)
         .chain([u32::MAX])
     {
         // `close_range` refuses an empty range.
-        if first < kept && io::close_range(first, kept - 1, 0).is_err() {
+        if first < next_kept && io::close_range(first, next_kept - 1, 0).is_err() {
             // Before Linux 5.9, or denied by an older seccomp profile of the engine.
             close_one_by_one(keep, procfs);
             return;
         }
-        first = kept.saturating_add(1);
+        first = next_kept.saturating_add(1);
     }
 }
 

@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn another_object_at_the_path_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let metadata = place.path().metadata().unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        let metadata = temp_dir.path().metadata().unwrap();
         let mut expected = Placed {
-            path: place.path().as_os_str().as_bytes().to_vec(),
+            path: temp_dir.path().as_os_str().as_bytes().to_vec(),
             device: metadata.dev(),
             inode: metadata.ino(),
         };

@@ -122,15 +122,15 @@ mod tests {
 
     #[test]
     fn missing_folders_are_made() {
-        let place = tempfile::tempdir().unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
         for path in ["a/b//c", "a/b", "a/x/", "."] {
-            let path = place.path().join(path);
+            let path = temp_dir.path().join(path);
             make_path(path.as_os_str().as_bytes(), 0o700, None).unwrap();
             assert!(path.is_dir());
         }
-        std::fs::write(place.path().join("file"), "").unwrap();
+        std::fs::write(temp_dir.path().join("file"), "").unwrap();
         for (path, expected) in [("file", Errno::ENOTDIR), ("file/x", Errno::ENOTDIR)] {
-            let path = place.path().join(path);
+            let path = temp_dir.path().join(path);
             assert_eq!(
                 make_path(path.as_os_str().as_bytes(), 0o700, None),
                 Err(expected)

@@ -31,8 +31,8 @@ impl PrivateMemory {
             start: memory::map_anonymous(length)?,
             length,
         };
-        // SAFETY: the range is the region's own, and no child uses it: a child makes one program
-        // run, or one routine.
+        // SAFETY: the range belongs to this value, and no child uses it: a child runs one program
+        // or one builtin.
         check(unsafe { syscall3(nr::MADVISE, region.start as usize, length, MADV_DONTFORK) })?;
         Ok(region)
     }

@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn only_the_agent_and_its_folder_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("folder");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = temp_dir.path().join("folder");
         let name = CString::new(folder.as_os_str().as_bytes()).unwrap();
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("agent"), "").unwrap();

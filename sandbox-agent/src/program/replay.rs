@@ -94,11 +94,11 @@ impl Replay {
             if self.position < log.oldest() && !self.skip(stream, log, outgoing) {
                 return false;
             }
-            let left = self.end.unwrap_or(log.end()).saturating_sub(self.position);
-            if left == 0 {
+            let remaining = self.end.unwrap_or(log.end()).saturating_sub(self.position);
+            if remaining == 0 {
                 break;
             }
-            let limit = usize::try_from(self.stdout.credit.min(left))
+            let limit = usize::try_from(self.stdout.credit.min(remaining))
                 .unwrap_or(MAX_PAYLOAD)
                 .min(MAX_PAYLOAD);
             if limit == 0 || !outgoing.has_room() {
@@ -125,12 +125,12 @@ impl Replay {
     fn skip(&mut self, stream: u32, log: &OutputLog, outgoing: &mut OutgoingFrames) -> bool {
         let next = self.end.unwrap_or(u64::MAX).min(log.oldest());
         let lost = next - self.position;
-        let word = format!("[{lost} bytes of the log were overwritten before they were read]\n");
-        if self.stderr.credit < word.len() as u64 || !outgoing.has_room() {
+        let notice = format!("[{lost} bytes of the log were overwritten before they were read]\n");
+        if self.stderr.credit < notice.len() as u64 || !outgoing.has_room() {
             return false;
         }
-        outgoing.message(stream, Kind::Stderr, word.as_bytes());
-        self.stderr.take(word.len() as u64);
+        outgoing.message(stream, Kind::Stderr, notice.as_bytes());
+        self.stderr.take(notice.len() as u64);
         self.position = next;
         self.overtaken = true;
         true

@@ -139,15 +139,16 @@ mod tests {
 
     #[test]
     fn directory_listing_spans_several_buffers() {
-        let place = tempfile::tempdir().unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
         let mut expected = BTreeSet::new();
         for number in 0..300 {
             let name = std::format!("a-rather-long-name-for-a-file-{number}");
-            std::fs::write(place.path().join(&name), "").unwrap();
+            std::fs::write(temp_dir.path().join(&name), "").unwrap();
             expected.insert(name);
         }
-        std::fs::create_dir(place.path().join("sub")).unwrap();
-        let path = crate::runtime::path::terminated(place.path().as_os_str().as_bytes()).unwrap();
+        std::fs::create_dir(temp_dir.path().join("sub")).unwrap();
+        let path =
+            crate::runtime::path::terminated(temp_dir.path().as_os_str().as_bytes()).unwrap();
         let folder = open(&path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0).unwrap();
         let mut reader = Directory::new(&folder);
         let mut found: BTreeSet<String> = BTreeSet::new();

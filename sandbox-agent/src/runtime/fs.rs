@@ -411,8 +411,8 @@ mod tests {
 
     #[test]
     fn openat2_stays_beneath_the_folder() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = path::terminated(place.path().as_os_str().as_bytes()).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = path::terminated(temp_dir.path().as_os_str().as_bytes()).unwrap();
         let folder = open(&folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0).unwrap();
         let how = OpenHow {
             flags: (O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC) as u64,
@@ -456,8 +456,8 @@ mod tests {
 
     #[test]
     fn entries_are_made_renamed_linked_and_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = path::terminated(place.path().as_os_str().as_bytes()).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = path::terminated(temp_dir.path().as_os_str().as_bytes()).unwrap();
         let folder = open(&folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0).unwrap();
         make_directory(&folder, c"sub", 0o700).unwrap();
         make_node(&folder, c"fifo", crate::runtime::stat::S_IFIFO | 0o600, 0).unwrap();

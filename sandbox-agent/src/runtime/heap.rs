@@ -113,8 +113,8 @@ impl Heap {
     pub unsafe fn release(&self, address: *mut u8, layout: Layout) {
         match class(layout) {
             None => {
-                // SAFETY: the block is a mapping of its own. A failure would leave it mapped, which
-                // harms nobody.
+                // SAFETY: the block is a mapping of its own. After a failure it stays mapped, which
+                // is harmless.
                 let _ = unsafe { memory::unmap(address, pages(layout.size())) };
             }
             Some(class) => {

@@ -123,7 +123,7 @@ pub fn descriptor(set: SignalSet) -> Result<Fd> {
 /// Sends a signal: to a process, with a negative number to a process group, with -1 to all.
 ///
 /// # Errors
-/// `ESRCH` when nobody is there, `EPERM`.
+/// `ESRCH` if there is no such process, `EPERM`.
 pub fn kill(pid: Pid, signal: i32) -> Result<()> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall2(nr::KILL, pid.0 as usize, signal as usize) })

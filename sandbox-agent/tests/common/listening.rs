@@ -97,8 +97,8 @@ impl Client {
     /// Starts an agent with a control socket and these settings.
     #[track_caller]
     pub fn listen(settings: &Settings) -> (Client, ControlAddress) {
-        let place = tempfile::tempdir().unwrap();
-        let address = ControlAddress(place.path().join("socket"), place);
+        let temp_dir = tempfile::tempdir().unwrap();
+        let address = ControlAddress(temp_dir.path().join("socket"), temp_dir);
         let listener = UnixListener::bind(&address.0).unwrap();
         let (socket, agent_socket) = UnixStream::pair().unwrap();
         let mut command = agent_command(&[], Some(agent_socket.as_raw_fd()), &[]);

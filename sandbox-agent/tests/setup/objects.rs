@@ -35,8 +35,8 @@ fn replaced_object_is_not_mounted() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let (one, other) = (place.path().join("one"), place.path().join("other"));
+    let temp_dir = tempfile::tempdir().unwrap();
+    let (one, other) = (temp_dir.path().join("one"), temp_dir.path().join("other"));
     for folder in [&one, &other] {
         std::fs::create_dir_all(folder.join("hidden")).unwrap();
     }
@@ -67,16 +67,16 @@ fn pinned_folder_is_writable_and_cannot_be_renamed() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(place.path().join("a/b/ro")).unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(temp_dir.path().join("a/b/ro")).unwrap();
     let pin = |target: &str| Mount::Pin {
         target: target.into(),
     };
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
-        let inner = place.path().join("a/b/ro");
+        let inner = temp_dir.path().join("a/b/ro");
         let setup = with(vec![
-            bind_of(place.path(), "/data", false, place.path()),
+            bind_of(temp_dir.path(), "/data", false, temp_dir.path()),
             bind_of(&inner, "/data/a/b/ro", true, &inner),
             pin("/data/a"),
             pin("/data/a/b"),

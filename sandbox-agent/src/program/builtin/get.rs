@@ -71,14 +71,14 @@ mod tests {
 
     #[test]
     fn only_files_are_opened() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
-        std::fs::create_dir(place.join("folder")).unwrap();
-        std::fs::write(place.join("folder/file"), "content").unwrap();
-        symlink("folder", place.join("link")).unwrap();
-        symlink("file", place.join("folder/link")).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(place.join("socket")).unwrap();
-        let open = |path: &str| open_without_links(place.join(path).as_os_str().as_bytes());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let temp_dir = temp_dir.path().canonicalize().unwrap();
+        std::fs::create_dir(temp_dir.join("folder")).unwrap();
+        std::fs::write(temp_dir.join("folder/file"), "content").unwrap();
+        symlink("folder", temp_dir.join("link")).unwrap();
+        symlink("file", temp_dir.join("folder/link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(temp_dir.join("socket")).unwrap();
+        let open = |path: &str| open_without_links(temp_dir.join(path).as_os_str().as_bytes());
         let mut bytes = [0; 20];
         for path in ["folder//./file", "folder/../folder/file"] {
             let file = open(path).unwrap();

@@ -52,14 +52,14 @@ pub(super) fn run(builtin: &Builtin, complete: Option<RawFd>) -> Result<i32, Fai
         signal::ignore(number)
             .map_err(|errno| failure(FailStep::File, errno, "signals of the builtin"))?;
     }
-    let done = match builtin {
+    let result = match builtin {
         Builtin::Put { path, mode } => put::put(path, *mode, complete),
         Builtin::Get { path } => get::get(path),
         Builtin::List { path, depth } => list::list(path, *depth),
         Builtin::MakeDir { path, mode } => make_folder(path, *mode),
         Builtin::Remove { path } => remove::remove(path),
     };
-    match done {
+    match result {
         Ok(()) => Ok(0),
         Err(BuiltinError::Abandoned) => Ok(i32::from(ABANDONED)),
         Err(BuiltinError::File(errno, path)) => Err(failure(FailStep::File, errno, path)),

@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn folders_without_permissions_are_removed() {
         use std::os::unix::fs::PermissionsExt;
-        let place = tempfile::tempdir().unwrap();
-        let tree = place.path().join("tree");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let tree = temp_dir.path().join("tree");
         for (name, mode) in [("closed", 0o000), ("read-only", 0o500), ("unlisted", 0o300)] {
             let folder = tree.join(name);
             std::fs::create_dir_all(folder.join("below")).unwrap();
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn trees_of_any_depth_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let tree = place.path().join("tree");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let tree = temp_dir.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
-        std::fs::write(place.path().join("kept"), "").unwrap();
-        symlink(place.path(), tree.join("link")).unwrap();
+        std::fs::write(temp_dir.path().join("kept"), "").unwrap();
+        symlink(temp_dir.path(), tree.join("link")).unwrap();
         let mut folder = fs::open(
             &CString::new(tree.as_os_str().as_bytes()).unwrap(),
             fs::O_DIRECTORY,
@@ -127,7 +127,7 @@ mod tests {
         }
         remove(tree.as_os_str().as_bytes()).unwrap();
         assert!(!tree.exists());
-        assert!(place.path().join("kept").exists());
+        assert!(temp_dir.path().join("kept").exists());
         let missing = remove(tree.as_os_str().as_bytes());
         assert!(matches!(missing, Err(BuiltinError::File(Errno::ENOENT, _))));
     }

@@ -67,12 +67,12 @@ impl Sampler {
     /// All descendants of the agent, which is this process's child. The agent's own memory does not
     /// count.
     fn processes(&self) -> Vec<ProcessMemory> {
-        let mut found = Vec::<ProcessMemory>::new();
+        let mut processes = Vec::<ProcessMemory>::new();
         let mut parents = self.children(process::current());
         while let Some(parent) = parents.pop() {
             for pid in self.children(parent) {
-                if found.iter().all(|known| known.pid != pid) {
-                    found.push(ProcessMemory {
+                if processes.iter().all(|known| known.pid != pid) {
+                    processes.push(ProcessMemory {
                         pid,
                         parent,
                         bytes: self.memory(pid),
@@ -81,7 +81,7 @@ impl Sampler {
                 }
             }
         }
-        found
+        processes
     }
 
     /// The children of all threads of a process; empty if it has ended.

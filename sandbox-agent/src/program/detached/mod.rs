@@ -175,14 +175,14 @@ impl DetachedSupervisor {
 
     /// The longest time to wait, in microseconds.
     fn pause(&self) -> u64 {
-        let left = match self.phase {
+        let remaining = match self.phase {
             Phase::Creation { deadline } | Phase::Ready { deadline, .. } => {
                 deadline.saturating_sub(now())
             }
             Phase::Detached { deadline } => deadline.saturating_sub(boottime_microseconds()),
         };
         let sample = self.sampler.as_ref().map_or(u64::MAX, Sampler::pause);
-        left.min(sample).min(MAX_WAIT_MS * 1000)
+        remaining.min(sample).min(MAX_WAIT_MS * 1000)
     }
 
     /// Reads and handles the creator's messages.

@@ -122,7 +122,7 @@ pub(super) fn supervise(
 /// Refuses NUL bytes in strings.
 pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
     let nul = |bytes: &[u8]| bytes.contains(&0);
-    let found = match &request.program {
+    let field = match &request.program {
         Program::Command { argv } if argv.iter().any(|argument| nul(argument)) => "an argument",
         Program::Builtin(
             Builtin::Put { path, .. }
@@ -137,7 +137,7 @@ pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> 
     };
     Err(refusal(
         FailStep::Request,
-        "a NUL byte in ".to_string() + found,
+        "a NUL byte in ".to_string() + field,
     ))
 }
 

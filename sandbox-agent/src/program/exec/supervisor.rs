@@ -235,9 +235,9 @@ impl Supervisor<'_> {
             return self.kill_group(started_at);
         };
         let mut dead = BTreeSet::new();
-        let mut found = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
+        let mut processes = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
         loop {
-            for process in &found {
+            for process in &processes {
                 // An error means that it has ended.
                 let _ = signal::kill(process.pid, SIGKILL);
                 // The main process, killed on command, is not a straggler.
@@ -254,7 +254,7 @@ impl Supervisor<'_> {
                 self.report.survivors = u32::try_from(alive.max(1)).unwrap_or(u32::MAX);
                 return;
             }
-            found = self.stop_all(procfs, started_at);
+            processes = self.stop_all(procfs, started_at);
         }
     }
 
@@ -281,11 +281,11 @@ impl Supervisor<'_> {
         let mut known = BTreeSet::new();
         let mut members = Vec::new();
         loop {
-            let found = self.descendants_of_tree(procfs, &members, &known);
-            if found.is_empty() {
+            let processes = self.descendants_of_tree(procfs, &members, &known);
+            if processes.is_empty() {
                 return members;
             }
-            for process in found {
+            for process in processes {
                 // A process that cannot be stopped is killed nevertheless.
                 let _ = signal::kill(process.pid, SIGSTOP);
                 known.insert(process.pid);

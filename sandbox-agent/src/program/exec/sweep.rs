@@ -77,18 +77,18 @@ impl Sweep {
         };
         let mut processes = Vec::new();
         let listed = snapshot(procfs, &BTreeSet::new(), &mut processes);
-        let own = BTreeSet::from([process::current()]);
-        let mut left = descendants(&processes, &own, supervisors);
-        left.retain(|process| !process.ended);
-        if listed.is_ok() && left.is_empty() {
+        let agent = BTreeSet::from([process::current()]);
+        let mut remaining = descendants(&processes, &agent, supervisors);
+        remaining.retain(|process| !process.ended);
+        if listed.is_ok() && remaining.is_empty() {
             self.clean_rounds += 1;
             return (self.clean_rounds == CLEAN_ROUNDS).then(|| self.result(0));
         }
         self.clean_rounds = 0;
         if now() >= self.end {
-            return Some(self.result(left.len().max(1)));
+            return Some(self.result(remaining.len().max(1)));
         }
-        for process in left {
+        for process in remaining {
             // An error means that it has ended.
             let _ = signal::kill(process.pid, SIGKILL);
             self.killed.insert(process.pid);

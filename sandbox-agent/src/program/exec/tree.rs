@@ -100,21 +100,21 @@ pub(in crate::program) fn descendants(
     pruned: &BTreeSet<Pid>,
 ) -> Vec<ProcessInfo> {
     let mut descendants_of_tree = roots.clone();
-    let mut found = Vec::new();
+    let mut descendants = Vec::new();
     // Children mostly have larger PIDs than their parents, so one round finds nearly all. Repeats
     // until a round finds none.
     loop {
-        let before = found.len();
+        let before = descendants.len();
         for process in processes {
             if descendants_of_tree.contains(&process.parent)
                 && !pruned.contains(&process.pid)
                 && descendants_of_tree.insert(process.pid)
             {
-                found.push(*process);
+                descendants.push(*process);
             }
         }
-        if found.len() == before {
-            return found;
+        if descendants.len() == before {
+            return descendants;
         }
     }
 }
