@@ -1,4 +1,4 @@
-//! What can be written after `sandbox`.
+//! The command line.
 
 use std::ffi::OsString;
 
@@ -69,7 +69,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// How the answer is to be written.
+    /// The output format.
     pub fn format(&self) -> Format {
         match self {
             Self::Run(arguments) => arguments.format.format,
@@ -92,7 +92,7 @@ impl Command {
     }
 }
 
-/// The subcommand that a command line names, if it names one, and that one's own: `image build`.
+/// The subcommand in a command line, with its own subcommand: `image build`.
 pub fn subcommand(arguments: &[OsString]) -> Option<String> {
     let mut command = &Arguments::command();
     let mut names = Vec::new();

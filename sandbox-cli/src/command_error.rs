@@ -1,4 +1,4 @@
-//! Failures of the command and the sandbox, as one line or one JSON object.
+//! Errors of the command and the sandbox, as one line or one JSON object.
 
 use std::fmt;
 
@@ -7,36 +7,36 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::say;
+use crate::print_status;
 use sandbox::escape;
 
-/// What a subcommand ends with.
-pub type Outcome = Result<Exit, Failure>;
+/// The result of a subcommand.
+pub type Outcome = Result<Exit, CommandError>;
 
-/// Why there is no result.
+/// Why a subcommand failed.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandError {
     kind: &'static str,
     message: String,
     fix: Option<String>,
-    refused: Box<Refused>,
+    refused: Box<RefusalDetails>,
     backend: Option<String>,
     exit: Exit,
 }
 
-/// What was refused, where that is why.
+/// The refused demands and denials.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusalDetails {
     unmet: Vec<Unmet>,
     denials: Vec<Denial>,
 }
 
 #[derive(Serialize)]
-struct Document {
+struct ErrorDocument {
     error: ErrorObject,
 }
 
-/// A failure as JSON has it.
+/// An error in JSON.
 #[derive(Debug, Serialize)]
 pub struct ErrorObject {
     kind: &'static str,
@@ -47,7 +47,7 @@ pub struct ErrorObject {
     denials: Vec<Denial>,
 }
 
-impl Failure {
+impl CommandError {
     fn new(kind: &'static str, message: String, fix: Option<String>, exit: Exit) -> Self {
         Self {
             kind,
@@ -59,13 +59,13 @@ impl Failure {
         }
     }
 
-    /// A command line that means nothing.
+    /// A wrong command line.
     pub fn usage(error: &clap::Error, subcommand: Option<&str>) -> Self {
         let text = error.render().to_string();
-        let said = text
+        let summary_lines = text
             .lines()
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        let line = said
+        let line = summary_lines
             .map(str::trim)
             .filter(|line| !line.is_empty())
             .collect::<Vec<_>>()
@@ -76,8 +76,8 @@ impl Failure {
             .replace(" tip: ", "; ");
         if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             message = match subcommand {
-                Some(name) => format!("{name} needs a command of its own"),
-                None => "nothing to do".to_owned(),
+                Some(name) => format!("{name} needs a subcommand"),
+                None => "no command given".to_owned(),
             };
         }
         let fix = match subcommand {
@@ -90,12 +90,12 @@ impl Failure {
         Self::new("usage", message, Some(fix), Exit::FAILED)
     }
 
-    /// A value of the command line that cannot be used.
+    /// A wrong value in the command line.
     pub fn argument(message: impl Into<String>) -> Self {
         Self::new("usage", message.into(), None, Exit::FAILED)
     }
 
-    /// The host's operating system refused something.
+    /// An operation of the host's operating system failed.
     pub fn io(message: impl Into<String>, error: &std::io::Error) -> Self {
         Self::new(
             "io",
@@ -105,7 +105,7 @@ impl Failure {
         )
     }
 
-    /// Nobody reads the output.
+    /// The reader of standard output is gone.
     pub fn broken_pipe() -> Self {
         Self::new(
             "io",
@@ -115,7 +115,7 @@ impl Failure {
         )
     }
 
-    /// A signal asked for the end.
+    /// A signal ended the command.
     pub fn interrupted(signal: i32) -> Self {
         Self::new(
             "interrupted",
@@ -125,35 +125,35 @@ impl Failure {
         )
     }
 
-    /// What it is, as JSON names it.
+    /// The kind, as in JSON.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// The same with what the user can do.
+    /// Adds what the user can do.
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 
-    /// Tells it, and with which code to end.
+    /// Prints it, and returns the exit code.
     pub fn report(&self, format: Format) -> Exit {
         match format {
-            // There is nobody to read it.
+            // Nothing can be printed any more.
             _ if self.exit == Exit::BROKEN_PIPE => {}
             Format::Json => {
                 if output::print_json(&self.document()).is_err() {
-                    say(self);
+                    print_status(self);
                 }
             }
-            Format::Text if self.refused.unmet.is_empty() => say(self),
-            Format::Text => self.say_what_is_not_enforced(),
+            Format::Text if self.refused.unmet.is_empty() => print_status(self),
+            Format::Text => self.print_unmet_demands(),
         }
         self.exit
     }
 
-    fn document(&self) -> Document {
-        Document {
+    fn document(&self) -> ErrorDocument {
+        ErrorDocument {
             error: ErrorObject {
                 kind: self.kind,
                 message: self.message.clone(),
@@ -165,12 +165,12 @@ impl Failure {
         }
     }
 
-    /// The failure as JSON has it, within a larger answer.
+    /// The error as part of a JSON document.
     pub fn into_object(self) -> ErrorObject {
         self.document().error
     }
 
-    fn say_what_is_not_enforced(&self) {
+    fn print_unmet_demands(&self) {
         let tier = self.backend.as_deref().unwrap_or("this backend");
         for unmet in &self.refused.unmet {
             let capability = unmet.demand.capability;
@@ -178,7 +178,7 @@ impl Failure {
                 Enforcement::Partial { .. } => "--allow-partial",
                 _ => "--allow-unenforced",
             };
-            say(escape(&format!(
+            print_status(escape(&format!(
                 "refused: {tier} cannot guarantee {capability} = {}: {} ({flag} {capability} accepts that)",
                 unmet.demand.value, unmet.enforcement
             )));
@@ -186,7 +186,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape(&self.message))?;
         match &self.fix {
@@ -196,7 +196,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let mut message = format!("{} failed", error.operation());
         if let Some(backend) = error.backend() {
@@ -210,7 +210,7 @@ impl From<Error> for Failure {
             kind: error.kind().as_str(),
             message,
             fix: error.fix().map(str::to_owned),
-            refused: Box::new(Refused {
+            refused: Box::new(RefusalDetails {
                 unmet: error.unmet().to_vec(),
                 denials: error.denials().to_vec(),
             }),

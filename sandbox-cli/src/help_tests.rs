@@ -39,7 +39,7 @@ fn section(text: &mut String, command: &mut clap::Command) {
 }
 
 #[test]
-fn help_is_the_documented_one() {
+fn help_matches_documentation() {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let path = package.join("../docs/command.md");

@@ -48,7 +48,7 @@ fn with_wheel() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_package_of_the_host_s_pip_is_there_and_reported() {
+fn requested_package_is_installed_and_reported() {
     if !has_pip() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_package_of_the_host_s_pip_is_there_and_reported() {
 }
 
 #[test]
-fn a_policy_file_says_which() {
+fn policy_file_lists_allowed_packages() {
     if !has_pip() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_policy_file_says_which() {
 }
 
 #[test]
-fn what_is_no_package_s_name_is_refused() {
+fn invalid_package_names_are_refused() {
     for bad in [
         "-r",
         "./demo",

@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use super::image::tell;
-use super::kept::TierOption;
+use super::detached::TierOption;
+use super::image::print_ids;
 use super::run::signals::Signals;
-use crate::failure::{Failure, Outcome};
+use crate::command_error::{CommandError, Outcome};
 use crate::output::FormatOption;
 
 const NOTES: &str = "\
@@ -35,14 +35,14 @@ pub fn run(arguments: &CommitArguments) -> Outcome {
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let place = arguments.tier.find(&arguments.name).await?;
-            let sandbox = place.client.get(&arguments.name).await?;
+            let located = arguments.tier.find(&arguments.name).await?;
+            let sandbox = located.client.get(&arguments.name).await?;
             let image = sandbox.commit(&arguments.image).await?;
-            tell(&[image], arguments.format.format)
+            print_ids(&[image], arguments.format.format)
         };
         tokio::select! {
             outcome = work => outcome,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?
 }

@@ -1,4 +1,4 @@
-//! `sandbox cp`: files and folders into a detached sandbox and out of it.
+//! `sandbox cp`: copies between the host and a detached sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,17 +8,17 @@ use clap::Args;
 use sandbox::{ArtifactLimits, ByteSize, Copied, SandboxSpec};
 use serde::Serialize;
 
-use super::kept::TierOption;
+use super::detached::TierOption;
 use super::run::signals::Signals;
 use super::run::summary::skip_reason;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{bytes, text};
 use crate::output::{Format, FormatOption, print_json};
-use crate::say;
+use crate::print_status;
 use sandbox::escape;
 
-/// How many files and folders are copied out at most.
+/// The maximum number of files and folders to copy out.
 const ENTRIES: usize = 100_000;
 
 const NOTES: &str = "\
@@ -59,27 +59,27 @@ pub struct CpArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CopyDocument<'a> {
     #[serde(flatten)]
     copied: &'a Copied,
 }
 
 /// Runs the subcommand.
 pub fn run(arguments: &CpArguments) -> Outcome {
-    let source = Place::parse(&arguments.source)?;
-    let target = Place::parse(&arguments.target)?;
+    let source = CopyPath::parse(&arguments.source)?;
+    let target = CopyPath::parse(&arguments.target)?;
     let copied = super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
             match (&source, &target) {
-                (Place::Host(source), Place::Sandbox { name, path }) => {
+                (CopyPath::Host(source), CopyPath::Sandbox { name, path }) => {
                     let client = arguments.tier.find(name).await?.client;
                     super::in_sandbox(&client, name, async |sandbox| {
                         Ok(sandbox.copy_in(source, path).await?)
                     })
                     .await
                 }
-                (Place::Sandbox { name, path }, Place::Host(target)) => {
+                (CopyPath::Sandbox { name, path }, CopyPath::Host(target)) => {
                     let client = arguments.tier.find(name).await?.client;
                     let limits = ArtifactLimits {
                         count: ENTRIES,
@@ -91,25 +91,27 @@ pub fn run(arguments: &CpArguments) -> Outcome {
                     })
                     .await
                 }
-                (Place::Host(_), Place::Host(_)) => Err(Failure::argument(
-                    "neither SRC nor DST is NAME:PATH of a sandbox",
+                (CopyPath::Host(_), CopyPath::Host(_)) => Err(CommandError::argument(
+                    "SRC or DST must be NAME:PATH of a sandbox",
                 )),
-                (Place::Sandbox { .. }, Place::Sandbox { .. }) => Err(Failure::argument(
-                    "SRC and DST are both in a sandbox: copy to the host first",
-                )),
+                (CopyPath::Sandbox { .. }, CopyPath::Sandbox { .. }) => {
+                    Err(CommandError::argument(
+                        "SRC and DST cannot both be in a sandbox: copy to the host first",
+                    ))
+                }
             }
         };
         tokio::select! {
             copied = work => copied,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })??;
     match arguments.format.format {
-        Format::Json => print_json(&Document { copied: &copied })?,
+        Format::Json => print_json(&CopyDocument { copied: &copied })?,
         Format::Text => {
             for skipped in &copied.skipped {
                 let reason = skip_reason(&skipped.reason);
-                say(escape(&format!("not copied: {}: {reason}", skipped.source)));
+                print_status(escape(&format!("not copied: {}: {reason}", skipped.source)));
             }
         }
     }
@@ -120,16 +122,16 @@ pub fn run(arguments: &CpArguments) -> Outcome {
     })
 }
 
-/// One side of a copy.
+/// The source or the destination of a copy.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum CopyPath<'a> {
     Host(&'a Path),
     Sandbox { name: String, path: String },
 }
 
-impl<'a> Place<'a> {
-    /// `NAME:PATH` is in a sandbox where `NAME` could be one's name; what begins with `/` or `.` never is.
-    fn parse(argument: &'a OsStr) -> Result<Self, Failure> {
+impl<'a> CopyPath<'a> {
+    /// Parses `NAME:PATH` or a host path; a path that starts with `/` or `.` is a host path.
+    fn parse(argument: &'a OsStr) -> Result<Self, CommandError> {
         let bytes = argument.as_bytes();
         let colon = bytes.iter().position(|byte| *byte == b':');
         let Some((name, path)) = colon.map(|colon| (&bytes[..colon], &bytes[colon + 1..])) else {
@@ -143,7 +145,9 @@ impl<'a> Place<'a> {
         SandboxSpec::new(&name).validate()?;
         if !path.starts_with('/') {
             let why = format!("{name}:{path}: the path in the sandbox is not absolute");
-            return Err(Failure::argument(why).with_fix(format!("write {name}:/workspace/{path}")));
+            return Err(
+                CommandError::argument(why).with_fix(format!("write {name}:/workspace/{path}"))
+            );
         }
         Ok(Self::Sandbox { name, path })
     }
@@ -154,16 +158,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_apart() {
-        let parse = |text: &'static str| Place::parse(OsStr::new(text));
+    fn host_paths_and_sandbox_paths_are_distinguished() {
+        let parse = |text: &'static str| CopyPath::parse(OsStr::new(text));
         for host in ["file", "./a:b", "/a:b", "../x:/y", ":x", "a/b:c"] {
-            assert_eq!(parse(host).unwrap(), Place::Host(Path::new(host)), "{host}");
+            assert_eq!(
+                parse(host).unwrap(),
+                CopyPath::Host(Path::new(host)),
+                "{host}"
+            );
         }
-        let place = Place::Sandbox {
+        let expected = CopyPath::Sandbox {
             name: "lab".into(),
             path: "/a:b".into(),
         };
-        assert_eq!(parse("lab:/a:b").unwrap(), place);
+        assert_eq!(parse("lab:/a:b").unwrap(), expected);
         for bad in ["lab:", "lab:x", "Lab:/x", "l:/x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

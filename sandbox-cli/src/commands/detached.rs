@@ -1,12 +1,12 @@
-//! What the commands for detached sandboxes share.
+//! Finding detached sandboxes, and reporting on several of them.
 
 use clap::Args;
 use sandbox::registry::{self, Registration};
 use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec};
 use serde::Serialize;
 
+use crate::command_error::{CommandError, ErrorObject, Outcome};
 use crate::exit::Exit;
-use crate::failure::{ErrorObject, Failure, Outcome};
 use crate::output::{Format, print, print_json};
 
 /// Which tier a detached sandbox is on.
@@ -17,52 +17,55 @@ pub struct TierOption {
     backend: Option<String>,
 }
 
-/// Where a detached sandbox is.
-pub struct Place {
-    /// A client of its tier. The policy that the sandbox was created under governs, so this one asks for nothing.
+/// The tier of a detached sandbox.
+pub struct LocatedSandbox {
+    /// A client of the tier, with an empty policy: the policy of the sandbox applies.
     pub client: SandboxClient,
     /// Its tier.
     pub tier: &'static Registration,
 }
 
-/// What is asked first for a name: it needs no engine, and answers in microseconds.
-const NEAR: &str = "local";
+/// The backend whose tiers are asked first for a name: they need no engine and answer in
+/// microseconds.
+const LOCAL_BACKEND: &str = "local";
 
 impl TierOption {
-    /// Finds the tier of a name: without one that is named, a local one that has it, else the engine that has it.
+    /// Finds the tier of the sandbox with this name. Without `--backend`, asks the local tiers
+    /// first.
     ///
-    /// Fails for what is no name, and where no tier or several engines have it.
-    pub async fn find(&self, name: &str) -> Result<Place, Failure> {
+    /// Fails if the name is invalid, or if no tier or several tiers have a sandbox of this name.
+    pub async fn find(&self, name: &str) -> Result<LocatedSandbox, CommandError> {
         SandboxSpec::new(name).validate()?;
-        let tiers = keeping_tiers(self.backend.as_deref())?;
+        let tiers = detached_tiers(self.backend.as_deref())?;
         if let [tier] = tiers.as_slice() {
-            return Place::of(tier);
+            return LocatedSandbox::of(tier);
         }
-        let (near, far): (Vec<_>, Vec<_>) =
-            tiers.into_iter().partition(|tier| tier.backend == NEAR);
-        let mut silent = Vec::new();
-        for tiers in [near, far] {
-            let mut found = Vec::new();
+        let (local, remote): (Vec<_>, Vec<_>) = tiers
+            .into_iter()
+            .partition(|tier| tier.backend == LOCAL_BACKEND);
+        let mut unreachable = Vec::new();
+        for tiers in [local, remote] {
+            let mut matches = Vec::new();
             for tier in tiers {
-                let place = Place::of(tier)?;
-                match place.has(name).await {
-                    Ok(true) => found.push(place),
+                let located = LocatedSandbox::of(tier)?;
+                match located.has(name).await {
+                    Ok(true) => matches.push(located),
                     Ok(false) => {}
-                    Err(error) => silent.push(error),
+                    Err(error) => unreachable.push(error),
                 }
             }
-            match (found.pop(), found.as_slice()) {
-                (Some(place), []) => return Ok(place),
-                (Some(place), others) => return Err(several(name, others, &place)),
+            match (matches.pop(), matches.as_slice()) {
+                (Some(located), []) => return Ok(located),
+                (Some(located), others) => return Err(ambiguous(name, others, &located)),
                 (None, _) => {}
             }
         }
-        Err(unknown(name, &silent))
+        Err(not_found(name, &unreachable))
     }
 }
 
-impl Place {
-    fn of(tier: &'static Registration) -> Result<Self, Failure> {
+impl LocatedSandbox {
+    fn of(tier: &'static Registration) -> Result<Self, CommandError> {
         let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
         Ok(Self { client, tier })
     }
@@ -71,7 +74,7 @@ impl Place {
         match self.client.list().await {
             Ok(sandboxes) => Ok(sandboxes.iter().any(|sandbox| sandbox.name == name)),
             Err(error) if error.kind() == ErrorKind::SandboxUnavailable => Err(error),
-            // Another sandbox of the tier may be what cannot be told.
+            // The failure may concern another sandbox of the tier.
             Err(_) => match self.client.get(name).await {
                 Ok(_) => Ok(true),
                 Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(false),
@@ -81,76 +84,79 @@ impl Place {
     }
 }
 
-fn several(name: &str, places: &[Place], last: &Place) -> Failure {
-    let tiers = places.iter().chain([last]).map(|place| place.tier.tier);
+fn ambiguous(name: &str, candidates: &[LocatedSandbox], last: &LocatedSandbox) -> CommandError {
+    let tiers = candidates
+        .iter()
+        .chain([last])
+        .map(|located| located.tier.tier);
     let tiers = tiers.collect::<Vec<_>>().join(", ");
     let why = format!("several tiers have a sandbox {name:?}: {tiers}");
-    Failure::argument(why).with_fix("choose one of them with -b")
+    CommandError::argument(why).with_fix("choose one of them with -b")
 }
 
-/// No tier has it that answers; the others are named.
-fn unknown(name: &str, silent: &[Error]) -> Failure {
+/// The error for a name that no tier knows. Names the tiers that did not answer.
+fn not_found(name: &str, unreachable: &[Error]) -> CommandError {
     let mut why = format!("no sandbox {name:?} on any tier");
-    for error in silent {
-        why.push_str(&format!("; not asked: {error}"));
+    for error in unreachable {
+        why.push_str(&format!("; no answer: {error}"));
     }
     Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
-        .with_fix("`sandbox ls` lists those that there are")
+        .with_fix("`sandbox ls` lists all sandboxes")
         .into()
 }
 
-/// The tier of this name, or all that have detached sandboxes.
-pub fn keeping_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, Failure> {
+/// The tier with this name, or all tiers that support detached sandboxes.
+pub fn detached_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, CommandError> {
     if let Some(name) = name {
         return Ok(vec![registry::tier(name)?]);
     }
     let keeps = |tier: &&Registration| {
-        // One that cannot be opened says so when it is asked.
+        // BatchItem that cannot be opened says so when it is asked.
         (tier.open)().map_or(true, |backend| backend.keeps_detached())
     };
     Ok(registry::tiers()?.into_iter().filter(keeps).collect())
 }
 
-/// What was done to several sandboxes, or images.
+/// The results of one operation on several sandboxes or images.
 #[derive(Debug)]
-pub struct Done {
-    /// As JSON names them.
-    what: &'static str,
-    all: Vec<One>,
-    /// Tiers that could not be asked.
+pub struct BatchReport {
+    /// The name of the list in JSON.
+    list_name: &'static str,
+    items: Vec<BatchItem>,
+    /// Errors of tiers that did not answer.
     errors: Vec<ErrorObject>,
 }
 
-impl Default for Done {
+impl Default for BatchReport {
     fn default() -> Self {
-        Self::to("sandboxes")
+        Self::new("sandboxes")
     }
 }
 
 #[derive(Debug, Serialize)]
-struct One {
+struct BatchItem {
     name: String,
-    /// Why it was not done.
+    /// Why the operation failed.
     error: Option<ErrorObject>,
 }
 
-impl Done {
-    /// Nothing yet, to any of these.
-    pub fn to(what: &'static str) -> Self {
+impl BatchReport {
+    /// An empty report.
+    pub fn new(list_name: &'static str) -> Self {
         Self {
-            what,
-            all: Vec::new(),
+            list_name,
+            items: Vec::new(),
             errors: Vec::new(),
         }
     }
 
-    /// Notes what became of one. As text it is told at once.
+    /// Adds a result, and prints it immediately in text format.
     pub fn add(
         &mut self,
         format: Format,
         name: &str,
-        result: Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        result: Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let error = result.err();
         if format == Format::Text {
             match &error {
@@ -160,31 +166,31 @@ impl Done {
                 }
             }
         }
-        self.all.push(One {
+        self.items.push(BatchItem {
             name: name.to_owned(),
-            error: error.map(Failure::into_object),
+            error: error.map(CommandError::into_object),
         });
         Ok(())
     }
 
-    /// Notes a tier that could not be asked. As text it is told at once.
-    pub fn note(&mut self, format: Format, failure: Failure) {
+    /// Adds the error of a tier that did not answer, and prints it immediately in text format.
+    pub fn add_tier_error(&mut self, format: Format, failure: CommandError) {
         if format == Format::Text {
             failure.report(Format::Text);
         }
         self.errors.push(failure.into_object());
     }
 
-    /// Tells it, and with which code to end.
+    /// Prints the JSON document, and returns the exit code.
     pub fn finish(&self, format: Format) -> Outcome {
         if format == Format::Json {
             let mut document = serde_json::Map::new();
             let value = |value: Result<_, serde_json::Error>| {
-                value.map_err(|error| Failure::io("write JSON", &error.into()))
+                value.map_err(|error| CommandError::io("write JSON", &error.into()))
             };
             document.insert(
-                self.what.to_owned(),
-                value(serde_json::to_value(&self.all))?,
+                self.list_name.to_owned(),
+                value(serde_json::to_value(&self.items))?,
             );
             if !self.errors.is_empty() {
                 let errors = value(serde_json::to_value(&self.errors))?;
@@ -192,7 +198,7 @@ impl Done {
             }
             print_json(&document)?;
         }
-        let failed = self.all.iter().any(|one| one.error.is_some());
+        let failed = self.items.iter().any(|item| item.error.is_some());
         Ok(if failed { Exit::FAILED } else { Exit::SUCCESS })
     }
 }

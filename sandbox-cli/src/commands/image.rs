@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use sandbox::{BuildRequest, ImageInfo, PullPolicy, SandboxClient};
 use serde::Serialize;
 
-use super::kept::Done;
+use super::detached::BatchReport;
 use super::ls::time;
 use super::run::signals::Signals;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{PolicySource, in_file, pull_policy};
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::progress::Progress;
@@ -37,9 +37,9 @@ enum ImageCommand {
     Rm(RemoveArguments),
 }
 
-/// Which engine, and what the operator allows there.
+/// The engine, and the policy for its images.
 #[derive(Debug, Args)]
-struct Engine {
+struct ImageEngineOptions {
     /// Tier that uses images: docker or podman
     #[arg(short, long, value_name = "TIER", default_value = "docker")]
     backend: String,
@@ -56,8 +56,8 @@ struct Engine {
     format: FormatOption,
 }
 
-impl Engine {
-    fn client(&self, follow: bool) -> Result<SandboxClient, Failure> {
+impl ImageEngineOptions {
+    fn client(&self, follow: bool) -> Result<SandboxClient, CommandError> {
         let policy = match &self.policy {
             Some(path) => {
                 let file = PolicySource::read(path, follow)?.file;
@@ -84,7 +84,7 @@ struct PullArguments {
     pull: PullPolicy,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
@@ -126,13 +126,13 @@ struct BuildArguments {
     no_cache: bool,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
 struct ListArguments {
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
@@ -142,12 +142,12 @@ struct RemoveArguments {
     images: Vec<String>,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
-/// An image as JSON has it.
+/// An image in JSON.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ImageRow {
     id: String,
     names: Vec<String>,
     digests: Vec<String>,
@@ -158,8 +158,8 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Document {
-    images: Vec<Row>,
+struct ImagesDocument {
+    images: Vec<ImageRow>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -170,7 +170,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl ImageArguments {
-    /// How the answer is to be written.
+    /// The output format.
     pub fn format(&self) -> Format {
         let engine = match &self.command {
             ImageCommand::Pull(arguments) => &arguments.engine,
@@ -196,7 +196,7 @@ pub fn run(arguments: &ImageArguments) -> Outcome {
         };
         tokio::select! {
             outcome = work => outcome,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?
 }
@@ -209,7 +209,7 @@ async fn pull(arguments: &PullArguments) -> Outcome {
         let take = &mut |event: &_| progress.take(event);
         pulled.push(client.pull_image(image, arguments.pull, take).await?);
     }
-    tell(&pulled, arguments.engine.format.format)
+    print_ids(&pulled, arguments.engine.format.format)
 }
 
 async fn build(arguments: &BuildArguments) -> Outcome {
@@ -226,13 +226,13 @@ async fn build(arguments: &BuildArguments) -> Outcome {
     let mut progress = arguments.engine.progress();
     let take = &mut |event: &_| progress.take(event);
     let image = client.build_image(&request, take).await?;
-    tell(&[image], arguments.engine.format.format)
+    print_ids(&[image], arguments.engine.format.format)
 }
 
-/// As text the id of each, for the next command.
-pub(super) fn tell(images: &[ImageInfo], format: Format) -> Outcome {
+/// Prints the id of each image, or the JSON document.
+pub(super) fn print_ids(images: &[ImageInfo], format: Format) -> Outcome {
     match format {
-        Format::Json => print_json(&Document {
+        Format::Json => print_json(&ImagesDocument {
             images: images.iter().map(row).collect(),
         })?,
         Format::Text => {
@@ -247,7 +247,7 @@ pub(super) fn tell(images: &[ImageInfo], format: Format) -> Outcome {
 async fn list(arguments: &ListArguments) -> Outcome {
     let images = arguments.engine.client(false)?.images().await?;
     match arguments.engine.format.format {
-        Format::Json => tell(&images, Format::Json),
+        Format::Json => print_ids(&images, Format::Json),
         Format::Text => {
             print(&text(&images, SystemTime::now()))?;
             Ok(Exit::SUCCESS)
@@ -292,16 +292,16 @@ fn megabytes(size: sandbox::ByteSize) -> String {
 async fn remove(arguments: &RemoveArguments) -> Outcome {
     let format = arguments.engine.format.format;
     let client = arguments.engine.client(false)?;
-    let mut done = Done::to("images");
+    let mut report = BatchReport::new("images");
     for image in &arguments.images {
         let removed = client.remove_image(image).await;
-        done.add(format, image, removed.map_err(Failure::from))?;
+        report.add(format, image, removed.map_err(CommandError::from))?;
     }
-    done.finish(format)
+    report.finish(format)
 }
 
-fn row(image: &ImageInfo) -> Row {
-    Row {
+fn row(image: &ImageInfo) -> ImageRow {
+    ImageRow {
         id: image.id.clone(),
         names: image.names.clone(),
         digests: image.digests.clone(),
@@ -319,7 +319,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_list_tells_what_matters() {
+    fn list_shows_name_state_and_age() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         let mut image = ImageInfo::new("sha256:0123456789abcdef");
         image.names = vec!["docker.io/library/a:1".into()];

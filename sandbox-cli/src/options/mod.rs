@@ -18,7 +18,7 @@ use sandbox::{
     Workspace, unique_name,
 };
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use ceiling::Ceiling;
 pub use paths::{Mounts, existing};
 pub use policy_file::{PolicySource, in_file, writable};
@@ -26,16 +26,17 @@ use settings::SettingOptions;
 pub use values::{bytes, duration, pull_policy, text, variable};
 use values::{capability, cpus, package, preset};
 
-/// Which tier, and what the code may do there.
+/// The tier and the policy.
 ///
-/// An option that has no value in the policy file sets it; one that has a value there can only narrow it.
+/// An option sets a field that the policy file leaves open, and narrows any other.
 #[derive(Debug, Clone, Args)]
 pub struct PolicyOptions {
     /// Tier to run on; `sandbox matrix` lists the available tiers
     #[arg(short, long, value_name = "TIER", default_value = "local")]
     pub backend: String,
 
-    /// Policy file: JSON if its name ends in .json, otherwise TOML. Other options can only narrow it
+    /// Policy file: JSON if its name ends in .json, otherwise TOML. Other options can only narrow
+    /// it
     #[arg(
         long,
         value_name = "FILE",
@@ -64,8 +65,8 @@ pub struct PolicyOptions {
     #[arg(long, requires = "workspace", help_heading = "Policy")]
     workspace_read_only: bool,
 
-    /// Follow symbolic links that leave their folder, in the policy file's path and in the paths of --read,
-    /// --write and --workspace
+    /// Follow symbolic links that leave their folder, in the policy file's path and in the paths of
+    /// --read, --write and --workspace
     #[arg(long, help_heading = "Policy")]
     follow: bool,
 
@@ -130,7 +131,8 @@ pub struct PolicyOptions {
     #[arg(long, help_heading = "Limits")]
     no_subprocess: bool,
 
-    /// Path in the sandbox to copy to the host afterwards; may contain *, ?, [a-z] and ** (repeatable)
+    /// Path in the sandbox to copy to the host afterwards; may contain *, ?, [a-z] and **
+    /// (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Artifacts")]
     artifact: Vec<OsString>,
 
@@ -150,24 +152,24 @@ pub struct PolicyOptions {
     settings: SettingOptions,
 }
 
-/// What the options ask for.
+/// The policy and the sandbox that the options request.
 #[derive(Debug)]
 pub struct Request {
     /// The policy.
     pub policy: CapabilityPolicy,
     /// The sandbox.
     pub spec: SandboxSpec,
-    /// What of the host the sandbox sees, and where.
+    /// The host paths that the sandbox sees.
     pub mounts: Mounts,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
-    /// What is set of the tier itself.
+    /// Settings of the tier.
     pub settings: Settings,
 }
 
 impl PolicyOptions {
-    /// The policy and the specification that the options stand for.
-    pub fn resolve(&self) -> Result<Request, Failure> {
+    /// Resolves the policy and the specification.
+    pub fn resolve(&self) -> Result<Request, CommandError> {
         let source = self.policy.as_ref();
         let source = source.map(|path| PolicySource::read(path, self.follow));
         let source = source.transpose()?;
@@ -226,7 +228,7 @@ impl PolicyOptions {
         })
     }
 
-    fn workspace(&self) -> Result<Option<Workspace>, Failure> {
+    fn workspace(&self) -> Result<Option<Workspace>, CommandError> {
         let Some(text) = &self.workspace else {
             return Ok(None);
         };
@@ -239,7 +241,7 @@ impl PolicyOptions {
         }))
     }
 
-    fn spec(&self, workspace: Option<Workspace>) -> Result<SandboxSpec, Failure> {
+    fn spec(&self, workspace: Option<Workspace>) -> Result<SandboxSpec, CommandError> {
         let mut spec = SandboxSpec::new(unique_name("run"));
         spec.workspace = workspace;
         spec.image = self.image.clone();

@@ -1,4 +1,4 @@
-//! `sandbox run`: one execution in a sandbox of its own.
+//! `sandbox run`: one execution in a new sandbox.
 
 pub(super) mod document;
 pub(super) mod enforcement_line;
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use clap::Args;
 use sandbox::{SandboxClient, registry};
 
-use crate::failure::{Failure, Outcome};
+use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Request, writable};
 use crate::output::{FormatOption, LIVE_OUTPUT};
-use crate::say;
+use crate::print_status;
 use language::Language;
 use output_folder::OutputFolder;
 use program::Program;
@@ -47,8 +47,8 @@ sandbox run [OPTIONS] FILE [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
-    /// Host file to run: .py, .js, .sh, or any file with a #! line. Copied into the sandbox unless the
-    /// sandbox can already read it
+    /// Host file to run: .py, .js, .sh, or any file with a #! line. Copied into the sandbox unless
+    /// the sandbox can already read it
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 
@@ -64,8 +64,8 @@ pub struct RunArguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Host folder for artifacts; existing files are kept, and new ones get a number. Without --artifact,
-    /// copies what the code wrote to /output [default: artifacts]
+    /// Host folder for artifacts; existing files are kept, and new ones get a number. Without
+    /// --artifact, copies what the code wrote to /output [default: artifacts]
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
@@ -81,7 +81,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
-    /// Create an image with this unused name from the sandbox's files afterwards; needs --writable-root
+    /// Create an image with this unused name from the sandbox's files afterwards; needs
+    /// --writable-root
     #[arg(
         long,
         value_name = "IMAGE",
@@ -110,7 +111,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
     }
     if arguments.out.is_some() && request.policy.artifact_export_paths.is_empty() {
-        return Err(Failure::argument(
+        return Err(CommandError::argument(
             "--out: the policy file says that nothing may be exported",
         ));
     }
@@ -125,7 +126,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     };
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     if !tier.applies_policy {
-        say(format_args!(
+        print_status(format_args!(
             "warning: {} applies no policy: nothing is enforced",
             tier.tier
         ));
@@ -145,13 +146,13 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         super::settle(&client).await;
         outcome
     });
-    // A thread may wait for standard input for ever.
+    // A thread may wait for standard input forever.
     runtime.shutdown_background();
     outcome
 }
 
 impl RunArguments {
-    fn program(&self, request: &Request) -> Result<Program, Failure> {
+    fn program(&self, request: &Request) -> Result<Program, CommandError> {
         match (&self.file, &self.code) {
             (Some(file), _) => {
                 Program::of_file(file, self.language, &self.command, &request.mounts)
@@ -161,7 +162,7 @@ impl RunArguments {
                 self.language.unwrap_or_default(),
                 &self.command,
             )),
-            (None, None) if self.language.is_some() => Err(Failure::argument(
+            (None, None) if self.language.is_some() => Err(CommandError::argument(
                 "--language goes with FILE or -c CODE, not with a command",
             )),
             (None, None) => Program::of_command(&self.command),
