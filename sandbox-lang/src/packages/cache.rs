@@ -7,7 +7,7 @@
 //! - `locks/KEY`: locked during an installation.
 //!
 //! An entry appears by renaming a complete folder that is flushed to disk, so no process ever sees
-//! a partial entry, whichever process is killed. An entry is used only if its [record](Seals)
+//! a partial entry, whichever process is killed. An entry is used only if its [record](EntryRecords)
 //! matches its content.
 
 use std::io;
@@ -19,7 +19,7 @@ use sandbox_core::{Error, ErrorKind, Result, unique_name};
 use serde::Serialize;
 
 use super::entry_lock::EntryLock;
-use super::seal::Seals;
+use super::entry_records::EntryRecords;
 use super::{Interpreter, PackageSource};
 
 /// Changes with the layout of entries.
@@ -63,12 +63,12 @@ impl Key {
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
-    seals: Seals,
+    records: EntryRecords,
 }
 
 /// The cache's content for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum CacheLookup {
     /// No entry.
     Nothing,
     /// The installed user base.
@@ -79,7 +79,7 @@ pub(super) enum Found {
 
 /// The description in an entry.
 #[derive(Serialize)]
-struct Contents<'a> {
+struct EntryDescription<'a> {
     interpreter: &'a str,
     packages: Vec<String>,
 }
@@ -98,29 +98,32 @@ impl Cache {
             )
             .with_fix(fix)
         })?;
-        let failed = |cause: io::Error| trouble(folder, &cause);
+        let failed = |cause: io::Error| folder_error(folder, &cause);
         let folder = folder.canonicalize().map_err(failed)?;
         for name in FOLDERS {
             make(&folder.join(name)).map_err(failed)?;
         }
-        let seals = Seals::open(state, &folder).map_err(|cause| trouble(state, &cause))?;
-        Ok(Self { folder, seals })
+        let records =
+            EntryRecords::open(state, &folder).map_err(|cause| folder_error(state, &cause))?;
+        Ok(Self { folder, records })
     }
 
     /// Looks up an entry.
-    pub(super) fn find(&self, key: &Key) -> Found {
+    pub(super) fn find(&self, key: &Key) -> CacheLookup {
         let base = self.entry(key).join("base");
         if std::fs::symlink_metadata(self.entry(key)).is_err() {
-            return Found::Nothing;
+            return CacheLookup::Nothing;
         }
-        match self.seals.holds(&key.0, &base) {
+        match self.records.holds(&key.0, &base) {
             // A link could lead elsewhere a moment later.
-            Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => Found::Genuine(base),
-            Ok(_) => Found::Unproven,
+            Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => {
+                CacheLookup::Genuine(base)
+            }
+            Ok(_) => CacheLookup::Unproven,
             // A new installation does not use it.
             Err(cause) => {
                 tracing::warn!(%cause, path = %base.display(), "an entry of the cache cannot be looked at");
-                Found::Unproven
+                CacheLookup::Unproven
             }
         }
     }
@@ -133,7 +136,7 @@ impl Cache {
     pub(super) async fn lock(&self, key: &Key) -> Result<EntryLock> {
         let path = self.folder.join("locks").join(&key.0);
         let lock = EntryLock::take(&path).await;
-        lock.map_err(|cause| trouble(&path, &cause))
+        lock.map_err(|cause| folder_error(&path, &cause))
     }
 
     /// Creates a folder to install into. First removes leftovers of killed installations.
@@ -152,7 +155,7 @@ impl Cache {
             }
             Ok(staging)
         });
-        made.map_err(|cause| trouble(&parent, &cause))
+        made.map_err(|cause| folder_error(&parent, &cause))
     }
 
     /// Removes staging folders without a running installation: those of this key, whose lock the
@@ -189,7 +192,7 @@ impl Cache {
         packages: &[Requirement],
     ) -> Result<PathBuf> {
         let published = self.try_publish(key, &staging, interpreter, packages);
-        published.map_err(|cause| trouble(&self.entry(key), &cause))?;
+        published.map_err(|cause| folder_error(&self.entry(key), &cause))?;
         Ok(self.entry(key).join("base"))
     }
 
@@ -208,7 +211,7 @@ impl Cache {
         }
         set_mode(&staging.base(), 0o755)?;
         std::fs::rename(staging.base(), entry.join("base"))?;
-        let contents = Contents {
+        let contents = EntryDescription {
             interpreter: interpreter.identity(),
             packages: packages.iter().map(ToString::to_string).collect(),
         };
@@ -222,7 +225,7 @@ impl Cache {
         remove(&self.entry(key))?;
         std::fs::rename(&entry, self.entry(key))?;
         // A process that finds the entry before its record waits for the lock.
-        self.seals.write(&key.0, &self.entry(key).join("base"))
+        self.records.write(&key.0, &self.entry(key).join("base"))
     }
 }
 
@@ -290,10 +293,10 @@ fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode))
 }
 
-type Refused = (PathBuf, String, String);
+type CacheRefused = (PathBuf, String, String);
 
 /// Creates the folder and its parents, and checks the last two (`sandbox/packages`).
-fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
+fn prepare(folder: &Path, user: u32) -> std::result::Result<(), CacheRefused> {
     let refused = |path: &Path, why: String, fix: &str| Err((path.to_owned(), why, fix.to_owned()));
     const ELSEWHERE: &str = "set XDG_CACHE_HOME to a folder of yours";
     if !folder.is_absolute() {
@@ -338,7 +341,7 @@ fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
     Ok(())
 }
 
-fn trouble(path: &Path, cause: &io::Error) -> Error {
+fn folder_error(path: &Path, cause: &io::Error) -> Error {
     let kind = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
         _ => ErrorKind::InstallFailed,

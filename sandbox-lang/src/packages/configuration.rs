@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_as_pip_does() {
+    fn options_are_parsed_like_pip() {
         let text = "# comment\n\
             [global]\n\
             index-url = https://a.example/simple\n\
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_read_or_passed_over() {
+    fn any_text_is_parsed_without_panic() {
         for text in [
             "",
             "=",

@@ -11,20 +11,20 @@ use sandbox_core::{
     SandboxSpec, admission, unique_name,
 };
 
-use super::cache::{Cache, Found, Key, Staging};
+use super::cache::{Cache, CacheLookup, Key, Staging};
 use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
 
 /// Maximum size of pip's output.
-const OUTPUT: ByteSize = ByteSize::mib(1);
+const MAX_PIP_OUTPUT: ByteSize = ByteSize::mib(1);
 
 /// How many bytes of pip's log to read, from its beginning.
-const LOG: u64 = 16 * 1024 * 1024;
+const MAX_PIP_LOG: u64 = 16 * 1024 * 1024;
 
 /// How much longer than its installation's time limit a provision sandbox may live.
-const OVERTIME: Duration = Duration::from_secs(60);
+const CLEANUP_GRACE: Duration = Duration::from_secs(60);
 
 /// The interval of disk usage checks.
-const WATCH: Duration = Duration::from_millis(250);
+const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What to install.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +77,7 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
     let genuine = |folder| Installed { folder, note: None };
     let cache = Cache::open(&order.settings.folder()?, order.state)?;
     let key = Key::of(order.interpreter, &source, order.packages, order.state);
-    if let Found::Genuine(folder) = cache.find(&key) {
+    if let CacheLookup::Genuine(folder) = cache.find(&key) {
         return Ok(genuine(folder));
     }
     let deadline = Instant::now() + order.settings.timeout;
@@ -87,16 +87,16 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
         Err(_) => return Err(failure::too_slow(&names(order), order.settings.timeout)),
     };
     let note = match cache.find(&key) {
-        Found::Genuine(folder) => return Ok(genuine(folder)),
-        Found::Nothing => None,
-        Found::Unproven => Some(format!(
+        CacheLookup::Genuine(folder) => return Ok(genuine(folder)),
+        CacheLookup::Nothing => None,
+        CacheLookup::Unproven => Some(format!(
             "installed again: {}, because what the cache had is not proven to be what was installed",
             names(order)
         )),
     };
     // Removing leftovers of a killed installation may take a while. The lock is moved along, here
     // and below, so that it is held even if the caller is cancelled.
-    let (staging, cache, key, lock) = aside(move || {
+    let (staging, cache, key, lock) = run_blocking(move || {
         let staging = cache.stage(&key, &lock)?;
         Ok((staging, cache, key, lock))
     })
@@ -104,7 +104,7 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
     tracing::info!(packages = %names(order), "installing");
     let installed = install(backend, order, &source, &staging, deadline).await;
     let (interpreter, packages) = (order.interpreter.clone(), order.packages.to_vec());
-    let published = aside(move || {
+    let published = run_blocking(move || {
         let published = match installed {
             Ok(()) => cache.publish(&key, staging, &interpreter, &packages),
             Err(error) => {
@@ -123,7 +123,9 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
 }
 
 /// Runs blocking disk work outside of the runtime.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panicked) => Err(Error::new(
@@ -153,12 +155,12 @@ async fn install(
     let mut output = Output::default();
     let ended = {
         let run = instance.exec(&request, None.into(), &mut output);
-        let storage = watch(staging.work(), order.settings.storage.as_u64());
+        let storage = wait_for_size(staging.work(), order.settings.storage.as_u64());
         tokio::select! {
             ended = run => Some(ended),
             () = storage => None,
             // The backend ends it at the plan's time limit, just before this.
-            () = tokio::time::sleep_until((deadline + WATCH).into()) => {
+            () = tokio::time::sleep_until((deadline + SIZE_CHECK_INTERVAL).into()) => {
                 instance.kill().await?;
                 return Err(failure::too_slow(&names(order), order.settings.timeout));
             }
@@ -183,7 +185,13 @@ async fn install(
         let said = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
         let home = order.interpreter.home();
-        return Err(failure::of(&end.outcome, &said, &log, &names, home));
+        return Err(failure::installation_error(
+            &end.outcome,
+            &said,
+            &log,
+            &names,
+            home,
+        ));
     }
     let work = staging.work();
     let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
@@ -221,10 +229,10 @@ async fn plan(
     policy.timeout = Some(
         deadline
             .saturating_duration_since(Instant::now())
-            .max(WATCH),
+            .max(SIZE_CHECK_INTERVAL),
     );
-    policy.stdout_max_bytes = Some(OUTPUT);
-    policy.stderr_max_bytes = Some(OUTPUT);
+    policy.stdout_max_bytes = Some(MAX_PIP_OUTPUT);
+    policy.stderr_max_bytes = Some(MAX_PIP_OUTPUT);
     policy.memory = Some(order.settings.memory);
     policy.disk = Some(order.settings.storage);
     policy.pids = Some(64);
@@ -232,7 +240,7 @@ async fn plan(
     policy.allow_partial = Capability::ALL.to_vec();
     policy.allow_unenforced = LIMITS.to_vec();
     // A fallback in case its end is missed.
-    let lifetime = policy.timeout.unwrap_or_default() + OVERTIME;
+    let lifetime = policy.timeout.unwrap_or_default() + CLEANUP_GRACE;
     let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
     let plan = Plan::resolve(&spec, &policy)?;
     let report = backend.assess(&plan).await?;
@@ -285,9 +293,9 @@ fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> Exec
 }
 
 /// Completes once the disk usage of a folder exceeds the limit.
-async fn watch(folder: PathBuf, limit: u64) {
+async fn wait_for_size(folder: PathBuf, limit: u64) {
     loop {
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(SIZE_CHECK_INTERVAL).await;
         let folder = folder.clone();
         let used = tokio::task::spawn_blocking(move || storage::used(&folder)).await;
         // Only a runtime that is shutting down does not answer.
@@ -309,7 +317,7 @@ fn log(path: &Path) -> String {
     // Without the log the error has less detail, and says so.
     if let Ok(file) = file
         && file.metadata().is_ok_and(|found| found.is_file())
-        && let Err(cause) = file.take(LOG).read_to_end(&mut bytes)
+        && let Err(cause) = file.take(MAX_PIP_LOG).read_to_end(&mut bytes)
     {
         tracing::debug!(%cause, "pip's log");
     }
@@ -329,7 +337,7 @@ impl OutputSink for Output {
             return Flow::Continue;
         }
         self.stderr.extend_from_slice(bytes);
-        let most = OUTPUT.as_usize();
+        let most = MAX_PIP_OUTPUT.as_usize();
         if self.stderr.len() > 2 * most {
             self.stderr.drain(..self.stderr.len() - most);
         }

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_sandboxes_do_not_see_is_passed_over() {
+    fn invisible_interpreter_is_skipped() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         for name in ["seen", "hidden", "bin"] {

@@ -20,21 +20,21 @@
 mod cache;
 mod configuration;
 mod entry_lock;
+mod entry_records;
 mod failure;
 mod install;
 mod interpreter;
+mod plan;
 mod report;
-mod seal;
 mod settings;
-mod shown;
 mod source;
 mod storage;
 
 pub use install::{Installed, Order, provide};
 pub use interpreter::Interpreter;
+pub use plan::{in_reach, shown};
 pub use report::{denied, installed, provisioned};
 pub use settings::PackageSettings;
-pub use shown::{in_reach, shown};
 pub use source::PackageSource;
 
 /// The variable that tells Python its user base.

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_a_way_to_packages() {
+    fn network_allows_package_installation() {
         for (network, status) in [
             (NetworkPolicy::None, "enforced"),
             (NetworkPolicy::Full, "unenforced"),

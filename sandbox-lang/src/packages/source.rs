@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_stronger_than_files_and_nothing_else_is_passed_on() {
+    fn variables_override_files_and_nothing_else_is_passed() {
         let source = read(
             &[
                 ("PIP_INDEX_URL", "https://u:p@a.example/simple"),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_wheels_are_read_where_they_are() {
+    fn wheel_folders_become_read_roots() {
         let folder = tempfile::tempdir().expect("a folder");
         let spaced = folder.path().join("my wheels");
         std::fs::create_dir(&spaced).expect("made");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_looked_for_where_pip_does() {
+    fn configuration_files_are_found_like_pip() {
         let none = |_: &str| None;
         let home = Path::new("/home/me");
         let expected = [
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_left_out() {
+    fn passwords_are_removed_from_urls() {
         for (text, clean) in [
             ("https://u:p@h.example/x", "https://…@h.example/x"),
             (

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_disk_counts_and_holes_and_links_do_not() {
+    fn only_allocated_bytes_count() {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("a/b");
         std::fs::create_dir_all(&inner).expect("made");

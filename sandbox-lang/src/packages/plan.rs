@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_specification_sets_is_left() {
+    fn variables_of_the_specification_take_precedence() {
         let spec = SandboxSpec::new("test").env("PATH", "/mine");
         let shown = shown(&plan(&spec), "/cache/base".into(), TARGET.into(), "/bin");
         assert_eq!(shown.env["PATH"], "/mine");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_in_reach_of_writers_alone() {
+    fn cache_is_protected_only_from_plans_that_write() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         let cache = base.join("sandbox/packages");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_cache_that_code_could_make_is_made() {
+    fn missing_cache_in_a_writable_folder_is_created() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         let cache = base.join("packages");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_cache_that_code_could_change_is_refused() {
+    fn replaceable_link_to_the_cache_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         std::fs::create_dir_all(base.join("home")).expect("made");

@@ -24,17 +24,17 @@ use blake3::{Hash, Hasher};
 use sandbox_core::unique_name;
 
 /// The maximum size of a record.
-const LONGEST: u64 = 1024;
+const MAX_RECORD: u64 = 1024;
 
 /// The records of one cache.
 #[derive(Debug, Clone)]
-pub(super) struct Seals {
+pub(super) struct EntryRecords {
     folder: PathBuf,
     /// Distinguishes caches that share a state folder.
     cache: Hash,
 }
 
-impl Seals {
+impl EntryRecords {
     /// The records in this private state folder for the cache in this folder.
     pub(super) fn open(state: &Path, cache: &Path) -> io::Result<Self> {
         let folder = state.join("packages");
@@ -56,7 +56,7 @@ impl Seals {
 
     /// Records the tree of an entry.
     pub(super) fn write(&self, key: &str, tree: &Path) -> io::Result<()> {
-        self.record(key, &Digest::of(tree, true)?)
+        self.record(key, &TreeDigest::of(tree, true)?)
     }
 
     /// Whether this tree matches the record of the key.
@@ -67,19 +67,19 @@ impl Seals {
         };
         let mut lines = known.lines();
         let (content, fingerprint) = (lines.next(), lines.next());
-        let found = Digest::of(tree, false)?;
-        if fingerprint == Some(found.fingerprint.to_hex().as_str()) {
+        let metadata = TreeDigest::of(tree, false)?;
+        if fingerprint == Some(metadata.fingerprint.to_hex().as_str()) {
             return Ok(true);
         }
-        let found = Digest::of(tree, true)?;
-        if content != Some(found.content.to_hex().as_str()) {
+        let metadata = TreeDigest::of(tree, true)?;
+        if content != Some(metadata.content.to_hex().as_str()) {
             return Ok(false);
         }
-        self.record(key, &found)?;
+        self.record(key, &metadata)?;
         Ok(true)
     }
 
-    fn record(&self, key: &str, digest: &Digest) -> io::Result<()> {
+    fn record(&self, key: &str, digest: &TreeDigest) -> io::Result<()> {
         let new = self.folder.join(unique_name("new"));
         let text = format!("{}\n{}\n", digest.content, digest.fingerprint);
         let mut file = std::fs::File::options()
@@ -95,49 +95,49 @@ impl Seals {
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
-    io::Read::read_to_string(&mut io::Read::take(file, LONGEST), &mut text)?;
+    io::Read::read_to_string(&mut io::Read::take(file, MAX_RECORD), &mut text)?;
     Ok(text)
 }
 
-struct Digest {
+struct TreeDigest {
     content: Hash,
     fingerprint: Hash,
 }
 
-impl Digest {
+impl TreeDigest {
     /// Hashes a tree; its content only on request.
     fn of(tree: &Path, with_content: bool) -> io::Result<Self> {
-        let mut walk = Walk {
+        let mut hasher = TreeHasher {
             content: with_content.then(Hasher::new),
             fingerprint: Hasher::new(),
         };
-        walk.entry(tree, Path::new(""), &tree.symlink_metadata()?)?;
-        let content = walk.content.unwrap_or_default();
+        hasher.entry(tree, Path::new(""), &tree.symlink_metadata()?)?;
+        let content = hasher.content.unwrap_or_default();
         Ok(Self {
             content: content.finalize(),
-            fingerprint: walk.fingerprint.finalize(),
+            fingerprint: hasher.fingerprint.finalize(),
         })
     }
 }
 
-struct Walk {
+struct TreeHasher {
     content: Option<Hasher>,
     fingerprint: Hasher,
 }
 
-impl Walk {
+impl TreeHasher {
     /// Adds what is at `path`, named `name` in the tree, and everything below.
-    fn entry(&mut self, path: &Path, name: &Path, found: &Metadata) -> io::Result<()> {
-        self.both(name.as_os_str().as_bytes());
-        let facts = [found.mode(), found.uid(), found.gid()];
-        for fact in facts {
-            self.both(&fact.to_le_bytes());
+    fn entry(&mut self, path: &Path, name: &Path, metadata: &Metadata) -> io::Result<()> {
+        self.add(name.as_os_str().as_bytes());
+        let values = [metadata.mode(), metadata.uid(), metadata.gid()];
+        for value in values {
+            self.add(&value.to_le_bytes());
         }
-        let kind = found.file_type();
+        let kind = metadata.file_type();
         if kind.is_symlink() {
-            self.both(std::fs::read_link(path)?.as_os_str().as_bytes());
+            self.add(std::fs::read_link(path)?.as_os_str().as_bytes());
         }
-        self.changes(found);
+        self.add_change_metadata(metadata);
         if kind.is_file() {
             if let Some(content) = &mut self.content {
                 let mut file = Hasher::new();
@@ -147,34 +147,39 @@ impl Walk {
         } else if kind.is_dir() {
             let mut entries = std::fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
             entries.sort_by_key(DirEntry::file_name);
-            self.both(&(entries.len() as u64).to_le_bytes());
+            self.add(&(entries.len() as u64).to_le_bytes());
             for entry in entries {
                 let name = name.join(entry.file_name());
                 self.entry(&entry.path(), &name, &entry.metadata()?)?;
             }
         } else if kind.is_char_device() || kind.is_block_device() {
-            self.both(&found.rdev().to_le_bytes());
+            self.add(&metadata.rdev().to_le_bytes());
         }
         Ok(())
     }
 
-    /// Metadata that the kernel changes with every change of a file.
-    fn changes(&mut self, found: &Metadata) {
-        for fact in [found.dev(), found.ino(), found.nlink(), found.size()] {
-            self.fingerprint.update(&fact.to_le_bytes());
+    /// Metadata that the kernel add_change_metadata with every change of a file.
+    fn add_change_metadata(&mut self, metadata: &Metadata) {
+        for value in [
+            metadata.dev(),
+            metadata.ino(),
+            metadata.nlink(),
+            metadata.size(),
+        ] {
+            self.fingerprint.update(&value.to_le_bytes());
         }
         for time in [
-            found.mtime(),
-            found.mtime_nsec(),
-            found.ctime(),
-            found.ctime_nsec(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
         ] {
             self.fingerprint.update(&time.to_le_bytes());
         }
     }
 
     /// Bytes with their length, so that different lists never hash alike.
-    fn both(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) {
         for hasher in self.content.iter_mut().chain([&mut self.fingerprint]) {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
@@ -196,14 +201,13 @@ mod tests {
         tree
     }
 
-    fn seals(folder: &Path) -> Seals {
-        Seals::open(&folder.join("state"), Path::new("/cache")).expect("made")
+    fn records(folder: &Path) -> EntryRecords {
+        EntryRecords::open(&folder.join("state"), Path::new("/cache")).expect("made")
     }
 
     #[test]
-    fn a_tree_is_genuine_until_anything_of_it_changes() {
-        type Change = fn(&Path) -> io::Result<()>;
-        let changes: [(&str, Change); 8] = [
+    fn any_change_of_a_tree_is_detected() {
+        let add_change_metadata: [(&str, fn(&Path) -> io::Result<()>); 8] = [
             ("a file's bytes", |tree| {
                 let file = tree.join("lib/module.py");
                 let before = file.metadata()?.modified()?;
@@ -239,41 +243,41 @@ mod tests {
                 std::fs::remove_dir_all(tree.join("lib"))
             }),
         ];
-        for (what, change) in changes {
+        for (what, change) in add_change_metadata {
             let folder = tempfile::tempdir().expect("a folder");
-            let (tree, seals) = (tree(folder.path()), seals(folder.path()));
+            let (tree, records) = (tree(folder.path()), records(folder.path()));
             assert!(
-                !seals.holds("key", &tree).expect("read"),
+                !records.holds("key", &tree).expect("read"),
                 "nothing recorded"
             );
-            seals.write("key", &tree).expect("recorded");
-            assert!(seals.holds("key", &tree).expect("read"));
-            assert!(!seals.holds("other", &tree).expect("read"));
+            records.write("key", &tree).expect("recorded");
+            assert!(records.holds("key", &tree).expect("read"));
+            assert!(!records.holds("other", &tree).expect("read"));
             change(&tree).expect(what);
-            assert!(!seals.holds("key", &tree).expect("read"), "{what}");
+            assert!(!records.holds("key", &tree).expect("read"), "{what}");
         }
     }
 
     #[test]
-    fn equal_content_in_other_inodes_is_genuine() {
+    fn equal_content_in_other_inodes_is_accepted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (tree, seals) = (tree(folder.path()), seals(folder.path()));
-        seals.write("key", &tree).expect("recorded");
+        let (tree, records) = (tree(folder.path()), records(folder.path()));
+        records.write("key", &tree).expect("recorded");
         let file = tree.join("lib/module.py");
         std::fs::copy(&file, folder.path().join("copy")).expect("copied");
         std::fs::rename(folder.path().join("copy"), &file).expect("replaced");
         for _ in 0..2 {
-            assert!(seals.holds("key", &tree).expect("read"));
+            assert!(records.holds("key", &tree).expect("read"));
         }
     }
 
     #[test]
-    fn another_cache_has_other_records() {
+    fn caches_have_separate_records() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (tree, seals) = (tree(folder.path()), seals(folder.path()));
-        seals.write("key", &tree).expect("recorded");
+        let (tree, records) = (tree(folder.path()), records(folder.path()));
+        records.write("key", &tree).expect("recorded");
         let state = folder.path().join("state");
-        let other = Seals::open(&state, Path::new("/other")).expect("made");
+        let other = EntryRecords::open(&state, Path::new("/other")).expect("made");
         assert!(!other.holds("key", &tree).expect("read"));
         let mode = state.join("packages").metadata().expect("there").mode();
         assert_eq!(mode & 0o777, 0o700);
