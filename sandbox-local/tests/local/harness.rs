@@ -105,6 +105,8 @@ pub fn block_on_threads<T>(future: impl Future<Output = T>) -> T {
 /// Runs the tests that the program's arguments select.
 pub fn main(modules: &[&[Test]]) -> ExitCode {
     let arguments = Arguments::from_args();
+    // Detect them here: the detection needs a runtime, and tests already run in one.
+    namespaces();
     let only = arguments.filter.as_deref().filter(|_| arguments.exact);
     let mut checked = BTreeMap::new();
     let trials = modules.iter().copied().flatten().map(|test| {
