@@ -29,10 +29,7 @@ impl Manager {
     pub(super) fn connect(socket: &Path, user: u32) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-        let uid = peer.uid.as_raw();
-        if uid != user && uid != 0 {
-            return Err(io::Error::other(format!("it is run by user {uid}")));
-        }
+        check_peer(peer.uid.as_raw(), user)?;
         // The kernel reports 0 for a process outside of our PID namespace.
         if peer.pid.as_raw_pid() == 0 {
             return Err(io::Error::other("it is outside of this process namespace"));
@@ -184,6 +181,14 @@ impl Manager {
     }
 }
 
+/// Accepts only a manager of `user` or of root.
+fn check_peer(peer: u32, user: u32) -> io::Result<()> {
+    if peer != user && peer != 0 {
+        return Err(io::Error::other(format!("it is run by user {peer}")));
+    }
+    Ok(())
+}
+
 /// A socket reports a timeout as "try again".
 fn timeout_error(cause: io::Error) -> io::Error {
     match cause.kind() {
@@ -329,14 +334,10 @@ mod tests {
 
     #[test]
     fn manager_of_another_user_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("private");
-        let _listener = UnixListener::bind(&socket).expect("a socket");
-        if own_user() == 0 {
-            // Root's is believed by everybody: there is no other to be had.
-            return;
+        let error = check_peer(1001, 1000).expect_err("another user");
+        assert!(error.to_string().contains("run by user 1001"), "{error}");
+        for (peer, user) in [(1000, 1000), (0, 1000), (0, 0)] {
+            check_peer(peer, user).expect("the own manager or root's");
         }
-        let refused = Manager::connect(&socket, own_user() + 1).expect_err("ours is not theirs");
-        assert!(refused.to_string().contains("run by user"), "{refused}");
     }
 }
