@@ -1,4 +1,4 @@
-//! A thousand at once.
+//! A thousand concurrent sandboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ fn thousand_concurrent_sandboxes_leave_nothing() {
         let (before, mounts) = (Census::take(state.path()), Mounts::now());
         let resident_before = resident();
 
-        // Without namespaces all processes of the user count, and each sandbox' limit is 256 above what ran before it.
+        // Without namespaces all processes of the user count, and each sandbox' limit is 256 above
+        // what ran before it.
         let count = if namespaces() { scaled(1000) } else { 50 };
         runtime.block_on(async {
             let crowd = gather(&client, count).await;

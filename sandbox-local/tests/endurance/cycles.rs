@@ -1,4 +1,4 @@
-//! The same again and again.
+//! Many cycles of creation, use and end.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::users::alone;
 
 pub const TESTS: &[Test] = &[test!(sync ten_thousand_cycles_do_not_leak)];
 
-/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator keeps, not what sandboxes keep
-/// (10,000 of them at 400 bytes would be this much).
+/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator
+/// keeps, not what sandboxes keep (10,000 of them at 400 bytes would be this much).
 const GROWTH: u64 = 4 << 20;
 
 fn ten_thousand_cycles_do_not_leak() {
@@ -36,7 +36,8 @@ fn ten_thousand_cycles_do_not_leak() {
             resident_before / 1024,
             resident_after / 1024
         );
-        // A closing that the first count has still seen is no growth; a leak of one in a hundred cycles is ten, or a hundred.
+        // A closing that the first count has still seen is no growth; a leak of one in a hundred
+        // cycles is ten, or a hundred.
         assert!(
             after.descriptors <= before.descriptors + 8,
             "{before:?} -> {after:?}"

@@ -1,6 +1,6 @@
-//! Many sandboxes, many cycles, and killed owners: counts what they leave on the host. Each test runs
-//! in its own process, so that only its own sandboxes count. As root, `users` runs the tests again in
-//! smaller numbers.
+//! Many sandboxes, many cycles, and killed owners: counts what they leave on the host. Each test
+//! runs in its own process, so that only its own sandboxes count. As root, `users` runs the tests
+//! again in smaller numbers.
 
 #[path = "../local/harness.rs"]
 mod harness;

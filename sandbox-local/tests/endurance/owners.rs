@@ -1,4 +1,4 @@
-//! Owners that are killed at any moment.
+//! Owners that are killed at arbitrary times.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -57,7 +57,8 @@ fn owners_killed_at_any_time_leave_nothing() {
     });
 }
 
-/// Moments after an owner's start, spread over what the creation of its sandboxes takes and a while beyond.
+/// Moments after an owner's start, spread over what the creation of its sandboxes takes and a while
+/// beyond.
 fn moments(count: usize) -> impl Iterator<Item = Duration> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     (0..count).map(move |_| {
@@ -112,7 +113,8 @@ fn is_there((pid, started): &Process) -> bool {
     process(*pid).is_some_and(|(_, now)| now == *started)
 }
 
-/// Makes sandboxes, some of which only begin and some of which run code that does not want to end, until it is killed.
+/// Makes sandboxes, some of which only begin and some of which run code that does not want to end,
+/// until it is killed.
 fn own(state: &Path) {
     let marker = std::env::var(MARKER).expect("set");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

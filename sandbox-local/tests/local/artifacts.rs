@@ -1,4 +1,4 @@
-//! What comes out of a sandbox whose code does its worst.
+//! Exports from sandboxes with hostile code.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock, descriptor. Each test runs alone, so
-//! that what is left is its own.
+//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock,
+//! descriptor. Each test runs alone, so that what is left is its own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +56,8 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-/// As with any pipe, who gives up while it is full may be told nothing: the programs are looked for by their words.
+/// A cancelled writer to a full pipe gets no error, so the programs are found by their command
+/// line.
 fn lingering(marker: &str) -> String {
     let sleep = format!("sh -c 'sleep 600; : {marker}'");
     format!("setsid {sleep} & ({sleep} &) & echo ready; {sleep}")
@@ -125,7 +126,7 @@ fn creation_cancelled_at_any_time_leaves_nothing() {
     );
 }
 
-/// The process that becomes the agent is killed at one moment after another, by somebody else.
+/// Another process kills the future agent at increasing delays.
 fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
     alone(
         "cancellation::agent_killed_during_creation_is_an_error_and_leaves_nothing",
@@ -181,7 +182,7 @@ fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
     );
 }
 
-/// One descriptor after the other is there, and the next is not: whichever step is the first to lack one fails.
+/// Raises the descriptor limit one by one: the first step without a descriptor fails.
 fn creation_without_descriptors_fails_and_leaves_nothing() {
     alone(
         "cancellation::creation_without_descriptors_fails_and_leaves_nothing",
@@ -248,14 +249,14 @@ fn creation_without_descriptors_fails_and_leaves_nothing() {
     );
 }
 
-/// The limit is one of numbers, not of how many there are.
+/// The limit applies to descriptor numbers, not to their count.
 fn lowest_free_descriptor() -> u64 {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open("/dev/null").expect("there");
     file.as_raw_fd().unsigned_abs().into()
 }
 
-/// The state folder holds something else than it should.
+/// Replaces entries of the state folder.
 fn creation_in_a_broken_state_folder_fails_and_leaves_nothing() {
     alone(
         "cancellation::creation_in_a_broken_state_folder_fails_and_leaves_nothing",
@@ -309,7 +310,7 @@ fn creation_in_a_broken_state_folder_fails_and_leaves_nothing() {
     );
 }
 
-/// These tests prove nothing if they cannot see what is left.
+/// A control: leftovers are detected.
 fn leftovers_are_detected() {
     alone("cancellation::leftovers_are_detected", || {
         block_on(async {
@@ -371,7 +372,7 @@ fn execution_cancelled_after_any_poll_leaves_nothing() {
     );
 }
 
-/// What comes out is whole, or not there.
+/// An exported file is complete or absent.
 async fn cancelled_export_leaves_no_partial_file() {
     const SIZE: u64 = 20_000_000;
     let mut policy = policy();
@@ -422,7 +423,7 @@ async fn started(sandbox: &SandboxHandle, script: &str) -> Result<Execution> {
     Ok(execution)
 }
 
-/// Makes sandboxes, runs something, ends it, one after the other, until something fails.
+/// Creates sandboxes and runs programs in them until something fails.
 async fn cycle(client: &SandboxClient, script: &str) -> Error {
     let once = async || {
         let sandbox = client.create(&spec()).await?;
@@ -437,7 +438,7 @@ async fn cycle(client: &SandboxClient, script: &str) -> Error {
     }
 }
 
-/// The runtime ends while sandboxes are being made, run programs, and end; whatever is dropped first.
+/// The runtime shuts down while sandboxes are being created, used and ended.
 fn runtime_shutdown_leaves_nothing() {
     alone("cancellation::runtime_shutdown_leaves_nothing", || {
         let ground = block_on(Ground::prepare());

@@ -1,4 +1,4 @@
-//! What was denied is told, as data and in words; what was not denied is not.
+//! Denials are reported as data and as text; nothing else is.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ except PermissionError:
     assert_eq!(sandbox.denials().as_slice(), result.denials.as_slice());
 }
 
-/// Any way out is counted, and so is the lookup of a name.
+/// Every connection attempt and name lookup is counted.
 async fn network_attempts_are_denials() {
     let sandbox = create(policy()).await;
     for attempt in [
@@ -171,7 +171,8 @@ async fn concurrent_executions_all_report_a_memory_kill() {
     assert_eq!(times, Some(1), "{long:?}");
 }
 
-/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the kernel does not count.
+/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the
+/// kernel does not count.
 async fn process_limit_is_a_denial_where_the_kernel_counts() {
     let mut policy = policy();
     policy.pids = Some(16);
@@ -271,7 +272,7 @@ async fn specification_beyond_the_policy_is_a_denial() {
     assert!(denial.to_string().contains("128MiB"), "{denial}");
 }
 
-/// What a denial costs is paid by who is denied: a program that tries for ever ends at its time limit.
+/// A program that triggers denials forever ends at its time limit.
 async fn many_denials_are_one_entry_with_a_count() {
     let mut policy = policy();
     policy.subprocess_execution = Some(false);

@@ -1,4 +1,4 @@
-//! What is seen and reached from inside.
+//! What code can see and reach from inside a sandbox.
 
 use std::net::TcpListener;
 
@@ -233,7 +233,8 @@ async fn code_has_no_capability_and_is_not_root() {
     };
     assert_eq!(identity.trim(), user);
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        // The bounding set gives nothing without new privileges; only who has a capability can empty it.
+        // The bounding set gives nothing without new privileges; only who has a capability can
+        // empty it.
         if set == "CapBnd" && !namespaces() {
             continue;
         }

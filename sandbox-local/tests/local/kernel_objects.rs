@@ -1,4 +1,4 @@
-//! What is the machine's or the user's, and not the sandbox's.
+//! Kernel objects that belong to the machine or the user rather than to a sandbox.
 
 use rustix::fs::inotify;
 use sandbox_core::{CapabilityPolicy, ExecEvent, SandboxClient, SandboxHandle, Stdin};

@@ -1,4 +1,4 @@
-//! Ends, after which nothing is left.
+//! The end of sandboxes: nothing stays behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -157,7 +157,7 @@ async fn sandbox_ends_after_its_lifetime() {
     assert!(text.contains("lifetime"), "{text}");
 }
 
-/// The owner of a sandbox is killed: the kernel and the agent end it without anybody's help.
+/// The owner is killed; the kernel and the agent end the sandbox.
 fn killed_owner_leaves_no_process() {
     if std::env::var_os(OWNER).is_some() {
         return own();
@@ -257,7 +257,7 @@ async fn report_covers_every_demand() {
 
 const STOPPED: &str = "SANDBOX_TEST_OWNER_OF_STOPPED";
 
-/// As when the owner is killed while it ends a sandbox: what has no namespaces is stopped first, then killed.
+/// The owner is killed while it ends a sandbox without namespaces, whose agent it has stopped.
 fn stopped_agent_ends_with_its_owner() {
     if std::env::var_os(STOPPED).is_some() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -1,4 +1,4 @@
-//! What is bounded.
+//! Resource limits.
 
 use std::time::{Duration, Instant};
 

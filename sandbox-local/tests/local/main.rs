@@ -1,5 +1,5 @@
-//! Tests of real sandboxes on this machine, as the current user. As root, `users` runs them again as
-//! an ordinary user. Both users also run them as if user namespaces were denied.
+//! Tests of real sandboxes on this machine, as the current user. As root, `users` runs them again
+//! as an ordinary user. Both users also run them as if user namespaces were denied.
 
 mod artifacts;
 mod cancellation;

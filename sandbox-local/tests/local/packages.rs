@@ -324,8 +324,8 @@ async fn invalid_package_name_is_refused_early() {
     assert!(!Path::new(&place.folder.path().join("cache")).exists());
 }
 
-/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and can perhaps be renamed, and with one
-/// that is not there yet.
+/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and
+/// can perhaps be renamed, and with one that is not there yet.
 async fn forged_cache_entry_is_not_used() {
     for removed in [false, true] {
         let place = Place::with_wheels();

@@ -1,4 +1,5 @@
-//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two runs, moved by the code.
+//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two
+//! runs, moved by the code.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,8 @@ pub const TESTS: &[Test] = &[
     test!(async package_cache_in_a_writable_root_cannot_be_replaced),
 ];
 
-/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another number.
+/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another
+/// number.
 fn rounds() -> usize {
     let asked = std::env::var("SANDBOX_TEST_EXCHANGES").ok();
     asked.map_or(100, |count| count.parse().expect("a number"))
@@ -52,7 +54,7 @@ impl Role {
     }
 }
 
-/// Exchanges two names at full speed for as long as `work` takes.
+/// Exchanges two paths in a loop while `work` runs.
 async fn while_exchanging<T>(one: &Path, other: &Path, work: impl Future<Output = T>) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -76,7 +78,8 @@ impl Drop for Over<'_> {
 }
 
 async fn exchanged_paths_are_never_mounted() {
-    // The state folder is refused wherever it is named: to see it means that what was mounted is not what was checked.
+    // The state folder is refused wherever it is named: to see it means that what was mounted is
+    // not what was checked.
     let place = open_folder();
     let base = place.path().canonicalize().expect("a path");
     let backend = backend_in(&base.join("state"));
@@ -115,7 +118,8 @@ async fn exchanged_paths_are_never_mounted() {
                 }
             };
             created += 1;
-            // Where there are no mounts, the name itself is exchanged below the code, which then may see neither.
+            // Where there are no mounts, the name itself is exchanged below the code, which then
+            // may see neither.
             let seen = sandbox
                 .exec(&sh(&look))
                 .await
@@ -133,7 +137,7 @@ async fn exchanged_paths_are_never_mounted() {
     assert!(refused > 0 || rounds() < 50, "no exchange was met");
 }
 
-/// A project whose code is given all of it, and a folder of the host that it is not given.
+/// A project folder for the code, and a private folder outside of it.
 struct Project {
     place: tempfile::TempDir,
 }

@@ -358,7 +358,8 @@ fn resident() -> u64 {
         .expect("a number")
 }
 
-/// The reader takes longer than the time limit and every grace on top, after a program that ended long before.
+/// The reader takes longer than the time limit plus all grace periods; the program ended long
+/// before.
 async fn late_reader_still_gets_the_exit_code() {
     let sandbox = create(policy()).await;
     let late = async |bytes: u32| {
@@ -372,7 +373,8 @@ async fn late_reader_still_gets_the_exit_code() {
         execution.wait().await.expect("it ends")
     };
     let (result, small) = tokio::join!(late(3_000_000), late(500_000));
-    // The program itself waits for its reader, until its limit; what fits on the way it has written.
+    // The program itself waits for its reader, until its limit; what fits on the way it has
+    // written.
     let ended = matches!(
         result.outcome,
         Outcome::TimedOut | Outcome::Exited { code: 11 }
@@ -466,7 +468,7 @@ async fn callback_receives_output_live() {
     );
 }
 
-/// Two programs, each of which reads what the other writes: nobody's full pipe stops somebody else's input.
+/// A full output pipe does not block input.
 async fn unread_output_does_not_block_stdin() {
     let sandbox = create(policy()).await;
     let (mut execution, mut stdin) = piped(

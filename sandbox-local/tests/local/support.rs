@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that all tests share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,8 @@ use sandbox_local::{LocalBackend, LocalConfig};
 /// Set for a run of the tests as if user namespaces were denied.
 pub const WITHOUT_NAMESPACES: &str = "SANDBOX_TEST_WITHOUT_NAMESPACES";
 
-/// Whether sandboxes have namespaces in this run: the host provides them, and they are not disabled.
+/// Whether sandboxes have namespaces in this run: the host provides them, and they are not
+/// disabled.
 pub fn namespaces() -> bool {
     static NAMESPACES: OnceLock<bool> = OnceLock::new();
     *NAMESPACES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! How they come to be: once, or not at all.
+//! Creation: complete or not at all, and one per name.
 
 use super::*;
 use crate::harness::{Test, test};

@@ -1,4 +1,4 @@
-//! How they end, with or without their keeper.
+//! The end of detached sandboxes, with or without their supervisor.
 
 use super::*;
 use crate::harness::{Test, test};

@@ -1,4 +1,4 @@
-//! Their memory, and their keeper's.
+//! The memory of detached sandboxes and of their supervisors.
 
 use sandbox_core::Capability;
 

@@ -102,7 +102,7 @@ fn runs(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Nothing of a sandbox is there any more.
+/// Whether nothing of the sandbox is left.
 fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
     !runs(parts.keeper)
         && !runs(parts.agent)
@@ -111,7 +111,8 @@ fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
         && users_are_free(state)
 }
 
-/// No keeper of this state folder holds a range of users. Their locks are in one folder of the host, which others use as well.
+/// No keeper of this state folder holds a range of users. Their locks are in one folder of the
+/// host, which others use as well.
 fn users_are_free(state: &Path) -> bool {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
