@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         .map(|(name, test)| Trial::test(*name, || in_turn(name, *test)));
     let of_contract = sandbox_testing::contract::tests()
         .filter(|(name, _)| applies(name))
-        .map(|(name, test)| Trial::test(*name, || in_turn(name, || test(&contract::Pods))));
+        .map(|(name, test)| Trial::test(*name, move || in_turn(name, || test(&contract::Pods))));
     let trials = of_pods
         .chain(of_contract)
         .map(|trial| trial.with_kind(TIER).with_ignored_flag(missing.is_some()));
