@@ -99,16 +99,16 @@ pub(in crate::program) fn descendants(
     roots: &BTreeSet<Pid>,
     pruned: &BTreeSet<Pid>,
 ) -> Vec<ProcessInfo> {
-    let mut descendants_of_tree = roots.clone();
+    let mut lineage = roots.clone();
     let mut descendants = Vec::new();
     // Children mostly have larger PIDs than their parents, so one round finds nearly all. Repeats
     // until a round finds none.
     loop {
         let before = descendants.len();
         for process in processes {
-            if descendants_of_tree.contains(&process.parent)
+            if lineage.contains(&process.parent)
                 && !pruned.contains(&process.pid)
-                && descendants_of_tree.insert(process.pid)
+                && lineage.insert(process.pid)
             {
                 descendants.push(*process);
             }
