@@ -123,15 +123,13 @@ impl AgentLink {
 
     /// Whether [`AgentLink::write`] has something to write.
     pub(super) fn has_to_write(&self, outgoing: &OutgoingFrames) -> bool {
-        let unsent_and_unacknowledged = outgoing.len();
-        self.has_partial_packet()
-            || self.close_is_next(unsent_and_unacknowledged)
-            || self.end.has_packet(unsent_and_unacknowledged)
+        let queued = outgoing.len();
+        self.has_partial_packet() || self.close_is_next(queued) || self.end.has_packet(queued)
     }
 
     /// Whether the close packet is next: output that did not fit into the window goes first.
-    fn close_is_next(&self, unsent_and_unacknowledged: usize) -> bool {
-        self.ending && self.end.in_flight() == unsent_and_unacknowledged
+    fn close_is_next(&self, queued: usize) -> bool {
+        self.ending && self.end.in_flight() == queued
     }
 
     /// Whether a packet is written in part, or ready to be written.
@@ -165,13 +163,13 @@ impl AgentLink {
         }
     }
 
-    fn next_packet(&mut self, unsent_and_unacknowledged: usize) -> bool {
-        if let Some(packet) = self.end.next_packet(unsent_and_unacknowledged) {
+    fn next_packet(&mut self, queued: usize) -> bool {
+        if let Some(packet) = self.end.next_packet(queued) {
             self.set_head(&packet.header);
             self.payload = packet.length;
             return true;
         }
-        if self.close_is_next(unsent_and_unacknowledged) {
+        if self.close_is_next(queued) {
             self.ending = false;
             let last = self.end.last_packet();
             self.set_head(&last);
