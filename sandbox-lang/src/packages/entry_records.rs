@@ -137,7 +137,7 @@ impl TreeHasher {
         if kind.is_symlink() {
             self.add(std::fs::read_link(path)?.as_os_str().as_bytes());
         }
-        self.add_change_metadata(metadata);
+        self.changes(metadata);
         if kind.is_file() {
             if let Some(content) = &mut self.content {
                 let mut file = Hasher::new();
@@ -158,8 +158,8 @@ impl TreeHasher {
         Ok(())
     }
 
-    /// Metadata that the kernel add_change_metadata with every change of a file.
-    fn add_change_metadata(&mut self, metadata: &Metadata) {
+    /// Metadata that the kernel changes with every change of a file.
+    fn changes(&mut self, metadata: &Metadata) {
         for value in [
             metadata.dev(),
             metadata.ino(),
@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn any_change_of_a_tree_is_detected() {
-        let add_change_metadata: [(&str, fn(&Path) -> io::Result<()>); 8] = [
+        type Change = fn(&Path) -> io::Result<()>;
+        let changes: [(&str, Change); 8] = [
             ("a file's bytes", |tree| {
                 let file = tree.join("lib/module.py");
                 let before = file.metadata()?.modified()?;
@@ -243,7 +244,7 @@ mod tests {
                 std::fs::remove_dir_all(tree.join("lib"))
             }),
         ];
-        for (what, change) in add_change_metadata {
+        for (what, change) in changes {
             let folder = tempfile::tempdir().expect("a folder");
             let (tree, records) = (tree(folder.path()), records(folder.path()));
             assert!(
