@@ -137,7 +137,7 @@ impl TreeHasher {
         if kind.is_symlink() {
             self.add(std::fs::read_link(path)?.as_os_str().as_bytes());
         }
-        self.changes(metadata);
+        self.add_change_metadata(metadata);
         if kind.is_file() {
             if let Some(content) = &mut self.content {
                 let mut file = Hasher::new();
@@ -159,7 +159,7 @@ impl TreeHasher {
     }
 
     /// Metadata that the kernel changes with every change of a file.
-    fn changes(&mut self, metadata: &Metadata) {
+    fn add_change_metadata(&mut self, metadata: &Metadata) {
         for value in [
             metadata.dev(),
             metadata.ino(),
