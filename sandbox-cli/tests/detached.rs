@@ -222,8 +222,8 @@ fn consecutive_processes_share_a_detached_sandbox() {
 
 #[test]
 fn exec_applies_input_options_and_limits() {
-    let sandbox = DetachedSandbox::create("options", &["--timeout", "20s", "--stdout-max", "1KiB"]);
-    let name = sandbox.name.as_str();
+    let created = DetachedSandbox::create("options", &["--timeout", "20s", "--stdout-max", "1KiB"]);
+    let name = created.name.as_str();
     let output = sandbox([
         "exec",
         "-i",
@@ -270,13 +270,13 @@ fn exec_applies_input_options_and_limits() {
     assert!(stdout.contains("\"timeout_ms\":20000.0"), "{stdout}");
     assert!(start.elapsed() < Duration::from_secs(10));
     for (command, expected) in [(&["no-such-program"][..], 127), (&["/etc/passwd"][..], 126)] {
-        let (code, _, stderr) = sandbox.exec(command);
+        let (code, _, stderr) = created.exec(command);
         assert_eq!(code, Some(expected), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    let (code, _, _) = sandbox.exec(&["sh", "-c", "kill -9 $$"]);
+    let (code, _, _) = created.exec(&["sh", "-c", "kill -9 $$"]);
     assert_eq!(code, Some(137));
-    let (_, stdout, stderr) = sandbox.exec(&["head", "-c", "5000", "/dev/zero"]);
+    let (_, stdout, stderr) = created.exec(&["head", "-c", "5000", "/dev/zero"]);
     assert_eq!(stdout.len(), 1024);
     assert!(stderr.contains("1024 of 5000 bytes"), "{stderr}");
     let (code, document) = common::run_json(&["exec", name, "--", "sh", "-c", "echo o; exit 3"]);

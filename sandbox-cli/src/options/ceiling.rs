@@ -24,7 +24,7 @@ pub struct Ceiling {
 
 /// A limit in the syntax of the options.
 pub trait OptionText {
-    /// As it is option_text in an option.
+    /// As it is written in an option.
     fn option_text(&self) -> String;
 }
 
