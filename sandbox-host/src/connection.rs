@@ -19,25 +19,25 @@ use tokio::time::Instant;
 
 use crate::failure::failure_error;
 use crate::greeting::{Greeting, greet};
-use crate::inbox::{End, Inbox, Inboxes};
+use crate::inbox::{Inbox, Inboxes, StreamEnd};
 use crate::link::{self, LinkedStream};
 use crate::open_stream::OpenStream;
-use crate::outgoing::{Outgoing, Queue};
+use crate::outgoing::{FrameQueue, QueuedFrames};
 use crate::watch::watch;
 
 /// How long the agent may take to answer a ping, and a write to make progress.
-pub(crate) const STALL: Duration = Duration::from_secs(10);
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a connection has ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
-    pub(crate) cause: Cause,
+pub(crate) struct ConnectionEnd {
+    pub(crate) cause: EndCause,
     pub(crate) reason: String,
 }
 
 /// What ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum EndCause {
     /// This side closed it.
     Closed,
     /// The agent reported the end of the sandbox or of this client, or its stream ended.
@@ -51,25 +51,25 @@ pub(crate) enum Cause {
 /// The connection as its users see it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
-    outgoing: Queue,
-    ended: watch::Receiver<Option<Ended>>,
+    shared: Arc<ConnectionShared>,
+    outgoing: FrameQueue,
+    ended: watch::Receiver<Option<ConnectionEnd>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 /// The state shared by the connection's tasks.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    streams: Mutex<Streams>,
-    ended: watch::Sender<Option<Ended>>,
-    outgoing: Queue,
+pub(crate) struct ConnectionShared {
+    streams: Mutex<OpenStreams>,
+    ended: watch::Sender<Option<ConnectionEnd>>,
+    outgoing: FrameQueue,
     last_frame: Mutex<Instant>,
     /// The link below the stream, if streams can be replaced.
-    link: Option<Arc<link::Shared>>,
+    link: Option<Arc<link::LinkShared>>,
 }
 
 #[derive(Debug, Default)]
-struct Streams {
+struct OpenStreams {
     inboxes: Inboxes,
     last: u32,
 }
@@ -100,7 +100,7 @@ impl Connection {
     async fn over<S>(
         tier: &str,
         stream: S,
-        link: Option<Arc<link::Shared>>,
+        link: Option<Arc<link::LinkShared>>,
         greeting: Greeting<'_>,
     ) -> Result<(Self, Welcome)>
     where
@@ -110,7 +110,7 @@ impl Connection {
         let (welcome, buffer) = greet(tier, greeting, &mut reader, &mut writer).await?;
         let (outgoing, queue) = mpsc::unbounded_channel();
         let (ended_sender, ended) = watch::channel(None);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ConnectionShared {
             streams: Mutex::default(),
             ended: ended_sender,
             outgoing: outgoing.clone(),
@@ -144,7 +144,7 @@ impl Connection {
         let inbox = Arc::new(Inbox::new(limit));
         let id = {
             let mut streams = self.shared.streams();
-            if let Some(Ended { reason, .. }) = self.ended() {
+            if let Some(ConnectionEnd { reason, .. }) = self.ended() {
                 return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
             }
             if streams.inboxes.len() >= MAX_STREAMS {
@@ -175,27 +175,27 @@ impl Connection {
     }
 
     /// Why the connection has ended; `None` while it is open.
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<ConnectionEnd> {
         self.ended.borrow().clone()
     }
 
     /// Waits for the end of the connection and returns its cause.
-    pub(crate) fn watch_end(&self) -> impl Future<Output = Cause> + Send + 'static {
+    pub(crate) fn watch_end(&self) -> impl Future<Output = EndCause> + Send + 'static {
         let mut ended = self.ended.clone();
         async move {
             // The sender lives as long as the tasks, so its end is the connection's end.
             match ended.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(ended)) => ended.cause,
-                _ => Cause::Closed,
+                _ => EndCause::Closed,
             }
         }
     }
 
     /// Closes the connection from this side.
     pub(crate) fn close(&self, reason: &str) {
-        self.shared.end(Cause::Closed, reason);
+        self.shared.end(EndCause::Closed, reason);
         if let Some(link) = &self.shared.link {
-            link.leave();
+            link.announce_drop();
         }
         for task in &self.tasks {
             task.abort();
@@ -209,8 +209,8 @@ impl Drop for Connection {
     }
 }
 
-impl Shared {
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+impl ConnectionShared {
+    fn streams(&self) -> MutexGuard<'_, OpenStreams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -257,12 +257,12 @@ impl Shared {
         }
     }
 
-    pub(crate) fn end(&self, cause: Cause, reason: &str) {
+    pub(crate) fn end(&self, cause: EndCause, reason: &str) {
         let mut streams = self.streams();
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
-                *ended = Some(Ended {
+                *ended = Some(ConnectionEnd {
                     cause,
                     reason: reason.to_owned(),
                 });
@@ -270,13 +270,13 @@ impl Shared {
             first
         });
         for (_, inbox) in streams.inboxes.drain() {
-            inbox.end(End::Lost(reason.to_owned()));
+            inbox.end(StreamEnd::Lost(reason.to_owned()));
         }
     }
 
     fn violated(&self, error: ProtocolError) {
         self.end(
-            Cause::Violation,
+            EndCause::Violation,
             &format!("the agent broke the protocol: {error}"),
         );
     }
@@ -288,7 +288,7 @@ impl Shared {
             return self.violated(*violation);
         }
         self.end(
-            Cause::Ended,
+            EndCause::Ended,
             &format!("the stream to the sandbox broke: {error}"),
         );
     }
@@ -304,12 +304,12 @@ impl Shared {
             return match frame.header.kind {
                 Kind::Pong => Ok(()),
                 Kind::Stopped => {
-                    self.end(Cause::Ended, "the sandbox was stopped");
+                    self.end(EndCause::Ended, "the sandbox was stopped");
                     Ok(())
                 }
                 Kind::Failed => {
                     let failure = Failure::decode(frame.payload)?;
-                    self.end(Cause::Ended, failure_error("", &failure).context());
+                    self.end(EndCause::Ended, failure_error("", &failure).context());
                     Ok(())
                 }
                 _ => Err(ProtocolError::Unexpected("frame on stream 0")),
@@ -360,9 +360,9 @@ impl Shared {
                     return Ok(());
                 };
                 let end = if frame.header.kind == Kind::Exited {
-                    End::Exited(ExitReport::decode(whole)?)
+                    StreamEnd::Exited(ExitReport::decode(whole)?)
                 } else {
-                    End::Failed(Failure::decode(whole)?)
+                    StreamEnd::Failed(Failure::decode(whole)?)
                 };
                 streams.inboxes.remove(&stream);
                 drop(streams);
@@ -374,7 +374,11 @@ impl Shared {
     }
 }
 
-async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buffer: FrameBuffer) {
+async fn read<R: AsyncRead + Unpin>(
+    shared: Arc<ConnectionShared>,
+    mut reader: R,
+    mut buffer: FrameBuffer,
+) {
     let mut message = MessageAssembler::new();
     let mut bytes = vec![0; MAX_FRAME];
     loop {
@@ -390,7 +394,7 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
             }
         }
         match reader.read(&mut bytes).await {
-            Ok(0) => return shared.end(Cause::Ended, "the sandbox's agent ended"),
+            Ok(0) => return shared.end(EndCause::Ended, "the sandbox's agent ended"),
             Ok(count) => buffer.extend(&bytes[..count]),
             Err(error) => return shared.broken(&error),
         }
@@ -400,9 +404,9 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
 /// Writes frames until the connection ends, and then closes the stream. Otherwise an engine with
 /// output for an open stream that nobody reads could not end the sandbox.
 async fn write<W: AsyncWrite + Unpin>(
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     writer: W,
-    queue: mpsc::UnboundedReceiver<Outgoing>,
+    queue: mpsc::UnboundedReceiver<QueuedFrames>,
 ) {
     let mut ended = shared.ended.subscribe();
     tokio::select! {
@@ -413,9 +417,9 @@ async fn write<W: AsyncWrite + Unpin>(
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(
-    shared: &Shared,
+    shared: &ConnectionShared,
     mut writer: W,
-    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    mut queue: mpsc::UnboundedReceiver<QueuedFrames>,
 ) {
     while let Some(next) = queue.recv().await {
         let written = async {
@@ -430,12 +434,12 @@ async fn write_all<W: AsyncWrite + Unpin>(
             // Only answers to pings tell whether an agent that reads nothing is alive.
             Ok(written.await)
         } else {
-            tokio::time::timeout(STALL, written).await
+            tokio::time::timeout(STALL_TIMEOUT, written).await
         };
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return shared.broken(&error),
-            Err(_) => return shared.end(Cause::Stalled, "the sandbox's agent stopped reading"),
+            Err(_) => return shared.end(EndCause::Stalled, "the sandbox's agent stopped reading"),
         }
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_tables_are_read() {
+    fn network_tables_are_parsed() {
         let snmp =
             "Ip: Forwarding DefaultTTL OutNoRoutes ReasmTimeout\nIp: 1 64 7 0\nIcmp: A\nIcmp: 3\n";
         assert_eq!(no_routes_4(snmp), Some(7));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_counter_is_read() {
+    fn process_counter_is_parsed() {
         let folder = tempfile::tempdir().unwrap();
         let read = || CounterFiles::open(Some(folder.path()), None).read();
         assert_eq!(read(), Counters::default());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_lost_has_not_grown() {
+    fn lost_counter_has_not_grown() {
         let (none, some) = (Counters::default(), Counters::new(Some(3), Some(9)));
         assert_eq!(none.since(some), [0, 0]);
         assert_eq!(some.since(none), [0, 0], "since when is not known");

@@ -29,7 +29,7 @@ pub(crate) enum EntryType {
 
 impl EntryType {
     /// Whether entries below it may be missing from the list.
-    pub(crate) fn is_place(self) -> bool {
+    pub(crate) fn may_hide_entries(self) -> bool {
         matches!(self, Self::Folder | Self::TooDeep | Self::Unreadable)
     }
 }
@@ -94,7 +94,7 @@ pub(crate) async fn list(
     path: &str,
     depth: u32,
 ) -> Result<(Vec<Entry>, bool)> {
-    let mut records = Records(Vec::new());
+    let mut records = RawRecords(Vec::new());
     instance
         .builtin(
             Builtin::List {
@@ -157,10 +157,10 @@ fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
     })
 }
 
-struct Records(Vec<u8>);
+struct RawRecords(Vec<u8>);
 
 #[async_trait]
-impl OutputSink for Records {
+impl OutputSink for RawRecords {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         self.0.extend_from_slice(bytes);
         if self.0.len() > LIST_LIMIT {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_list_keeps_its_whole_records() {
+    fn truncated_list_keeps_complete_records() {
         let mut bytes = one();
         let entry = Entry {
             entry_type: EntryType::File,
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(&bytes, true);
             let _ = decode(&bytes, false);
         }

@@ -4,7 +4,7 @@ use sandbox_agent::protocol::{Channel, ExitReport, Failure, Kind, MAX_PAYLOAD};
 use sandbox_core::spi::{Flow, Input, Order, OutputSink, OutputStream, Source};
 use tokio::io::AsyncReadExt;
 
-use crate::inbox::{Arrived, End};
+use crate::inbox::{InboxContent, StreamEnd};
 use crate::open_stream::OpenStream;
 
 /// How an execution ended, as the host saw it.
@@ -61,21 +61,21 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
     };
     stream.finish();
     match end {
-        End::Exited(report) => Finish::Exited {
+        StreamEnd::Exited(report) => Finish::Exited {
             report,
             stopped,
             killed,
             stdin_error,
         },
-        End::Failed(failure) => Finish::Failed(failure),
-        End::Lost(reason) => Finish::Lost { reason, stopped },
+        StreamEnd::Failed(failure) => Finish::Failed(failure),
+        StreamEnd::Lost(reason) => Finish::Lost { reason, stopped },
     }
 }
 
 /// Passes output to the receiver and grants credit for it, until the end.
-async fn receive(stream: &OpenStream, sink: &mut dyn OutputSink, stopped: &mut bool) -> End {
+async fn receive(stream: &OpenStream, sink: &mut dyn OutputSink, stopped: &mut bool) -> StreamEnd {
     loop {
-        let Arrived {
+        let InboxContent {
             started,
             stdout,
             stderr,

@@ -22,10 +22,10 @@ use crate::output_folder::OutputFolder;
 const HEAD: usize = 8 * 1024;
 
 /// The most skipped entries that are named.
-const MOST_SKIPPED: usize = 1000;
+const MAX_NAMED_SKIPS: usize = 1000;
 
 /// The longest path of the host, in bytes.
-const LONGEST_PATH: usize = 4095;
+const MAX_HOST_PATH: usize = 4095;
 
 /// Checks the export paths before anything runs.
 ///
@@ -35,7 +35,7 @@ const LONGEST_PATH: usize = 4095;
 pub fn check_export_paths(paths: &[String]) -> Result<()> {
     paths
         .iter()
-        .try_for_each(|path| Pattern::parse(path).map(drop))
+        .try_for_each(|path| ExportPattern::parse(path).map(drop))
 }
 
 /// Copies the files that match `paths` into `folder`.
@@ -47,7 +47,7 @@ pub(crate) async fn export(
 ) -> Result<Export> {
     let output = instance.output_folder(folder);
     let output = output.map_err(|error| error.into_error("open output folder", folder))?;
-    let mut run = Run {
+    let mut run = ExportRun {
         instance,
         output,
         limits,
@@ -62,7 +62,7 @@ pub(crate) async fn export(
     Ok(run.finish(paths))
 }
 
-struct Run<'a> {
+struct ExportRun<'a> {
     instance: &'a AgentInstance,
     output: OutputFolder,
     limits: ArtifactLimits,
@@ -75,14 +75,14 @@ struct Run<'a> {
 
 /// An export path: the folder or file to list, the pattern to match, and the prefix to remove from
 /// paths.
-struct Pattern {
+struct ExportPattern {
     base: String,
     matcher: Option<GlobMatcher>,
     /// The length of the path prefix that exported names omit.
     prefix: usize,
 }
 
-impl Pattern {
+impl ExportPattern {
     fn parse(path: &str) -> Result<Self> {
         let path = if path.len() > 1 {
             path.trim_end_matches('/')
@@ -163,9 +163,9 @@ fn parts(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }
 
-impl Run<'_> {
+impl ExportRun<'_> {
     fn skip(&mut self, source: &[u8], reason: SkipReason) {
-        if self.export.skipped.len() >= MOST_SKIPPED {
+        if self.export.skipped.len() >= MAX_NAMED_SKIPS {
             self.unnamed += 1;
             return;
         }
@@ -185,7 +185,7 @@ impl Run<'_> {
     }
 
     async fn pattern(&mut self, path: &str) -> Result<()> {
-        let pattern = Pattern::parse(path)?;
+        let pattern = ExportPattern::parse(path)?;
         let (entries, whole) =
             match entries::list(self.instance, &pattern.base, pattern.depth()).await {
                 Ok(listed) => listed,
@@ -207,7 +207,7 @@ impl Run<'_> {
             if entry.entry_type == EntryType::Folder {
                 continue;
             }
-            if entry.entry_type.is_place() {
+            if entry.entry_type.may_hide_entries() {
                 // Something in it might have matched.
                 let concerns = pattern.leads_into(entry) || pattern.matches(entry);
                 if concerns && self.seen.insert(entry.path.clone()) {
@@ -260,7 +260,7 @@ impl Run<'_> {
             self.skip(&entry.path, SkipReason::BadName);
             return Ok(());
         };
-        if !OutputFolder::is_good_name(name) || self.output.length() + name.len() > LONGEST_PATH {
+        if !OutputFolder::is_good_name(name) || self.output.length() + name.len() > MAX_HOST_PATH {
             self.skip(&entry.path, SkipReason::BadName);
             return Ok(());
         }
@@ -300,7 +300,7 @@ impl Run<'_> {
             }),
             (
                 Ok(()),
-                Ok(Written {
+                Ok(WrittenArtifact {
                     too_large: true,
                     size,
                     ..
@@ -350,7 +350,7 @@ fn is_taken(error: &std::io::Error) -> bool {
         || error.kind() == std::io::ErrorKind::AlreadyExists
 }
 
-struct Written {
+struct WrittenArtifact {
     size: u64,
     too_large: bool,
     head: Vec<u8>,
@@ -378,12 +378,12 @@ impl ArtifactWriter {
         }
     }
 
-    async fn finish(mut self) -> std::io::Result<Written> {
+    async fn finish(mut self) -> std::io::Result<WrittenArtifact> {
         self.file.flush().await?;
         if let Some(error) = self.error {
             return Err(error);
         }
-        Ok(Written {
+        Ok(WrittenArtifact {
             size: self.size,
             too_large: self.size > self.limit,
             head: self.head,
@@ -429,7 +429,7 @@ mod tests {
             modified: 0,
             path: path.into(),
         };
-        Pattern::parse(pattern).unwrap().matches(&entry)
+        ExportPattern::parse(pattern).unwrap().matches(&entry)
     }
 
     #[test]
@@ -437,20 +437,28 @@ mod tests {
         assert!(matches("/output/*.png", "/output/a.png"));
         assert!(!matches("/output/*.png", "/output/sub/a.png"));
         assert!(matches("/output/**/*.png", "/output/sub/a.png"));
-        assert_eq!(Pattern::parse("/output/*.png").unwrap().base, "/output");
-        assert_eq!(Pattern::parse("/*").unwrap().base, "/");
+        assert_eq!(
+            ExportPattern::parse("/output/*.png").unwrap().base,
+            "/output"
+        );
+        assert_eq!(ExportPattern::parse("/*").unwrap().base, "/");
         for (pattern, depth) in [("/output/*.png", 1), ("/o/*/x", 2), ("/*", 1), ("/*/x", 2)] {
-            assert_eq!(Pattern::parse(pattern).unwrap().depth(), depth, "{pattern}");
+            assert_eq!(
+                ExportPattern::parse(pattern).unwrap().depth(),
+                depth,
+                "{pattern}"
+            );
         }
         for deep in ["/output", "/output/**", "/*/**/x"] {
-            assert_eq!(Pattern::parse(deep).unwrap().depth(), entries::DEPTH);
+            assert_eq!(ExportPattern::parse(deep).unwrap().depth(), entries::DEPTH);
         }
     }
 
     #[test]
-    fn a_folder_keeps_its_name_and_a_pattern_what_is_below_its_base() {
-        let name =
-            |pattern: &str, path: &'static str| &path[Pattern::parse(pattern).unwrap().prefix..];
+    fn exported_names_keep_folder_and_pattern_base() {
+        let name = |pattern: &str, path: &'static str| {
+            &path[ExportPattern::parse(pattern).unwrap().prefix..]
+        };
         assert_eq!(name("/output/plots", "/output/plots/a.png"), "plots/a.png");
         assert_eq!(name("/output/plots/", "/output/plots/a.png"), "plots/a.png");
         assert_eq!(

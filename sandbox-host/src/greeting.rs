@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::failure::failure_error;
 
 /// The timeout of the agent's answer.
-const WELCOME: Duration = Duration::from_secs(10);
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first message of a client.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub(crate) async fn greet(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(Welcome, FrameBuffer)> {
     let broken = |context: String| greeting.broken(tier, context);
-    let welcome = tokio::time::timeout(WELCOME, async {
+    let welcome = tokio::time::timeout(WELCOME_TIMEOUT, async {
         // An agent that refuses closes its end at once, so its answer explains more than the write
         // error.
         let sent = match writer.write_all(&greeting.encode()).await {
@@ -103,5 +103,5 @@ pub(crate) async fn greet(
     });
     welcome
         .await
-        .map_err(|_| broken(format!("no answer within {WELCOME:?}")))?
+        .map_err(|_| broken(format!("no answer within {WELCOME_TIMEOUT:?}")))?
 }

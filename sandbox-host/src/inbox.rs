@@ -12,7 +12,7 @@ use crate::window::Window;
 
 /// How a stream ended.
 #[derive(Debug, Clone)]
-pub(crate) enum End {
+pub(crate) enum StreamEnd {
     Exited(ExitReport),
     Failed(Failure),
     /// The connection ended first, for this reason.
@@ -21,17 +21,17 @@ pub(crate) enum End {
 
 /// Received data, or the end.
 #[derive(Debug, Default)]
-pub(crate) struct Arrived {
+pub(crate) struct InboxContent {
     /// Whether the program has started.
     pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<StreamEnd>,
 }
 
 #[derive(Debug)]
-struct State {
-    arrived: Arrived,
+struct InboxState {
+    arrived: InboxContent,
     /// Whether the agent reported the program's start.
     started: bool,
     stdout: Window,
@@ -47,7 +47,7 @@ struct State {
 /// The inbox of one stream.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     arrival: Notify,
     stdin: Notify,
 }
@@ -59,8 +59,8 @@ impl Inbox {
     /// An inbox for a stream that must end within `limit`.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         let window = u64::from(WINDOW);
-        let state = State {
-            arrived: Arrived::default(),
+        let state = InboxState {
+            arrived: InboxContent::default(),
             started: false,
             stdout: Window::new(),
             stderr: Window::new(),
@@ -76,7 +76,7 @@ impl Inbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ impl Inbox {
     }
 
     /// Ends the stream. Only the first end counts.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: StreamEnd) {
         let mut state = self.lock();
         if state.arrived.end.is_none() {
             state.arrived.end = Some(end);
@@ -139,9 +139,9 @@ impl Inbox {
         let state = &mut *guard;
         state.abandoned = true;
         state.clock.come_back();
-        state.arrived = Arrived {
+        state.arrived = InboxContent {
             end: state.arrived.end.take(),
-            ..Arrived::default()
+            ..InboxContent::default()
         };
         for window in [&mut state.stdout, &mut state.stderr] {
             // Includes output that the receiver has taken but not acknowledged.
@@ -170,7 +170,7 @@ impl Inbox {
     }
 
     /// Waits for received data and takes it.
-    pub(crate) async fn take(&self) -> Arrived {
+    pub(crate) async fn take(&self) -> InboxContent {
         loop {
             {
                 let mut guard = self.lock();
@@ -180,7 +180,7 @@ impl Inbox {
                 let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
                 if arrived.started || output || arrived.end.is_some() {
                     state.clock.leave();
-                    return Arrived {
+                    return InboxContent {
                         started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
                         stderr: std::mem::take(&mut arrived.stderr),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_abandoned_stream_keeps_nothing_and_grants_what_comes() {
+    async fn abandoned_stream_discards_and_grants() {
         let inbox = Inbox::new(None);
         // One part is in the inbox, the other was taken but not granted again.
         inbox.output(Channel::Stderr, &[0; 1000]).unwrap();
@@ -311,18 +311,18 @@ mod tests {
         inbox.expect_end();
         pass(5).await;
         assert!(inbox.is_overdue());
-        inbox.end(End::Lost(String::new()));
+        inbox.end(StreamEnd::Lost(String::new()));
         assert!(!inbox.is_overdue());
     }
 
     impl Inbox {
-        fn take_now(&self) -> Arrived {
+        fn take_now(&self) -> InboxContent {
             std::mem::take(&mut self.lock().arrived)
         }
     }
 
     #[tokio::test]
-    async fn standard_input_never_gets_more_credit_than_the_window() {
+    async fn stdin_credit_is_limited_to_the_window() {
         let inbox = Inbox::new(None);
         assert!(inbox.stdin_granted(1).is_err());
         let room = inbox.stdin_room().await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most bytes that are kept.
-const MOST: usize = 4096;
+const MAX_BYTES: usize = 4096;
 
 /// The last 4 KiB of standard error beside an agent's stream. Written by the agent, by the program
 /// that forwards its bytes, or by the runtime that failed to start it. Clones share the content.
@@ -15,8 +15,8 @@ impl LastWords {
     /// Appends bytes and drops the oldest.
     pub fn extend(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&bytes[bytes.len().saturating_sub(MOST)..]);
-        let surplus = kept.len().saturating_sub(MOST);
+        kept.extend(&bytes[bytes.len().saturating_sub(MAX_BYTES)..]);
+        let surplus = kept.len().saturating_sub(MAX_BYTES);
         kept.drain(..surplus);
     }
 
@@ -35,16 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_end_is_kept_and_escaped() {
+    fn tail_is_kept_and_escaped() {
         let words = LastWords::default();
         assert_eq!(words.text(), None);
-        let mut long = vec![b'x'; 3 * MOST];
+        let mut long = vec![b'x'; 3 * MAX_BYTES];
         long.extend(b"\x1b[31mend");
         for bytes in [&b"first"[..], &long, b"!\n"] {
             words.extend(bytes);
         }
         let text = words.text().expect("words");
         assert!(text.ends_with("x\\u{1b}[31mend!"), "{text}");
-        assert!(text.len() < MOST + 16 && !text.contains("first"));
+        assert!(text.len() < MAX_BYTES + 16 && !text.contains("first"));
     }
 }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use sandbox_agent::protocol::{Channel, Kind, encode_frame};
 
 use crate::inbox::Inbox;
-use crate::outgoing::{Queue, Signals};
+use crate::outgoing::{FrameQueue, QueuedSignals};
 
 /// A stream that has not ended. Dropping it kills the execution.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     id: u32,
     pub(crate) inbox: Arc<Inbox>,
-    outgoing: Queue,
-    signals: Signals,
+    outgoing: FrameQueue,
+    signals: QueuedSignals,
     done: bool,
 }
 
 impl OpenStream {
-    pub(crate) fn new(id: u32, inbox: Arc<Inbox>, outgoing: Queue) -> Self {
+    pub(crate) fn new(id: u32, inbox: Arc<Inbox>, outgoing: FrameQueue) -> Self {
         Self {
             id,
             inbox,
             outgoing,
-            signals: Signals::default(),
+            signals: QueuedSignals::default(),
             done: false,
         }
     }

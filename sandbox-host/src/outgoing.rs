@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 /// The sending end of the queue.
-pub(crate) type Queue = mpsc::UnboundedSender<Outgoing>;
+pub(crate) type FrameQueue = mpsc::UnboundedSender<QueuedFrames>;
 
 /// Complete frames in the queue.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct QueuedFrames {
     pub(crate) bytes: Vec<u8>,
-    _waits: Option<Waits>,
+    _waits: Option<QueuedSignal>,
 }
 
-impl From<Vec<u8>> for Outgoing {
+impl From<Vec<u8>> for QueuedFrames {
     fn from(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -28,16 +28,16 @@ impl From<Vec<u8>> for Outgoing {
 /// as in the kernel, a pending signal is not queued twice. So at most 64 wait for an agent that
 /// does not read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Signals(Arc<AtomicU64>);
+pub(crate) struct QueuedSignals(Arc<AtomicU64>);
 
-impl Signals {
+impl QueuedSignals {
     /// The frame of a signal (1 to 64), unless the same signal is in the queue.
-    pub(crate) fn frame(&self, number: u8, bytes: Vec<u8>) -> Option<Outgoing> {
+    pub(crate) fn frame(&self, number: u8, bytes: Vec<u8>) -> Option<QueuedFrames> {
         let bit = 1 << (number % 64);
         let before = self.0.fetch_or(bit, Ordering::AcqRel);
-        (before & bit == 0).then(|| Outgoing {
+        (before & bit == 0).then(|| QueuedFrames {
             bytes,
-            _waits: Some(Waits {
+            _waits: Some(QueuedSignal {
                 signals: self.clone(),
                 bit,
             }),
@@ -47,12 +47,12 @@ impl Signals {
 
 /// A queued signal. Dropped with its frame after the write.
 #[derive(Debug)]
-struct Waits {
-    signals: Signals,
+struct QueuedSignal {
+    signals: QueuedSignals,
     bit: u64,
 }
 
-impl Drop for Waits {
+impl Drop for QueuedSignal {
     fn drop(&mut self) {
         self.signals.0.fetch_and(!self.bit, Ordering::AcqRel);
     }
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_waits_is_not_queued_again() {
+    fn pending_signal_is_not_queued_again() {
         let (queue, mut waiting) = mpsc::unbounded_channel();
-        let signals = Signals::default();
+        let signals = QueuedSignals::default();
         for number in (1..=64).cycle().take(10_000) {
             if let Some(frame) = signals.frame(number, vec![number]) {
                 queue.send(frame).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_was_planted_is_not_followed() {
+    fn planted_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.path().join("sub")).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_goes() {
+    fn file_that_is_not_kept_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let output = OutputFolder::open(folder.path(), &[], false).unwrap();
         drop(output.create(b"dropped").unwrap());
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten() {
+    fn existing_files_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let output = OutputFolder::open(folder.path(), &[], false).unwrap();
         let names = (0..3)

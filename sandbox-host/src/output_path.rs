@@ -47,11 +47,12 @@ fn open_from(
     let rule = LinkRule::new(follow).writable(refused);
     let open = |path: &Path| {
         rule.open_or_make(path)
-            .map_err(|error| explained(error, &writable))
+            .map_err(|error| explain(error, &writable))
     };
-    let whole = std::path::absolute(path).map_err(|cause| PathError::System { at: None, cause })?;
-    let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
-        return open(&whole);
+    let absolute =
+        std::path::absolute(path).map_err(|cause| PathError::System { at: None, cause })?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return open(&absolute);
     };
     let parent = open(parent)?;
     if let Ok(found) = statat(&parent.object, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -72,7 +73,7 @@ fn open_from(
 }
 
 /// The rule treats the working folder as writable by code; the error names the real reason.
-fn explained(error: PathError, writable: &[Identity]) -> PathError {
+fn explain(error: PathError, writable: &[Identity]) -> PathError {
     match error {
         PathError::Link {
             at,
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_folders_are_made_and_links_that_stay_in_their_folder_followed() {
+    fn missing_output_folders_are_created() {
         let (_place, base) = place();
         std::fs::create_dir_all(base.join("a/b")).expect("made");
         symlink("a/b", base.join("inner")).expect("a link");
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_folder_that_is_a_link_is_refused() {
+    fn linked_output_folder_is_refused() {
         let (_place, base) = place();
         std::fs::create_dir_all(base.join("proj/inside")).expect("made");
         std::fs::create_dir(base.join("autostart")).expect("made");
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_below_the_working_folder_is_refused() {
+    fn link_below_working_folder_is_refused() {
         let (_place, base) = place();
         let found = |path: &Path, follow| {
             open_from(Some(base.clone()), path, &[], follow).map(|opened| opened.path)
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_where_code_can_write_is_refused_whatever_the_folder_is_called() {
+    fn link_in_writable_output_path_is_refused() {
         let (_place, base) = place();
         std::fs::create_dir_all(base.join("work/sub")).expect("made");
         std::fs::create_dir(base.join("victim")).expect("made");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_with_the_number_is_not_opened() {
+    fn reused_process_id_is_not_opened() {
         let own = i32::try_from(std::process::id()).expect("a small number");
         let own = ProcessId::of(own).expect("it runs");
         assert!(own.open().is_some());

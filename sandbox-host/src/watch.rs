@@ -7,7 +7,7 @@ use sandbox_agent::protocol::Kind;
 use tokio::time::Instant;
 
 use crate::clock::OVERTIME;
-use crate::connection::{Cause, STALL, Shared};
+use crate::connection::{ConnectionShared, EndCause, STALL_TIMEOUT};
 
 /// The interval of the checks.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// Pings the agent, and ends the connection if the agent does not answer or is overdue. If the
 /// stream can be replaced, that is tried first; while there is no stream, no time counts.
-pub(crate) async fn watch(shared: Arc<Shared>) {
+pub(crate) async fn watch(shared: Arc<ConnectionShared>) {
     let mut asked = None;
     let mut pinged = Instant::now();
     let mut suspect = false;
@@ -50,11 +50,11 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
                 // It answers pings but does not do what it has to.
                 if overdue && suspect {
                     let reason = format!("the agent did not end an execution within {OVERTIME:?}");
-                    return shared.end(Cause::Violation, &reason);
+                    return shared.end(EndCause::Violation, &reason);
                 }
-            } else if now - at >= STALL {
+            } else if now - at >= STALL_TIMEOUT {
                 if renewed || !shared.renew() {
-                    return shared.end(Cause::Stalled, "the sandbox's agent does not answer");
+                    return shared.end(EndCause::Stalled, "the sandbox's agent does not answer");
                 }
                 renewed = true;
                 asked = Some(now);

@@ -24,7 +24,7 @@ async fn programs_run_and_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_is_a_typed_error() {
+async fn failed_start_is_a_typed_error() {
     let instance = instance().await;
     for (request, kind) in [
         (
@@ -46,7 +46,7 @@ async fn what_cannot_start_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn large_streams_arrive_whole() {
+async fn large_streams_arrive_complete() {
     let instance = instance().await;
     let bytes = (0..8_000_000u32)
         .map(|i| (i % 251) as u8)
@@ -57,7 +57,7 @@ async fn large_streams_arrive_whole() {
 }
 
 #[tokio::test]
-async fn a_timeout_keeps_the_output_and_ends_the_tree() {
+async fn timeout_keeps_output_and_ends_the_tree() {
     let instance = instance().await;
     let script = "trap '' TERM; echo first; setsid sh -c 'sleep 60' & while :; do :; done";
     let request = ExecRequest::shell(script).timeout(Duration::from_millis(500));
@@ -67,7 +67,7 @@ async fn a_timeout_keeps_the_output_and_ends_the_tree() {
 }
 
 #[tokio::test]
-async fn a_background_child_neither_stalls_nor_survives() {
+async fn background_child_neither_blocks_nor_survives() {
     let instance = instance().await;
     let start = std::time::Instant::now();
     let script = "(setsid sh -c 'sleep 61' &) ; echo done";
@@ -114,7 +114,7 @@ async fn files_go_in_and_out() {
 }
 
 #[tokio::test]
-async fn exports_copy_files_and_say_what_they_skip() {
+async fn exports_copy_files_and_report_skips() {
     let instance = instance().await;
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().to_str().unwrap().to_owned();
@@ -183,7 +183,7 @@ async fn exports_copy_files_and_say_what_they_skip() {
 }
 
 #[tokio::test]
-async fn the_log_keeps_what_was_written_and_survives_its_programs() {
+async fn log_outlives_its_programs() {
     let instance = instance().await;
     run(&instance, &shell("echo one"), None).await;
     run(&instance, &shell("echo two >&2"), None).await;
@@ -192,7 +192,7 @@ async fn the_log_keeps_what_was_written_and_survives_its_programs() {
 }
 
 #[tokio::test]
-async fn a_dropped_execution_is_killed_and_others_go_on() {
+async fn dropped_execution_is_killed_alone() {
     let instance = instance().await;
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("mark").to_str().unwrap().to_owned();
@@ -215,7 +215,7 @@ async fn a_dropped_execution_is_killed_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn fifty_at_once_keep_their_output_apart() {
+async fn fifty_executions_keep_output_separate() {
     let instance = instance().await;
     let instance = &instance;
     let runs = (0..50u8).map(|number| async move {
@@ -236,7 +236,7 @@ async fn fifty_at_once_keep_their_output_apart() {
 }
 
 #[tokio::test]
-async fn stop_lets_programs_end_and_then_nothing_runs() {
+async fn stop_waits_for_programs_and_leaves_none() {
     let instance = instance().await;
     let request = shell("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done");
     let mut kept = Kept::default();

@@ -14,7 +14,7 @@ use sandbox_host::Key;
 use tokio::sync::Notify;
 
 #[tokio::test]
-async fn a_later_client_goes_on_where_the_first_has_left() {
+async fn later_client_continues_the_sandbox() {
     let (sandbox, first) = Listening::detached().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file").to_str().unwrap().to_owned();
@@ -31,7 +31,7 @@ async fn a_later_client_goes_on_where_the_first_has_left() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_refused_and_harms_nobody() {
+async fn wrong_key_is_refused_without_side_effects() {
     let (sandbox, first) = Listening::detached().await;
     let error = sandbox
         .attach_with(&Key::new([1; 32]))
@@ -74,7 +74,7 @@ async fn stop_ends_the_sandbox_for_all_clients() {
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_over_two_clients() {
+async fn two_clients_run_a_hundred_executions() {
     let (sandbox, first) = Listening::detached().await;
     let second = sandbox.attach().await;
     let clients = [&first, &second];
@@ -91,7 +91,7 @@ async fn a_hundred_at_once_over_two_clients() {
 }
 
 #[tokio::test]
-async fn a_dropped_client_takes_its_own_executions_with_it() {
+async fn dropped_client_ends_only_its_executions() {
     let (sandbox, first) = Listening::detached().await;
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -125,7 +125,7 @@ async fn a_dropped_client_takes_its_own_executions_with_it() {
 }
 
 #[tokio::test]
-async fn the_owners_handle_ends_the_sandbox_of_later_clients_too() {
+async fn owner_ends_the_sandbox_for_later_clients() {
     let (sandbox, first) = Listening::owned().await;
     let second = sandbox.attach().await;
     let request = shell("sleep 20");
@@ -141,7 +141,7 @@ async fn the_owners_handle_ends_the_sandbox_of_later_clients_too() {
 }
 
 #[tokio::test]
-async fn one_client_too_many_is_told() {
+async fn excess_client_is_refused() {
     let (sandbox, _first) = Listening::detached().await;
     let mut others = Vec::new();
     for _ in 1..MAX_CLIENTS {
@@ -260,7 +260,7 @@ async fn logs_are_followed_by_another_client() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_cut_off_says_so() {
+async fn interrupted_log_is_an_error() {
     let (sandbox, first) = Listening::detached().await;
     let second = sandbox.attach().await;
     let mut log = Until::new(b"never");

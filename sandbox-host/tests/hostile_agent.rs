@@ -17,7 +17,7 @@ use sandbox_core::spi::Instance;
 use sandbox_core::{ArtifactLimits, Outcome};
 
 #[tokio::test]
-async fn an_end_without_a_word_is_unknown_and_never_success() {
+async fn silent_end_is_unknown_not_success() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         agent.wait_for(Kind::Exec).await;
     })
@@ -48,7 +48,7 @@ async fn output_beyond_the_credit_ends_the_sandbox() {
 }
 
 #[tokio::test]
-async fn frames_of_streams_that_nobody_opened_end_the_sandbox() {
+async fn frames_of_unopened_streams_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         agent.wait_for(Kind::Exec).await;
         agent.frame(77, Kind::Stdout, b"hello").await;
@@ -59,7 +59,7 @@ async fn frames_of_streams_that_nobody_opened_end_the_sandbox() {
 }
 
 #[tokio::test]
-async fn a_second_end_of_a_stream_ends_the_sandbox() {
+async fn second_end_of_a_stream_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         agent
@@ -77,7 +77,7 @@ async fn a_second_end_of_a_stream_ends_the_sandbox() {
 }
 
 #[tokio::test]
-async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
+async fn premature_timeout_and_unrequested_kill_are_unknown() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         for kind in [ExitKind::TimedOut, ExitKind::Killed, ExitKind::Lost] {
             let stream = agent.wait_for(Kind::Exec).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_timeout_before_its_time_and_a_kill_nobody_asked_for_are_unknown() {
 }
 
 #[tokio::test]
-async fn a_flood_is_bounded_by_its_receiver() {
+async fn output_flood_is_bounded_by_the_receiver() {
     let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
     let mut sink = Count {
         stop_after: Some(1_000_000),
@@ -111,7 +111,7 @@ async fn a_flood_is_bounded_by_its_receiver() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_ends_is_cut() {
+async fn endless_list_is_truncated() {
     let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
     let folder = tempfile::tempdir().unwrap();
     let exported = instance
@@ -216,7 +216,7 @@ async fn reports_out_of_range_end_the_sandbox() {
 }
 
 #[tokio::test]
-async fn an_end_of_another_stream_is_not_this_ones() {
+async fn end_of_another_stream_does_not_count() {
     for stream in [2, u32::MAX] {
         let bytes = frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)));
         let (instance, destroyed) = answered_with(bytes).await;
@@ -228,7 +228,7 @@ async fn an_end_of_another_stream_is_not_this_ones() {
 }
 
 #[tokio::test]
-async fn the_first_of_two_ends_counts_and_the_second_ends_the_sandbox() {
+async fn first_end_counts_and_second_ends_the_sandbox() {
     let failure = Failure {
         step: FailStep::NotFound,
         errno: 2,
@@ -249,7 +249,7 @@ async fn the_first_of_two_ends_counts_and_the_second_ends_the_sandbox() {
 }
 
 #[tokio::test]
-async fn frames_that_make_no_sense_end_the_sandbox() {
+async fn invalid_frames_end_the_sandbox() {
     let credit = |channel: Channel, bytes| frame(1, Kind::Credit, &channel.credit(bytes));
     let started = frame(1, Kind::Started, &[0; 4]);
     for (bytes, said) in [
@@ -272,7 +272,7 @@ async fn frames_that_make_no_sense_end_the_sandbox() {
 }
 
 #[tokio::test]
-async fn huge_lengths_are_refused_before_anything_is_kept_for_them() {
+async fn huge_lengths_are_refused_without_allocation() {
     // A frame that claims more than a frame may have.
     let mut header = frame(1, Kind::Stdout, b"");
     header[6..8].copy_from_slice(&u16::MAX.to_le_bytes());
@@ -299,7 +299,7 @@ async fn huge_lengths_are_refused_before_anything_is_kept_for_them() {
 }
 
 #[tokio::test]
-async fn what_a_failure_says_is_cut_and_escaped() {
+async fn failure_text_is_truncated_and_escaped() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         let mut writer = sandbox_agent::protocol::Writer::new();
@@ -323,7 +323,7 @@ async fn what_a_failure_says_is_cut_and_escaped() {
 }
 
 #[tokio::test]
-async fn numbers_of_a_report_are_taken_as_they_are() {
+async fn report_numbers_are_passed_on() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         let lie = sandbox_agent::protocol::ExitReport {
@@ -364,7 +364,7 @@ async fn survivors_end_the_sandbox() {
 
 /// Whoever sends single bytes, and reads nothing, does not make the host's queue of answers grow with each.
 #[tokio::test]
-async fn single_bytes_are_not_answered_one_by_one() {
+async fn single_bytes_are_granted_in_batches() {
     const BYTES: usize = 200_000;
     for dropped in [false, true] {
         let (done, end) = tokio::sync::oneshot::channel();
@@ -415,7 +415,7 @@ async fn single_bytes_are_not_answered_one_by_one() {
 
 /// A handle that does not own the sandbox destroys it for a breach of the protocol, and for nothing else.
 #[tokio::test]
-async fn a_sandbox_that_is_not_owned_ends_with_a_violation_only() {
+async fn unowned_sandbox_ends_only_on_a_violation() {
     for client in [Client::Creator, Client::Later] {
         let (instance, destroyed) = client_of(client, |mut agent| async move {
             agent.wait_for(Kind::Exec).await;
@@ -484,7 +484,7 @@ proptest! {
 
     /// Whatever answers a later client's key, it is a typed error, and the sandbox is left alone.
     #[test]
-    fn garbage_is_no_welcome(
+    fn garbage_welcome_is_refused(
         garbage in proptest::collection::vec(any::<u8>(), 0..200),
         kind in any::<u8>(),
     ) {

@@ -418,7 +418,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn garbage_in_packets_ends_the_connection_in_an_orderly_way(
+    fn garbage_in_packets_ends_the_connection(
         bytes in proptest::collection::vec(any::<u8>(), 1..600),
         framed in any::<bool>(),
     ) {

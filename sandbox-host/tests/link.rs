@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// Every byte of the little that a short execution sends, in both directions: whatever is cut there, the answer is the same.
 #[tokio::test]
-async fn a_cut_at_any_byte_changes_nothing() {
+async fn cut_at_any_byte_loses_nothing() {
     let mut opened = 0;
     for direction in [Inwards, Outwards] {
         // The last cuts come after the end.
@@ -44,7 +44,7 @@ async fn a_cut_at_any_byte_changes_nothing() {
 
 /// One cut behind the other, before the way back is whole again, in the midst of its first words.
 #[tokio::test]
-async fn cuts_behind_each_other_change_nothing() {
+async fn repeated_cuts_lose_nothing() {
     for after in (0..200).step_by(7) {
         let (instance, _process, way) = linked(LEASE).await;
         let (there, back) = (Inwards, Outwards);
@@ -82,7 +82,7 @@ impl OutputSink for Counting {
 }
 
 #[tokio::test]
-async fn a_flood_of_output_is_whole() {
+async fn output_flood_is_complete() {
     let (instance, _process, way) = linked(LEASE).await;
     let total = 256 << 20;
     way.plan((1..30).map(|number| (Outwards, number * 300_007 + 1_000_003)));
@@ -100,7 +100,7 @@ async fn a_flood_of_output_is_whole() {
 }
 
 #[tokio::test]
-async fn standard_input_is_whole() {
+async fn stdin_is_complete() {
     let (instance, _process, way) = linked(LEASE).await;
     let bytes: Vec<u8> = (0..12_000_000u32).map(|i| (i % 251) as u8).collect();
     let cuts = (1..20).map(|number| {
@@ -120,7 +120,7 @@ async fn standard_input_is_whole() {
 }
 
 #[tokio::test]
-async fn files_are_whole() {
+async fn files_are_complete() {
     let (instance, _process, way) = linked(LEASE).await;
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("in");
@@ -154,7 +154,7 @@ async fn files_are_whole() {
 }
 
 #[tokio::test]
-async fn many_at_once_keep_what_is_theirs() {
+async fn concurrent_executions_keep_output_separate() {
     let (instance, _process, way) = linked(LEASE).await;
     way.plan((1..25).map(|number| (Outwards, number * 10_007)));
     let instance = &instance;
@@ -174,7 +174,7 @@ async fn many_at_once_keep_what_is_theirs() {
 
 /// While the host is away: a program ends, another one is ended at its time limit, and one goes on.
 #[tokio::test]
-async fn what_happens_meanwhile_is_told_afterwards() {
+async fn events_during_outage_are_delivered_later() {
     let (instance, _process, way) = linked(LEASE).await;
     let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(1));
     let (ended, goes_on) = (
@@ -228,7 +228,7 @@ impl Backend for Only {
 
 /// The same through the core, which has a clock of its own: longer than its bound for backends that have none.
 #[tokio::test]
-async fn an_end_that_waits_behind_a_cut_wins_over_every_clock_of_the_host() {
+async fn end_during_outage_wins_over_host_timeouts() {
     let (instance, _process, way) = linked(LEASE).await;
     let mut policy = CapabilityPolicy::new();
     policy.allow_unenforced = Capability::ALL
@@ -293,7 +293,7 @@ impl OutputSink for Begun {
 }
 
 #[tokio::test]
-async fn after_the_lease_the_end_is_unknown_and_never_success() {
+async fn end_after_lease_is_unknown_not_success() {
     let begin = Instant::now();
     let (instance, process, running) = cut_off(Duration::from_secs(2)).await;
     let (outcome, output) = running.await;
@@ -313,7 +313,7 @@ async fn after_the_lease_the_end_is_unknown_and_never_success() {
 }
 
 #[tokio::test]
-async fn whoever_is_away_still_stops_kills_and_drops() {
+async fn stop_kill_and_drop_work_during_outage() {
     let bound = Duration::from_secs(15);
     let (instance, process, running) = cut_off(LEASE).await;
     tokio::time::timeout(bound, instance.stop(Duration::from_millis(100)))
@@ -342,7 +342,7 @@ async fn whoever_is_away_still_stops_kills_and_drops() {
 
 /// An agent that ended is not one whose way is cut: there is nothing to wait for.
 #[tokio::test]
-async fn the_end_of_the_agent_is_told_at_once() {
+async fn end_of_the_agent_is_reported_at_once() {
     let (instance, process, _way) = linked(LEASE).await;
     let begin = Instant::now();
     instance.stop(Duration::ZERO).await.unwrap();

@@ -98,7 +98,7 @@ const WELL: Outcome = Outcome::Exited { code: 0 };
 const SIGNALED: Outcome = Outcome::Signaled { signal: 9 };
 
 #[tokio::test]
-async fn a_kill_is_of_the_execution_that_ran() {
+async fn memory_kill_belongs_to_the_running_execution() {
     let (instance, mut agent, kernel) = sandbox(true).await;
     let (well, signaled) = (report(ExitKind::Exited(0)), report(ExitKind::Signaled(9)));
     // Not an execution's.
@@ -134,7 +134,7 @@ async fn a_kill_is_of_the_execution_that_ran() {
 }
 
 #[tokio::test]
-async fn of_executions_at_the_same_time_each_is_told_of_what_happened_while_it_ran() {
+async fn concurrent_executions_each_report_memory_kills() {
     let (instance, mut agent, kernel) = sandbox(true).await;
     let well = report(ExitKind::Exited(0));
     let others = async {
@@ -163,7 +163,7 @@ async fn of_executions_at_the_same_time_each_is_told_of_what_happened_while_it_r
 }
 
 #[tokio::test]
-async fn where_the_host_does_not_see_the_agent_says() {
+async fn agent_counts_kills_if_the_host_cannot() {
     let (instance, mut agent, _kernel) = sandbox(false).await;
     let said = |kind, memory_kills| ExitReport {
         memory_kills,

@@ -72,7 +72,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nothing_is_written_outside_of_the_folder_or_over_what_is_there() {
+async fn workspace_sync_stays_in_folder_and_keeps_conflicts() {
     let outer = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
     let folder = outer.path().join("work");
@@ -107,7 +107,7 @@ async fn nothing_is_written_outside_of_the_folder_or_over_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_ends_first_brings_nothing_back_and_says_so() {
+async fn ended_sandbox_reports_lost_workspace_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (mut instance, destroyed) = sandbox(|mut agent| async move {
         // The two steps of bringing an empty folder, and the list of it.

@@ -87,7 +87,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn a_cut_ends_both_sides() {
+    async fn cut_ends_both_directions() {
         let (near, mut far) = tokio::io::duplex(64);
         let (mut stream, cut) = CutStream::new(near);
         far.write_all(b"ab").await.expect("write");

@@ -13,7 +13,7 @@ use crate::Isolator;
 
 /// How long the agent may take to end its processes and itself after its stream has ended. Its own
 /// timeouts add up to 6 s.
-const BOUND: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause between two checks whether the agent has ended.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -75,11 +75,11 @@ impl<A: ForeignAgent> Isolator for AdoptedIsolator<A> {
 
     async fn destroy(&self) -> Result<()> {
         self.destroy_soon();
-        let deadline = Instant::now() + BOUND;
+        let deadline = Instant::now() + END_TIMEOUT;
         while self.agent.runs().await? {
             if Instant::now() >= deadline {
                 let place = self.agent.place();
-                let context = format!("the agent still runs in {place} after {BOUND:?}");
+                let context = format!("the agent still runs in {place} after {END_TIMEOUT:?}");
                 return Err(Error::new(ErrorKind::Io, "leave container", context)
                     .on(self.agent.tier())
                     .with_fix("end its process (`agent serve --stdio`) in the container"));

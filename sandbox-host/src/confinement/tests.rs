@@ -116,7 +116,7 @@ fn rules_of_each_profile() {
 }
 
 #[test]
-fn the_profile_of_a_container() {
+fn container_profile() {
     for arch in Arch::ALL {
         let profile = EngineProfile::new(&container_filter(arch)).to_json();
         // One line per group; still valid JSON.
@@ -127,7 +127,7 @@ fn the_profile_of_a_container() {
 
 /// A profile that is given to an engine replaces the engine's own.
 #[test]
-fn a_profile_opens_nothing_that_engines_deny() {
+fn profile_allows_nothing_that_engines_deny() {
     const DENIED: &[&str] = &[
         "acct",
         "add_key",
@@ -212,7 +212,7 @@ fn a_profile_opens_nothing_that_engines_deny() {
 /// The container's filter refuses everything that the executions' filters refuse for every plan.
 /// What it refuses beyond that is listed.
 #[test]
-fn the_filter_of_a_container_stands_behind_that_of_an_execution() {
+fn container_filter_covers_execution_filters() {
     // Without folders of the host, whose sockets concern only some plans.
     let plan = Plan::resolve(&SandboxSpec::new("any"), &CapabilityPolicy::new());
     let plan = plan.expect("a plan within its policy");
@@ -314,7 +314,7 @@ fn every_combination_compiles_to_the_same_bytes_twice() {
 }
 
 #[test]
-fn a_kernel_without_mechanisms_gets_none_and_the_report_says_so() {
+fn missing_kernel_mechanisms_are_reported() {
     let plan = plan(&CapabilityPolicy::new());
     let bare = Kernel {
         landlock_abi: 0,
@@ -329,7 +329,7 @@ fn a_kernel_without_mechanisms_gets_none_and_the_report_says_so() {
 }
 
 #[test]
-fn what_is_enforced() {
+fn enforcement_by_kernel() {
     let mut text = String::new();
     for (seccomp, seccomp_notify) in [(true, true), (true, false), (false, false)] {
         for landlock_abi in [6, 5] {
@@ -356,7 +356,7 @@ fn what_is_enforced() {
 }
 
 #[test]
-fn landlock_asks_only_for_what_the_abi_has() {
+fn landlock_uses_only_rights_of_the_abi() {
     let expected = [
         (0, 0, 0, 0),
         (1, 0x1fff, 0, 0),
@@ -397,7 +397,7 @@ fn landlock_asks_only_for_what_the_abi_has() {
 
 /// Abstract sockets belong to the network namespace, which is the host's with the full network.
 #[test]
-fn the_whole_network_without_landlocks_scopes_has_no_unix_sockets() {
+fn full_network_without_landlock_scopes_has_no_unix_sockets() {
     let mut policy = CapabilityPolicy::new();
     policy.network = Some(NetworkPolicy::Full);
     let plan = plan(&policy);

@@ -16,7 +16,7 @@ use sandbox_core::{Copied, Result, SkipReason};
 
 use super::{FOLDER, LINK, MODE, SPECIAL, join, on_host, refused, skip, split_source};
 use crate::entries::{self, EntryType};
-use crate::instance::{AgentInstance, Nothing};
+use crate::instance::{AgentInstance, DiscardSink};
 use crate::safe_path::{LinkRule, PathError};
 
 const OPERATION: &str = "copy into sandbox";
@@ -30,46 +30,46 @@ pub(crate) async fn copy_in(
     source: &Path,
     target: &str,
 ) -> Result<Copied> {
-    copy_and_note(instance, source, target, None).await
+    copy_in_recording(instance, source, target, None).await
 }
 
 /// As [`copy_in`]; also records the host status of each copied file, by its path in the sandbox.
-pub(super) async fn copy_and_note(
+pub(super) async fn copy_in_recording(
     instance: &AgentInstance,
     source: &Path,
     target: &str,
-    notes: Option<&mut Notes>,
+    copied_files: Option<&mut CopiedFiles>,
 ) -> Result<Copied> {
     let (path, name) = split_source(source.as_os_str().as_bytes());
     let (opened, facts) = open_top(&instance.link_rule(), path)?;
-    let source = Source { path, name };
-    copy_opened(instance, source, (opened, facts), target, notes).await
+    let source = CopySource { path, name };
+    copy_opened(instance, source, (opened, facts), target, copied_files).await
 }
 
 /// A source path as written: see [`split_source`].
-pub(super) struct Source<'a> {
+pub(super) struct CopySource<'a> {
     pub(super) path: &'a [u8],
     pub(super) name: Option<&'a [u8]>,
 }
 
-/// As [`copy_and_note`], for an open source.
+/// As [`copy_in_recording`], for an open source.
 pub(super) async fn copy_opened(
     instance: &AgentInstance,
-    Source { path, name }: Source<'_>,
+    CopySource { path, name }: CopySource<'_>,
     (opened, facts): (OwnedFd, Stat),
     target: &str,
-    notes: Option<&mut Notes>,
+    copied_files: Option<&mut CopiedFiles>,
 ) -> Result<Copied> {
     let into = target.ends_with('/') || is_folder(instance, target).await?;
     let target = match name {
         Some(name) if into => join(target.as_bytes(), name),
         _ => join(target.as_bytes(), b""),
     };
-    let mut copy = Copy {
+    let mut copy = InwardCopy {
         instance,
         source: path.to_vec(),
         copied: Copied::default(),
-        notes,
+        copied_files,
     };
     match FileType::from_raw_mode(facts.st_mode) {
         FileType::RegularFile if name.is_some() => {
@@ -121,41 +121,41 @@ async fn is_folder(instance: &AgentInstance, path: &str) -> Result<bool> {
     }
 }
 
-struct Copy<'a> {
+struct InwardCopy<'a> {
     instance: &'a AgentInstance,
     source: Vec<u8>,
     copied: Copied,
-    notes: Option<&'a mut Notes>,
+    copied_files: Option<&'a mut CopiedFiles>,
 }
 
 /// The copied files.
-pub(super) type Notes = Vec<(Vec<u8>, Stat)>;
+pub(super) type CopiedFiles = Vec<(Vec<u8>, Stat)>;
 
 /// A folder being copied.
-struct Level {
+struct OpenFolder {
     folder: OwnedFd,
     names: Vec<OsString>,
     /// The path relative to the source.
     path: PathBuf,
 }
 
-impl Copy<'_> {
+impl InwardCopy<'_> {
     async fn file(&mut self, file: OwnedFd, facts: &Stat, target: Vec<u8>) -> Result<()> {
-        let noted = self.notes.is_some().then(|| target.clone());
+        let noted = self.copied_files.is_some().then(|| target.clone());
         let put = Builtin::Put {
             path: target,
             mode: facts.st_mode & MODE,
         };
-        let content = Counted::new(File::from(file));
+        let content = CountingReader::new(File::from(file));
         let bytes = content.bytes();
         let source = Box::new(content);
         self.instance
-            .builtin(put, Some(source), &mut Nothing)
+            .builtin(put, Some(source), &mut DiscardSink)
             .await?;
         self.copied.files += 1;
         self.copied.bytes += bytes.get();
-        if let (Some(notes), Some(path)) = (&mut self.notes, noted) {
-            notes.push((path, *facts));
+        if let (Some(copied_files), Some(path)) = (&mut self.copied_files, noted) {
+            copied_files.push((path, *facts));
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Copy<'_> {
             path: target,
             mode: facts.st_mode & MODE | FOLDER,
         };
-        self.instance.builtin(make, None, &mut Nothing).await?;
+        self.instance.builtin(make, None, &mut DiscardSink).await?;
         self.copied.folders += 1;
         Ok(())
     }
@@ -200,12 +200,12 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn level(&self, folder: OwnedFd, path: PathBuf) -> Result<Level> {
+    fn level(&self, folder: OwnedFd, path: PathBuf) -> Result<OpenFolder> {
         let names = names(&folder).map_err(|cause| {
             let shown = join(&self.source, path.as_os_str().as_bytes());
             on_host(OPERATION, &shown, &cause)
         })?;
-        Ok(Level {
+        Ok(OpenFolder {
             folder,
             names,
             path,
@@ -249,10 +249,10 @@ fn open_below(folder: &OwnedFd, name: &OsStr) -> std::result::Result<(OwnedFd, S
     }
 }
 
-use counted::Counted;
+use counting::CountingReader;
 
 /// A file that counts the bytes read from it.
-mod counted {
+mod counting {
     use std::fs::File;
     use std::io;
     use std::pin::Pin;
@@ -262,7 +262,7 @@ mod counted {
 
     use tokio::io::{AsyncRead, ReadBuf};
 
-    pub(super) struct Counted {
+    pub(super) struct CountingReader {
         file: tokio::fs::File,
         bytes: Arc<AtomicU64>,
     }
@@ -275,7 +275,7 @@ mod counted {
         }
     }
 
-    impl Counted {
+    impl CountingReader {
         pub(super) fn new(file: File) -> Self {
             Self {
                 file: tokio::fs::File::from_std(file),
@@ -288,7 +288,7 @@ mod counted {
         }
     }
 
-    impl AsyncRead for Counted {
+    impl AsyncRead for CountingReader {
         fn poll_read(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,

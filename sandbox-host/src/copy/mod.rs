@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_name_what_arrives() {
+    fn sources_determine_copied_names() {
         let split = |source: &'static str| {
             let (path, name) = split_source(source.as_bytes());
             let text = |bytes| std::str::from_utf8(bytes).unwrap();

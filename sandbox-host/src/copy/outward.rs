@@ -43,10 +43,10 @@ pub(crate) async fn copy_out(
             return Err(refused(OPERATION, path.as_bytes(), UNREADABLE));
         }
     };
-    let place = Place::of(target, name, is_folder, &|path| {
+    let place = CopyTarget::of(target, name, is_folder, &|path| {
         instance.output_folder(path)
     })?;
-    let mut copy = Copy {
+    let mut copy = OutwardCopy {
         instance,
         output: place.output,
         limits,
@@ -78,12 +78,12 @@ pub(super) fn below<'a>(entry: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
 
 /// The target of a copy: a folder of the host, and the name in it. An empty name is the folder
 /// itself.
-struct Place {
+struct CopyTarget {
     output: OutputFolder,
     name: Vec<u8>,
 }
 
-impl Place {
+impl CopyTarget {
     fn of(
         target: &Path,
         name: Option<&[u8]>,
@@ -113,14 +113,14 @@ impl Place {
     }
 }
 
-pub(super) struct Copy<'a> {
+pub(super) struct OutwardCopy<'a> {
     pub(super) instance: &'a AgentInstance,
     pub(super) output: OutputFolder,
     pub(super) limits: ArtifactLimits,
     pub(super) copied: Copied,
 }
 
-impl Copy<'_> {
+impl OutwardCopy<'_> {
     async fn entry(&mut self, entry: &Entry, top: &[u8], below: Option<&[u8]>) -> Result<()> {
         let Some(below) = below else {
             skip(&mut self.copied, &entry.path, SkipReason::BadName);
@@ -170,7 +170,7 @@ impl Copy<'_> {
             .replace(name, entry.mode & MODE)
             .map_err(|cause| failed(&cause))?;
         let file = new.file.try_clone().map_err(|cause| failed(&cause))?;
-        let mut content = Content {
+        let mut content = FileWriter {
             file: tokio::fs::File::from_std(file),
             limit,
             bytes: 0,
@@ -212,14 +212,14 @@ impl Copy<'_> {
     }
 }
 
-struct Content {
+struct FileWriter {
     file: tokio::fs::File,
     limit: u64,
     bytes: u64,
     error: Option<std::io::Error>,
 }
 
-impl Content {
+impl FileWriter {
     /// Returns the number of bytes received: at most one more than the limit.
     async fn finish(mut self) -> std::io::Result<u64> {
         self.file.flush().await?;
@@ -231,7 +231,7 @@ impl Content {
 }
 
 #[async_trait]
-impl OutputSink for Content {
+impl OutputSink for FileWriter {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if self.bytes > self.limit {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_below_the_folder_is_copied() {
+    fn only_entries_below_the_folder_are_copied() {
         assert_eq!(below(b"/a/b", b"/a"), Some(&b"b"[..]));
         assert_eq!(below(b"/a", b"/a"), Some(&b""[..]));
         assert_eq!(below(b"/ab", b"/a"), None);
@@ -261,11 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_a_folder_or_a_name() {
+    fn target_is_a_folder_or_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let place = |target: &str, name: Option<&[u8]>, is_folder| {
             let open = |path: &Path| OutputFolder::open(path, &[], false);
-            let place = Place::of(&folder.path().join(target), name, is_folder, &open).unwrap();
+            let place =
+                CopyTarget::of(&folder.path().join(target), name, is_folder, &open).unwrap();
             String::from_utf8(place.name).unwrap()
         };
         assert_eq!(place("", Some(b"x"), false), "x");

@@ -17,8 +17,8 @@ use sandbox_core::{
     SkippedArtifact, Synced, Workspace, WorkspaceCopies,
 };
 
-use super::inward::{Notes, Source, copy_opened, open_top};
-use super::outward::{Copy, below};
+use super::inward::{CopiedFiles, CopySource, copy_opened, open_top};
+use super::outward::{OutwardCopy, below};
 use super::{FOLDER, MODE, on_host};
 use crate::WORK_FOLDER;
 use crate::entries::{self, Entry, EntryType};
@@ -28,10 +28,11 @@ use crate::output_folder::OutputFolder;
 const OPERATION: &str = "copy workspace";
 
 /// The most files and folders that are copied back, which is the length of a list.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// Errors for a host path that contains a link, a file, or another user's folder.
-const NO_WAY: [Option<Errno>; 3] = [Some(Errno::NOTDIR), Some(Errno::LOOP), Some(Errno::ACCESS)];
+const BLOCKED_PATH: [Option<Errno>; 3] =
+    [Some(Errno::NOTDIR), Some(Errno::LOOP), Some(Errno::ACCESS)];
 
 /// A workspace that the sandbox works on as a copy.
 #[derive(Debug)]
@@ -41,29 +42,29 @@ pub(crate) struct WorkspaceCopy {
     read_only: bool,
     limits: ArtifactLimits,
     brought: Copied,
-    state: Mutex<State>,
+    state: Mutex<WorkspaceState>,
     /// Allows one sync at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WorkspaceState {
     /// By path relative to the workspace.
-    files: HashMap<Vec<u8>, Known>,
+    files: HashMap<Vec<u8>, SyncedFile>,
     synced: Option<Synced>,
     over: bool,
 }
 
 /// A file's state on both sides after the last copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
-    host: HostFacts,
-    guest: GuestFacts,
+struct SyncedFile {
+    host: HostStamp,
+    guest: GuestStamp,
 }
 
 /// The status fields of a host file that change if its content may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct HostFacts {
+struct HostStamp {
     inode: (u64, u64),
     size: i64,
     /// Modification and change times, in seconds and nanoseconds.
@@ -71,7 +72,7 @@ struct HostFacts {
     changed: (i64, i64),
 }
 
-impl HostFacts {
+impl HostStamp {
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_possible_wrap,
@@ -90,13 +91,13 @@ impl HostFacts {
 /// The same for a file in the sandbox, as reported by the guest. A false report only prevents the
 /// file from being copied back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GuestFacts {
+struct GuestStamp {
     size: u64,
     modified: u64,
     mode: u32,
 }
 
-impl GuestFacts {
+impl GuestStamp {
     fn of(entry: &Entry) -> Self {
         Self {
             size: entry.size,
@@ -113,7 +114,7 @@ impl WorkspaceCopy {
         workspace: &Workspace,
         size: ByteSize,
     ) -> Result<Self> {
-        let mut notes = Notes::new();
+        let mut notes = CopiedFiles::new();
         let path = workspace.path.as_os_str().as_encoded_bytes();
         let (opened, facts) = open_top(&instance.link_rule(), path)?;
         // Later changes go to this folder, even if its path is replaced.
@@ -121,7 +122,7 @@ impl WorkspaceCopy {
             .try_clone()
             .map_err(|cause| on_host(OPERATION, path, &cause))?;
         // Its contents, not the folder itself.
-        let source = Source { path, name: None };
+        let source = CopySource { path, name: None };
         let brought = copy_opened(
             instance,
             source,
@@ -131,18 +132,18 @@ impl WorkspaceCopy {
         );
         let brought = brought.await;
         let brought = brought.map_err(explain)?;
-        let mut state = State::default();
+        let mut state = WorkspaceState::default();
         if !workspace.read_only {
             let (entries, _) = entries::list(instance, WORK_FOLDER, entries::DEPTH).await?;
-            let guest: HashMap<&[u8], GuestFacts> = entries
+            let guest: HashMap<&[u8], GuestStamp> = entries
                 .iter()
-                .map(|entry| (&*entry.path, GuestFacts::of(entry)))
+                .map(|entry| (&*entry.path, GuestStamp::of(entry)))
                 .collect();
             for (path, facts) in &notes {
                 let name = below(path, WORK_FOLDER.as_bytes());
                 if let (Some(name), Some(guest)) = (name, guest.get(&**path)) {
-                    let host = HostFacts::of(facts);
-                    let known = Known {
+                    let host = HostStamp::of(facts);
+                    let known = SyncedFile {
                         host,
                         guest: *guest,
                     };
@@ -158,7 +159,7 @@ impl WorkspaceCopy {
             folder,
             read_only: workspace.read_only,
             limits: ArtifactLimits {
-                count: MOST_FILES,
+                count: MAX_FILES,
                 file_size: size,
                 total_size: size,
             },
@@ -168,7 +169,7 @@ impl WorkspaceCopy {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WorkspaceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,8 +204,8 @@ impl WorkspaceCopy {
             on_host(OPERATION, shown, &cause)
         })?;
         let output = OutputFolder::of(self.path.clone(), folder);
-        let mut sync = Sync {
-            copy: Copy {
+        let mut sync = WorkspaceSync {
+            copy: OutwardCopy {
                 instance,
                 output,
                 limits: self.limits,
@@ -237,7 +238,7 @@ impl WorkspaceCopy {
         Ok(synced)
     }
 
-    fn known(&self, name: &[u8]) -> Option<Known> {
+    fn known(&self, name: &[u8]) -> Option<SyncedFile> {
         self.lock().files.get(name).copied()
     }
 }
@@ -252,8 +253,8 @@ fn explain(error: Error) -> Error {
     error
 }
 
-struct Sync<'a> {
-    copy: Copy<'a>,
+struct WorkspaceSync<'a> {
+    copy: OutwardCopy<'a>,
     workspace: &'a WorkspaceCopy,
     synced: Synced,
     /// Files that exist in the sandbox.
@@ -262,7 +263,7 @@ struct Sync<'a> {
     unnamed: u64,
 }
 
-impl Sync<'_> {
+impl WorkspaceSync<'_> {
     fn skip(&mut self, path: &[u8], reason: SkipReason) {
         let skipped = &mut self.copy.copied.skipped;
         if skipped.len() >= MOST_NAMED {
@@ -293,7 +294,7 @@ impl Sync<'_> {
         }
         let known = self.workspace.known(name);
         if entry.entry_type == EntryType::File
-            && known.is_some_and(|known| known.guest == GuestFacts::of(entry))
+            && known.is_some_and(|known| known.guest == GuestStamp::of(entry))
         {
             self.synced.unchanged += 1;
             return Ok(());
@@ -301,7 +302,7 @@ impl Sync<'_> {
         let found = match self.copy.output.look(name) {
             Ok(found) => found,
             // A parent is not a folder, or not accessible.
-            Err(cause) if NO_WAY.contains(&Errno::from_io_error(&cause)) => {
+            Err(cause) if BLOCKED_PATH.contains(&Errno::from_io_error(&cause)) => {
                 self.skip(&entry.path, SkipReason::NameTaken);
                 return Ok(());
             }
@@ -317,7 +318,7 @@ impl Sync<'_> {
         }
         let host = match (known, found) {
             (None, None) => None,
-            (Some(known), Some(found)) if known.host == HostFacts::of(&found) => None,
+            (Some(known), Some(found)) if known.host == HostStamp::of(&found) => None,
             (Some(_), Some(_)) => Some(HostChange::Changed),
             (Some(_), None) => Some(HostChange::Removed),
             (None, Some(_)) => Some(HostChange::Appeared),
@@ -361,9 +362,9 @@ impl Sync<'_> {
         let written = self.copy.output.look(name);
         let written = written.map_err(|cause| on_host(OPERATION, name, &cause))?;
         if let Some(written) = written {
-            let known = Known {
-                host: HostFacts::of(&written),
-                guest: GuestFacts::of(entry),
+            let known = SyncedFile {
+                host: HostStamp::of(&written),
+                guest: GuestStamp::of(entry),
             };
             let mut state = self.workspace.lock();
             state.files.insert(name.to_vec(), known);

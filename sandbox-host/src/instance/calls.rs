@@ -11,8 +11,8 @@ use sandbox_core::{
     ImageReference, Result, Synced, WorkspaceCopies,
 };
 
-use super::outcome::Intervention;
-use super::{AgentInstance, Nothing};
+use super::outcome::HostAction;
+use super::{AgentInstance, DiscardSink};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::{copy, export};
@@ -46,7 +46,7 @@ impl Instance for AgentInstance {
             argv: request.argv.clone(),
         };
         let message = self.request(program, Some(request), input.stdin.is_some());
-        let begun = self.begin(request.timeout).await;
+        let start = self.begin(request.timeout).await;
         let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
         match follow(stream, input, sink).await {
             Finish::Exited {
@@ -59,8 +59,8 @@ impl Instance for AgentInstance {
                     self.destroy("processes of an execution could not be killed")
                         .await?;
                 }
-                let part = Intervention { stopped, killed };
-                let mut end = self.end(&begun, &report, part).await;
+                let part = HostAction { stopped, killed };
+                let mut end = self.end(&start, &report, part).await;
                 if let Some(error) = stdin_error {
                     end.incomplete = Some(format!(
                         "standard input could not be read to its end: {error}"
@@ -69,7 +69,7 @@ impl Instance for AgentInstance {
                 Ok(end)
             }
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),
-            Finish::Lost { reason, stopped } => Ok(self.lost(&begun, reason, stopped).await),
+            Finish::Lost { reason, stopped } => Ok(self.lost(&start, reason, stopped).await),
         }
     }
 
@@ -83,7 +83,7 @@ impl Instance for AgentInstance {
             path: path.into(),
             mode,
         };
-        self.builtin(builtin, Some(content), &mut Nothing).await
+        self.builtin(builtin, Some(content), &mut DiscardSink).await
     }
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
@@ -123,7 +123,7 @@ impl Instance for AgentInstance {
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {
-        let mut log = Log(Vec::new());
+        let mut log = LogText(Vec::new());
         self.read_log(tail, false, &mut log).await?;
         Ok(log.0)
     }
@@ -193,10 +193,10 @@ impl AgentInstance {
     }
 }
 
-struct Log(Vec<u8>);
+struct LogText(Vec<u8>);
 
 #[async_trait]
-impl OutputSink for Log {
+impl OutputSink for LogText {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         self.0.extend_from_slice(bytes);
         // The agent keeps far less, so this peer is not our agent.

@@ -8,16 +8,16 @@ use sandbox_core::Result;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::AgentInstance;
-use crate::connection::{Cause, Connection};
+use crate::connection::{Connection, EndCause};
 use crate::greeting::Greeting;
 use crate::link::{self, Reach, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
 use crate::{Counters, Isolator};
 
 /// Destroys the sandbox on drop, unless the agent has answered.
-struct Unconnected(Option<Arc<dyn Isolator>>);
+struct DestroyUnlessConnected(Option<Arc<dyn Isolator>>);
 
-impl Drop for Unconnected {
+impl Drop for DestroyUnlessConnected {
     fn drop(&mut self) {
         if let Some(isolator) = &self.0 {
             isolator.destroy_soon();
@@ -92,7 +92,7 @@ impl AgentInstance {
         sandbox: Sandbox,
         isolator: Arc<dyn Isolator>,
     ) -> Result<Self> {
-        let mut guard = Unconnected(Some(Arc::clone(&isolator)));
+        let mut guard = DestroyUnlessConnected(Some(Arc::clone(&isolator)));
         match opened.await {
             Ok((connection, welcome)) => {
                 guard.0 = None;
@@ -199,7 +199,7 @@ impl AgentInstance {
         let watched = Arc::clone(&isolator);
         tokio::spawn(async move {
             let cause = ended.await;
-            if owned || cause == Cause::Violation {
+            if owned || cause == EndCause::Violation {
                 watched.destroy_soon();
             }
         });

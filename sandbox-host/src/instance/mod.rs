@@ -163,7 +163,7 @@ impl AgentInstance {
         let tier = self.isolator.tier();
         let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
         let stream = self.open(Kind::Exec, &request.encode(), Some(FILE_TIMEOUT))?;
-        let mut messages = Messages {
+        let mut messages = FailureText {
             sink,
             stderr: Vec::new(),
         };
@@ -204,13 +204,13 @@ impl AgentInstance {
     }
 }
 
-struct Messages<'a> {
+struct FailureText<'a> {
     sink: &'a mut dyn OutputSink,
     stderr: Vec<u8>,
 }
 
 #[async_trait]
-impl OutputSink for Messages<'_> {
+impl OutputSink for FailureText<'_> {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
         match stream {
             OutputStream::Stdout => self.sink.write(stream, bytes).await,
@@ -225,10 +225,10 @@ impl OutputSink for Messages<'_> {
 }
 
 /// An output sink that accepts nothing.
-pub(crate) struct Nothing;
+pub(crate) struct DiscardSink;
 
 #[async_trait]
-impl OutputSink for Nothing {
+impl OutputSink for DiscardSink {
     async fn write(&mut self, _stream: OutputStream, _bytes: &[u8]) -> Flow {
         Flow::Continue
     }

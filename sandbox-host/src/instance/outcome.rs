@@ -14,21 +14,21 @@ const SIGKILL: i32 = 9;
 
 /// What was known when an execution began.
 #[derive(Debug)]
-pub(super) struct Begun<'a> {
+pub(super) struct ExecutionStart<'a> {
     at: Instant,
     timeout: Option<Duration>,
     /// Processes of the sandbox that the kernel had killed for memory; `None` if the host cannot
     /// count them.
     memory_kills: Option<u64>,
     counters: Counters,
-    _running: Running<'a>,
+    _running: RunningCount<'a>,
 }
 
 /// Counts a running execution.
 #[derive(Debug)]
-struct Running<'a>(&'a AtomicUsize);
+struct RunningCount<'a>(&'a AtomicUsize);
 
-impl Drop for Running<'_> {
+impl Drop for RunningCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -36,7 +36,7 @@ impl Drop for Running<'_> {
 
 /// How the host contributed to the end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Intervention {
+pub(super) struct HostAction {
     /// The receiver of the output stopped the execution.
     pub(super) stopped: bool,
     /// The caller requested a kill.
@@ -46,10 +46,10 @@ pub(super) struct Intervention {
 impl AgentInstance {
     /// Reads the kernel's counters before an execution starts. They cover the whole sandbox:
     /// concurrent executions each report what was denied or killed while they ran.
-    pub(super) async fn begin(&self, timeout: Option<Duration>) -> Begun<'_> {
+    pub(super) async fn begin(&self, timeout: Option<Duration>) -> ExecutionStart<'_> {
         let others = self.running.fetch_add(1, Ordering::AcqRel);
-        let running = Running(&self.running);
-        Begun {
+        let running = RunningCount(&self.running);
+        ExecutionStart {
             at: Instant::now(),
             timeout,
             memory_kills: self.isolator.oom_kills().await,
@@ -66,8 +66,8 @@ impl AgentInstance {
 
     /// Processes killed for memory since the execution began; `None` if unknown. The host's count
     /// takes precedence over the agent's.
-    async fn memory_kills(&self, begun: &Begun<'_>, inside: Option<u64>) -> Option<u64> {
-        match (begun.memory_kills, self.isolator.oom_kills().await) {
+    async fn memory_kills(&self, start: &ExecutionStart<'_>, inside: Option<u64>) -> Option<u64> {
+        match (start.memory_kills, self.isolator.oom_kills().await) {
             (Some(before), Some(now)) => Some(now.saturating_sub(before)),
             _ => inside,
         }
@@ -78,26 +78,29 @@ impl AgentInstance {
     }
 
     /// Denials that the kernel counted since the execution began.
-    async fn refused_since(&self, begun: &Begun<'_>) -> impl Iterator<Item = (Refusal, u64)> {
+    async fn refused_since(
+        &self,
+        start: &ExecutionStart<'_>,
+    ) -> impl Iterator<Item = (Refusal, u64)> {
         let now = self.isolator.counters().await;
         let mut known = self.known_counters();
         *known = known.max(now);
         let kinds = [Refusal::ProcessLimit, Refusal::Network];
         kinds
             .into_iter()
-            .zip(now.since(begun.counters))
+            .zip(now.since(start.counters))
             .filter(|(_, times)| *times > 0)
     }
 
     /// The result of an execution whose end the agent reported.
     pub(super) async fn end(
         &self,
-        begun: &Begun<'_>,
+        start: &ExecutionStart<'_>,
         report: &ExitReport,
-        part: Intervention,
+        part: HostAction,
     ) -> ExecEnd {
-        let elapsed = begun.at.elapsed();
-        let memory_kills = self.memory_kills(begun, report.memory_kills).await;
+        let elapsed = start.at.elapsed();
+        let memory_kills = self.memory_kills(start, report.memory_kills).await;
         let memory_kills = memory_kills.filter(|kills| *kills > 0);
         let oom = memory_kills.is_some();
         let in_time = |limit: Duration| elapsed < limit.mul_f32(0.9);
@@ -112,7 +115,7 @@ impl AgentInstance {
                 signal: signal.into(),
             },
             // The host's clock must agree, within the accuracy of timers.
-            ExitKind::TimedOut if begun.timeout.is_none_or(in_time) => {
+            ExitKind::TimedOut if start.timeout.is_none_or(in_time) => {
                 unknown("the agent reported a time-out before its time")
             }
             ExitKind::TimedOut => Outcome::TimedOut,
@@ -128,7 +131,7 @@ impl AgentInstance {
         end.refused.extend(refused(report));
         end.refused
             .extend(memory_kills.map(|kills| (Refusal::Memory, kills)));
-        end.refused.extend(self.refused_since(begun).await);
+        end.refused.extend(self.refused_since(start).await);
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());
@@ -137,8 +140,13 @@ impl AgentInstance {
     }
 
     /// The result of an execution whose sandbox ended with it. There is no agent to report more.
-    pub(super) async fn lost(&self, begun: &Begun<'_>, reason: String, stopped: bool) -> ExecEnd {
-        let memory_kills = self.memory_kills(begun, None).await;
+    pub(super) async fn lost(
+        &self,
+        start: &ExecutionStart<'_>,
+        reason: String,
+        stopped: bool,
+    ) -> ExecEnd {
+        let memory_kills = self.memory_kills(start, None).await;
         if memory_kills.is_some_and(|kills| kills > 0) {
             return ExecEnd::new(Outcome::OutOfMemory);
         }

@@ -8,24 +8,24 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::failure::failure_error;
 
 /// The most bytes of an agent's refusal.
-const LONGEST: usize = 4096;
+const MAX_REFUSAL: usize = 4096;
 
 /// Why the agent's answer cannot be used.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
+pub(super) enum AnswerError {
     /// The agent refused.
     Refused(String),
     Violation(ProtocolError),
     Broken(String),
 }
 
-impl From<std::io::Error> for NoAnswer {
+impl From<std::io::Error> for AnswerError {
     fn from(error: std::io::Error) -> Self {
         Self::Broken(error.to_string())
     }
 }
 
-impl From<ProtocolError> for NoAnswer {
+impl From<ProtocolError> for AnswerError {
     fn from(error: ProtocolError) -> Self {
         Self::Violation(error)
     }
@@ -55,12 +55,12 @@ fn frame(kind: Kind, message: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the agent's answer and not a byte more. Returns how many bytes the agent has received.
-pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, NoAnswer> {
+pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, AnswerError> {
     let mut head = [0; HEADER_LEN];
     reader.read_exact(&mut head).await?;
     let header = Header::decode(&head)?;
     let unexpected = ProtocolError::Unexpected("answer to a link");
-    if header.stream != 0 || header.more || header.length > LONGEST {
+    if header.stream != 0 || header.more || header.length > MAX_REFUSAL {
         return Err(unexpected.into());
     }
     let mut message = vec![0; header.length];
@@ -69,7 +69,7 @@ pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, N
         Kind::Resumed => Ok(Resumed::decode(&message)?.received),
         Kind::Failed => {
             let refusal = failure_error("", &Failure::decode(&message)?);
-            Err(NoAnswer::Refused(refusal.context().to_owned()))
+            Err(AnswerError::Refused(refusal.context().to_owned()))
         }
         _ => Err(unexpected.into()),
     }

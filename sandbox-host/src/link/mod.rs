@@ -7,7 +7,7 @@
 
 mod answer;
 mod driver;
-mod pace;
+mod reconnect_limit;
 mod session;
 mod state;
 mod stream;
@@ -21,7 +21,7 @@ use sandbox_core::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use state::FAREWELLS;
-pub(crate) use state::Shared;
+pub(crate) use state::LinkShared;
 pub(crate) use stream::LinkedStream;
 
 /// A duplex byte stream.
@@ -97,7 +97,7 @@ pub(crate) fn begin(
     patience: Duration,
 ) -> Result<LinkedStream> {
     let secret: Key = crate::sandbox::random_key()?;
-    let shared = Arc::new(Shared::new());
+    let shared = Arc::new(LinkShared::new());
     let stream = LinkedStream::new(Arc::clone(&shared));
     tokio::spawn(driver::drive(shared, first, reach, secret, patience));
     Ok(stream)

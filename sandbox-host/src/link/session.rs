@@ -5,15 +5,15 @@ use std::time::Duration;
 use sandbox_agent::protocol::{Key, MAX_FRAME, ProtocolError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::answer::{self, NoAnswer};
-use super::{ByteStream, Shared};
+use super::answer::{self, AnswerError};
+use super::{ByteStream, LinkShared};
 
 /// How long the agent may take to confirm the end of a link.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum SessionEnd {
     /// The link's stream was dropped on this side.
     Dropped,
     /// The agent ended the link.
@@ -25,27 +25,31 @@ pub(super) enum Ended {
     Broken(String),
 }
 
-impl From<NoAnswer> for Ended {
-    fn from(answer: NoAnswer) -> Self {
+impl From<AnswerError> for SessionEnd {
+    fn from(answer: AnswerError) -> Self {
         match answer {
-            NoAnswer::Refused(why) => Self::Refused(why),
-            NoAnswer::Violation(error) => Self::Violation(error),
-            NoAnswer::Broken(why) => Self::Broken(why),
+            AnswerError::Refused(why) => Self::Refused(why),
+            AnswerError::Violation(error) => Self::Violation(error),
+            AnswerError::Broken(why) => Self::Broken(why),
         }
     }
 }
 
 /// Runs the first session of a link. Its first packets are sent before the answer is read.
-pub(super) async fn begin(shared: &Shared, stream: Box<dyn ByteStream>, secret: &Key) -> Ended {
+pub(super) async fn begin(
+    shared: &LinkShared,
+    stream: Box<dyn ByteStream>,
+    secret: &Key,
+) -> SessionEnd {
     run(shared, stream, &answer::link(secret)).await
 }
 
 /// Runs a later session, after its answer was read.
-pub(super) async fn go_on(shared: &Shared, stream: Box<dyn ByteStream>) -> Ended {
+pub(super) async fn resume_session(shared: &LinkShared, stream: Box<dyn ByteStream>) -> SessionEnd {
     run(shared, stream, &[]).await
 }
 
-async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> Ended {
+async fn run(shared: &LinkShared, stream: Box<dyn ByteStream>, opening: &[u8]) -> SessionEnd {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let left = async {
         shared.dropped().await;
@@ -55,10 +59,10 @@ async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> En
     let ended = tokio::select! {
         ended = receive(shared, &mut reader, !opening.is_empty()) => ended,
         ended = send(shared, &mut writer, opening) => ended,
-        () = shared.renewal() => Ended::Broken("nothing came for too long".into()),
-        () = left => return Ended::Dropped,
+        () = shared.renewal() => SessionEnd::Broken("nothing came for too long".into()),
+        () = left => return SessionEnd::Dropped,
     };
-    if matches!(ended, Ended::Dropped) {
+    if matches!(ended, SessionEnd::Dropped) {
         // The agent's last packet confirms ours. Without it, the agent waits for the end of its
         // lease.
         let _ = tokio::time::timeout(FAREWELL, farewell(shared, &mut reader, &mut writer)).await;
@@ -67,15 +71,15 @@ async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> En
 }
 
 async fn receive(
-    shared: &Shared,
+    shared: &LinkShared,
     reader: &mut (impl AsyncRead + Unpin),
     unanswered: bool,
-) -> Ended {
+) -> SessionEnd {
     if unanswered {
         match answer::read(reader).await {
             Ok(0) => {}
             Ok(_) => {
-                return Ended::Violation(ProtocolError::Unexpected("bytes before a link"));
+                return SessionEnd::Violation(ProtocolError::Unexpected("bytes before a link"));
             }
             Err(none) => return none.into(),
         }
@@ -84,20 +88,24 @@ async fn receive(
     loop {
         shared.room().await;
         let count = match reader.read(&mut bytes).await {
-            Ok(0) => return Ended::Broken("the stream ended".into()),
+            Ok(0) => return SessionEnd::Broken("the stream ended".into()),
             Ok(count) => count,
-            Err(error) => return Ended::Broken(error.to_string()),
+            Err(error) => return SessionEnd::Broken(error.to_string()),
         };
         match shared.receive(&bytes[..count]) {
             Ok(false) => {}
-            Ok(true) => return Ended::Closed,
-            Err(error) => return Ended::Violation(error),
+            Ok(true) => return SessionEnd::Closed,
+            Err(error) => return SessionEnd::Violation(error),
         }
     }
 }
 
-async fn send(shared: &Shared, writer: &mut (impl AsyncWrite + Unpin), opening: &[u8]) -> Ended {
-    let broken = |error: std::io::Error| Ended::Broken(error.to_string());
+async fn send(
+    shared: &LinkShared,
+    writer: &mut (impl AsyncWrite + Unpin),
+    opening: &[u8],
+) -> SessionEnd {
+    let broken = |error: std::io::Error| SessionEnd::Broken(error.to_string());
     if let Err(error) = writer.write_all(opening).await {
         return broken(error);
     }
@@ -112,13 +120,13 @@ async fn send(shared: &Shared, writer: &mut (impl AsyncWrite + Unpin), opening: 
             return broken(error);
         }
         if !shared.to_send().await {
-            return Ended::Dropped;
+            return SessionEnd::Dropped;
         }
     }
 }
 
 async fn farewell(
-    shared: &Shared,
+    shared: &LinkShared,
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {

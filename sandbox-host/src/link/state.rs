@@ -17,14 +17,14 @@ use crate::{Background, UnderWay};
 pub(super) static FAREWELLS: Background = Background::new("sandbox-links");
 
 /// The most unacknowledged bytes before the writer must wait.
-const KEEP: usize = 1024 * 1024;
+const MAX_UNACKNOWLEDGED: usize = 1024 * 1024;
 
 /// The most unread bytes before the agent's stream is not read any more.
-const AHEAD: usize = 256 * 1024;
+const MAX_UNREAD: usize = 256 * 1024;
 
 /// Why a link has ended.
 #[derive(Debug, Clone)]
-pub(crate) enum Over {
+pub(crate) enum LinkEnding {
     /// The agent announced the end.
     Closed,
     /// The agent broke the protocol.
@@ -34,13 +34,13 @@ pub(crate) enum Over {
 }
 
 #[derive(Debug)]
-struct State {
+struct LinkState {
     end: LinkEnd,
     /// Bytes that the agent has not acknowledged, in order.
-    kept: VecDeque<u8>,
+    unacknowledged: VecDeque<u8>,
     /// Bytes that were received but not read.
-    arrived: VecDeque<u8>,
-    over: Option<Over>,
+    unread: VecDeque<u8>,
+    ending: Option<LinkEnding>,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// Whether the stream was dropped on this side.
@@ -49,15 +49,15 @@ struct State {
     /// The duration of previous outages.
     away: Duration,
     /// Whether a task runs that will end the link.
-    driven: bool,
+    has_task: bool,
     /// Counts while the task tells the agent about the end.
     farewell: Option<UnderWay>,
 }
 
 /// The state shared by the stream and its task.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct LinkShared {
+    state: Mutex<LinkState>,
     /// There may be something to send, or the stream was dropped.
     to_send: Notify,
     /// The stream was dropped.
@@ -68,20 +68,20 @@ pub(crate) struct Shared {
     renewal: Notify,
 }
 
-impl Shared {
+impl LinkShared {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LinkState {
                 end: LinkEnd::new(),
-                kept: VecDeque::new(),
-                arrived: VecDeque::new(),
-                over: None,
+                unacknowledged: VecDeque::new(),
+                unread: VecDeque::new(),
+                ending: None,
                 reader: None,
                 writer: None,
                 dropped: false,
                 away_since: None,
                 away: Duration::ZERO,
-                driven: true,
+                has_task: true,
                 farewell: None,
             }),
             to_send: Notify::new(),
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// Records that the current stream broke.
-    pub(super) fn lose(&self) {
+    pub(super) fn disconnect(&self) {
         self.state().away_since.get_or_insert_with(Instant::now);
     }
 
@@ -145,9 +145,9 @@ impl Shared {
     }
 
     /// Records the end of the link.
-    pub(super) fn end(&self, over: Over) {
+    pub(super) fn end(&self, ending: LinkEnding) {
         let mut state = self.state();
-        state.over.get_or_insert(over);
+        state.ending.get_or_insert(ending);
         if let Some(at) = state.away_since.take() {
             state.away += at.elapsed();
         }
@@ -157,15 +157,15 @@ impl Shared {
     /// Replaces `bytes` by the next packet; `false` if none is due.
     pub(super) fn next_packet(&self, bytes: &mut Vec<u8>) -> bool {
         let mut state = self.state();
-        let kept = state.kept.len();
-        let Some(packet) = state.end.next_packet(kept) else {
+        let unacknowledged = state.unacknowledged.len();
+        let Some(packet) = state.end.next_packet(unacknowledged) else {
             return false;
         };
         let from = state.end.in_flight();
         bytes.clear();
         bytes.reserve(PACKET_HEADER + packet.length);
         bytes.extend_from_slice(&packet.header);
-        let (front, back) = state.kept.as_slices();
+        let (front, back) = state.unacknowledged.as_slices();
         let cut = |slice: &[u8], offset: usize| {
             let start = from.saturating_sub(offset).min(slice.len());
             let end = (from + packet.length)
@@ -184,12 +184,12 @@ impl Shared {
         self.state().end.last_packet()
     }
 
-    /// Waits until [`Shared::next_packet`] may have a packet; `false` if the stream was dropped.
+    /// Waits until [`LinkShared::next_packet`] may have a packet; `false` if the stream was dropped.
     pub(super) async fn to_send(&self) -> bool {
         loop {
             {
                 let state = self.state();
-                if state.dropped || state.end.has_packet(state.kept.len()) {
+                if state.dropped || state.end.has_packet(state.unacknowledged.len()) {
                     return !state.dropped;
                 }
             }
@@ -199,7 +199,7 @@ impl Shared {
 
     /// Waits for space for received bytes.
     pub(super) async fn room(&self) {
-        while self.state().arrived.len() >= AHEAD {
+        while self.state().unread.len() >= MAX_UNREAD {
             self.room.notified().await;
         }
     }
@@ -211,17 +211,17 @@ impl Shared {
         let mut closed = false;
         while let Some(received) = state.end.receive(&mut bytes)? {
             match received {
-                Received::Data(data) => state.arrived.extend(data),
+                Received::Data(data) => state.unread.extend(data),
                 Received::Acknowledged(count) => state.release(count),
                 Received::Close => closed = true,
             }
         }
-        if !state.arrived.is_empty()
+        if !state.unread.is_empty()
             && let Some(reader) = state.reader.take()
         {
             reader.wake();
         }
-        let due = state.end.has_packet(state.kept.len());
+        let due = state.end.has_packet(state.unacknowledged.len());
         drop(guard);
         if due {
             self.to_send.notify_one();
@@ -231,22 +231,22 @@ impl Shared {
 
     /// Announces that this side drops the stream: [`super::farewells`] then waits until the agent
     /// knows.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn announce_drop(&self) {
         let mut state = self.state();
-        if state.driven {
+        if state.has_task {
             state.farewell.get_or_insert_with(|| FAREWELLS.hold());
         }
     }
 
     /// Records that the link's task has ended.
-    pub(super) fn end_drive(&self) {
+    pub(super) fn task_ended(&self) {
         let mut state = self.state();
-        state.driven = false;
+        state.has_task = false;
         state.farewell = None;
     }
 
     pub(super) fn drop_stream(&self) {
-        self.leave();
+        self.announce_drop();
         self.state().dropped = true;
         self.to_send.notify_one();
         self.gone.notify_one();
@@ -258,23 +258,23 @@ impl Shared {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.state();
-        if !state.arrived.is_empty() {
-            let (front, _) = state.arrived.as_slices();
+        if !state.unread.is_empty() {
+            let (front, _) = state.unread.as_slices();
             let count = front.len().min(buffer.remaining());
             buffer.put_slice(&front[..count]);
-            let was_full = state.arrived.len() >= AHEAD;
-            state.arrived.drain(..count);
-            if was_full && state.arrived.len() < AHEAD {
+            let was_full = state.unread.len() >= MAX_UNREAD;
+            state.unread.drain(..count);
+            if was_full && state.unread.len() < MAX_UNREAD {
                 self.room.notify_one();
             }
             return Poll::Ready(Ok(()));
         }
-        match &state.over {
+        match &state.ending {
             None => {
                 state.reader = Some(context.waker().clone());
                 Poll::Pending
             }
-            Some(over) => Poll::Ready(over.as_end()),
+            Some(ending) => Poll::Ready(ending.as_end()),
         }
     }
 
@@ -284,27 +284,27 @@ impl Shared {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.state();
-        if let Some(over) = &state.over {
-            let ended = over.as_end().err();
+        if let Some(ending) = &state.ending {
+            let ended = ending.as_end().err();
             return Poll::Ready(Err(ended.unwrap_or(io::ErrorKind::BrokenPipe.into())));
         }
-        let room = KEEP.saturating_sub(state.kept.len());
+        let room = MAX_UNACKNOWLEDGED.saturating_sub(state.unacknowledged.len());
         if room == 0 {
             state.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
         let count = room.min(bytes.len());
-        state.kept.extend(&bytes[..count]);
+        state.unacknowledged.extend(&bytes[..count]);
         drop(state);
         self.to_send.notify_one();
         Poll::Ready(Ok(count))
     }
 }
 
-impl State {
+impl LinkState {
     fn release(&mut self, count: usize) {
         // Unacknowledged bytes are all still kept, and no more can be acknowledged.
-        self.kept.drain(..count);
+        self.unacknowledged.drain(..count);
         if count > 0
             && let Some(writer) = self.writer.take()
         {
@@ -318,7 +318,7 @@ impl State {
     }
 }
 
-impl Over {
+impl LinkEnding {
     /// The result that a reader gets.
     fn as_end(&self) -> io::Result<()> {
         match self {

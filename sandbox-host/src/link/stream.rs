@@ -7,21 +7,21 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Shared;
+use super::LinkShared;
 
 /// A duplex byte stream that survives the streams below it. Dropping it ends the link.
 #[derive(Debug)]
 pub(crate) struct LinkedStream {
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
 }
 
 impl LinkedStream {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<LinkShared>) -> Self {
         Self { shared }
     }
 
     /// The state of the link.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<LinkShared> {
         Arc::clone(&self.shared)
     }
 }

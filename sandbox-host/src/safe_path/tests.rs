@@ -18,7 +18,7 @@ fn identity(path: &Path) -> Identity {
 }
 
 #[test]
-fn a_path_without_links_is_opened_as_it_is() {
+fn path_without_links_is_opened() {
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("a/b")).expect("made");
     std::fs::write(base.join("a/file"), "content").expect("written");
@@ -53,7 +53,7 @@ fn a_path_without_links_is_opened_as_it_is() {
 }
 
 #[test]
-fn a_link_that_stays_in_its_folder_is_followed() {
+fn link_within_its_folder_is_followed() {
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("v/1")).expect("made");
     symlink("v/1", base.join("current")).expect("a link");
@@ -78,7 +78,7 @@ fn a_link_that_stays_in_its_folder_is_followed() {
 }
 
 #[test]
-fn a_link_that_leaves_its_folder_is_refused_unless_links_are_followed() {
+fn link_that_leaves_its_folder_is_refused_by_default() {
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("proj/sub")).expect("made");
     std::fs::create_dir_all(base.join("private/deep")).expect("made");
@@ -111,7 +111,7 @@ fn a_link_that_leaves_its_folder_is_refused_unless_links_are_followed() {
 }
 
 #[test]
-fn a_link_in_a_writable_folder_is_refused_whatever_the_folder_is_called() {
+fn link_in_writable_folder_is_refused_under_any_name() {
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("work/sub")).expect("made");
     symlink("sub", base.join("work/inner")).expect("a link");
@@ -137,7 +137,7 @@ fn a_link_in_a_writable_folder_is_refused_whatever_the_folder_is_called() {
 }
 
 #[test]
-fn the_systems_own_links_are_followed() {
+fn system_links_are_followed() {
     let rule = LinkRule::default();
     for path in ["/bin/sh", "/usr/bin/env"] {
         let opened = rule.open(Path::new(path)).expect(path);
@@ -154,7 +154,7 @@ fn the_systems_own_links_are_followed() {
 }
 
 #[test]
-fn folders_are_made_where_no_refused_link_leads() {
+fn folders_are_not_created_behind_refused_links() {
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("proj")).expect("made");
     symlink("../outside/new", base.join("proj/out")).expect("a link");
@@ -172,7 +172,7 @@ fn folders_are_made_where_no_refused_link_leads() {
 }
 
 #[test]
-fn a_loop_is_an_error() {
+fn link_loop_is_an_error() {
     let (_place, base) = place();
     symlink("b", base.join("a")).expect("a link");
     symlink("a", base.join("b")).expect("a link");
@@ -186,7 +186,7 @@ fn a_loop_is_an_error() {
 }
 
 #[test]
-fn what_is_read_is_what_was_opened() {
+fn opened_object_is_read() {
     let (_place, base) = place();
     std::fs::write(base.join("file"), "").expect("written");
     let opened = LinkRule::default()
@@ -199,7 +199,7 @@ fn what_is_read_is_what_was_opened() {
 }
 
 #[test]
-fn what_is_exchanged_meanwhile_is_one_of_the_two_or_an_error() {
+fn replaced_path_gives_one_object_or_an_error() {
     const ROUNDS: usize = 2000;
     let (_place, base) = place();
     std::fs::create_dir_all(base.join("proj/data/inner")).expect("made");

@@ -12,18 +12,18 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use super::{Identity, Link, LinkReason, LinkRule, Opened, PathError, is_system_link};
 
 /// The number of links that the kernel follows, too.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 pub(super) fn walk(rule: &LinkRule, path: &Path, make: bool) -> Result<Opened, PathError> {
     let whole = std::path::absolute(path).map_err(|cause| PathError::system(path, path, cause))?;
-    let mut walk = Walk::begin(rule, &whole, make)?;
+    let mut walk = PathWalk::begin(rule, &whole, make)?;
     while walk.step()? {}
     walk.finish()
 }
 
-struct Walk<'a> {
+struct PathWalk<'a> {
     rule: &'a LinkRule,
     whole: &'a Path,
     make: bool,
@@ -35,12 +35,12 @@ struct Walk<'a> {
     file: Option<(OwnedFd, Stat)>,
     rest: VecDeque<OsString>,
     links: Vec<Link>,
-    bounds: Vec<Bound>,
+    bounds: Vec<LinkBound>,
 }
 
 /// A link whose target is being walked and must not leave the link's folder.
-struct Bound {
-    /// The index in [`Walk::links`].
+struct LinkBound {
+    /// The index in [`PathWalk::links`].
     link: usize,
     /// The number of remaining components at which the target has been walked.
     left: usize,
@@ -49,7 +49,7 @@ struct Bound {
     folder: Identity,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PathWalk<'a> {
     fn begin(rule: &'a LinkRule, whole: &'a Path, make: bool) -> Result<Self, PathError> {
         let root = open("/", PATH | OFlags::DIRECTORY, Mode::empty())
             .and_then(|root| fstat(&root).map(|found| (root, found)))
@@ -147,11 +147,11 @@ impl<'a> Walk<'a> {
         if link.above.iter().any(|one| writable.contains(one)) {
             return Err(PathError::link(&link, LinkReason::CodeCanWrite));
         }
-        if self.links.len() == MOST_LINKS {
+        if self.links.len() == MAX_LINKS {
             return Err(self.failed(link.at, Errno::LOOP));
         }
         if !self.rule.follow && !is_system_link(&self.here, folder, found) {
-            self.bounds.push(Bound {
+            self.bounds.push(LinkBound {
                 link: self.links.len(),
                 left: self.rest.len(),
                 depth: self.folders.len(),
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
     }
 
     fn check_bounds(&self, first: usize) -> Result<(), PathError> {
-        let holds = |bound: &&Bound| {
+        let holds = |bound: &&LinkBound| {
             let folder = self.folders.get(bound.depth - 1);
             folder.is_none_or(|(_, found)| Identity::of(found) != bound.folder)
         };

@@ -1,8 +1,9 @@
-//! From rules to a program: a binary search over the numbers, then the conditions of the one system call.
+//! Compiles rules to a program: compares the number with each call that has rules, then checks the
+//! conditions of that call.
 //!
-//! The kernel (5.11 and later) runs a filter once for each number when it is installed, and asks it no more about those
-//! that it always allows; it understands every instruction used here. Older kernels pay for the search, about ten
-//! instructions.
+//! Kernels from 5.11 run a filter once per number when it is installed, and skip it for numbers that
+//! it always allows. So only refused calls and calls with conditions pay for the comparisons: about
+//! 13 ns for 120 of them, where running any filter costs 50 ns (`tests/seccomp_kernel/measure.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,16 +31,6 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// What happens to all numbers of a range.
-#[derive(Debug, Clone, PartialEq)]
-enum Outcome<'a> {
-    Always(Action),
-    Depends(Vec<&'a Rule>),
-}
-
-/// A range of numbers, by its first; it ends where the next begins.
-type Range<'a> = (u32, Outcome<'a>);
-
 impl Filter {
     /// The program as the kernel takes it: `struct sock_filter` records of 8 bytes.
     ///
@@ -53,8 +44,16 @@ impl Filter {
 
     pub(super) fn instructions(&self) -> Result<Vec<Instruction>, TooLong> {
         let mut assembler = Assembler::default();
-        let search = search(&mut assembler, &self.ranges());
-        assembler.fall_into(search);
+        let mut next = assembler.finish(Action::Allow);
+        for (number, rules) in self.rules_by_number().iter().rev() {
+            let decision = decide(&mut assembler, rules);
+            next = assembler.branch(IF_EQUAL, *number, decision, next);
+        }
+        if let Some(action) = self.beyond(self.limit()) {
+            let beyond = assembler.finish(action);
+            next = assembler.branch(IF_AT_LEAST, self.limit(), beyond, next);
+        }
+        assembler.fall_into(next);
         let number = assembler.push(Instruction::plain(LOAD, NUMBER));
         let kill = assembler.finish(Action::KillProcess);
         assembler.branch(IF_EQUAL, self.arch().audit(), number, kill);
@@ -66,8 +65,8 @@ impl Filter {
         Ok(program)
     }
 
-    /// All numbers from 0, in ranges of equal outcome.
-    fn ranges(&self) -> Vec<Range<'_>> {
+    /// The rules of each number that has any, in their order.
+    fn rules_by_number(&self) -> BTreeMap<u32, Vec<&Rule>> {
         let mut calls = BTreeMap::<u32, Vec<&Rule>>::new();
         for rule in self.rules() {
             if let Some(number) = rule.syscall().number(self.arch())
@@ -76,70 +75,24 @@ impl Filter {
                 calls.entry(number).or_default().push(rule);
             }
         }
-        let mut ranges = vec![(0, Outcome::Always(Action::Allow))];
-        for (number, rules) in calls {
-            begin(&mut ranges, number, outcome(rules));
-            begin(&mut ranges, number + 1, Outcome::Always(Action::Allow));
-        }
-        if let Some(action) = self.beyond(self.limit()) {
-            begin(&mut ranges, self.limit(), Outcome::Always(action));
-        }
-        ranges
+        calls
     }
 }
 
-/// Starts a range; one that would be empty, or like the one before it, vanishes.
-fn begin<'a>(ranges: &mut Vec<Range<'a>>, first: u32, outcome: Outcome<'a>) {
-    ranges.pop_if(|(other, _)| *other == first);
-    if ranges.last().is_none_or(|(_, last)| *last != outcome) {
-        ranges.push((first, outcome));
-    }
-}
-
-fn outcome(mut rules: Vec<&Rule>) -> Outcome<'_> {
-    // What follows a rule without conditions is never reached.
-    if let Some(last) = rules.iter().position(|rule| rule.conditions().is_empty()) {
-        rules.truncate(last + 1);
-    }
-    match rules.as_slice() {
-        [rule] if rule.conditions().is_empty() => Outcome::Always(rule.action()),
-        _ => Outcome::Depends(rules),
-    }
-}
-
-/// Expects the number in the accumulator.
-fn search(assembler: &mut Assembler, ranges: &[Range<'_>]) -> Label {
-    match ranges {
-        [] => assembler.finish(Action::Allow),
-        [(_, Outcome::Always(action))] => assembler.finish(*action),
-        [(_, Outcome::Depends(rules))] => chain(assembler, rules),
-        _ => {
-            let (lower, upper) = ranges.split_at(ranges.len() / 2);
-            let at_least = search(assembler, upper);
-            let below = search(assembler, lower);
-            assembler.branch(IF_AT_LEAST, upper[0].0, at_least, below)
-        }
-    }
-}
-
-fn chain(assembler: &mut Assembler, rules: &[&Rule]) -> Label {
+/// The decision about one system call: the first rule whose conditions hold, or else allowed.
+fn decide(assembler: &mut Assembler, rules: &[&Rule]) -> Label {
     let mut otherwise = assembler.finish(Action::Allow);
     for rule in rules.iter().rev() {
         let mut then = assembler.finish(rule.action());
         for condition in rule.conditions().iter().rev() {
-            then = question(assembler, condition, then, otherwise);
+            then = check(assembler, condition, then, otherwise);
         }
         otherwise = then;
     }
     otherwise
 }
 
-fn question(
-    assembler: &mut Assembler,
-    condition: &Condition,
-    then: Label,
-    otherwise: Label,
-) -> Label {
+fn check(assembler: &mut Assembler, condition: &Condition, then: Label, otherwise: Label) -> Label {
     let (found, missed) = if condition.is_member() {
         (then, otherwise)
     } else {

@@ -14,7 +14,7 @@ pub struct Data {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct ProgramEnd {
     /// The `SECCOMP_RET_*` value.
     pub code: u32,
     /// Instructions executed.
@@ -53,7 +53,7 @@ pub fn decode(program: &[u8]) -> Vec<Instruction> {
 }
 
 /// Runs a program to its end. Programs that the kernel's checker would refuse are errors.
-pub fn run(program: &[Instruction], data: &Data) -> Result<End, String> {
+pub fn run(program: &[Instruction], data: &Data) -> Result<ProgramEnd, String> {
     let (mut place, mut accumulator) = (0_usize, 0_u32);
     // Jumps only go forward, so a program runs at most once through its instructions.
     for steps in 1..=program.len() {
@@ -75,7 +75,7 @@ pub fn run(program: &[Instruction], data: &Data) -> Result<End, String> {
             IF_AT_LEAST => skip(accumulator >= operand),
             JUMP => place += operand as usize,
             RETURN => {
-                return Ok(End {
+                return Ok(ProgramEnd {
                     code: operand,
                     steps,
                 });

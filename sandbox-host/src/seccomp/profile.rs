@@ -23,25 +23,25 @@ pub struct EngineProfile {
     default_action: &'static str,
     default_errno_ret: u16,
     architectures: Vec<&'static str>,
-    syscalls: Vec<Group>,
+    syscalls: Vec<CallGroup>,
 }
 
 /// System calls with the same action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Group {
+struct CallGroup {
     names: Vec<&'static str>,
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     errno_ret: Option<u16>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    args: Vec<Comparison>,
+    args: Vec<ArgumentMatch>,
 }
 
 /// A masked comparison of one argument: `value` is the mask, `value_two` the expected bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Comparison {
+struct ArgumentMatch {
     index: usize,
     value: u64,
     value_two: u64,
@@ -87,7 +87,7 @@ impl EngineProfile {
                 );
             }
         }
-        let mut syscalls = vec![Group {
+        let mut syscalls = vec![CallGroup {
             names: allowed,
             action: ALLOW,
             errno_ret: None,
@@ -96,7 +96,7 @@ impl EngineProfile {
         syscalls.extend(partly);
         // Listed explicitly although it is the default: some engines do not support a default
         // error.
-        syscalls.extend(refused.into_iter().map(|(errno, names)| Group {
+        syscalls.extend(refused.into_iter().map(|(errno, names)| CallGroup {
             names,
             action: REFUSE,
             errno_ret: Some(errno),
@@ -127,17 +127,17 @@ fn error(rules: &[&Rule]) -> u16 {
     }
 }
 
-fn allow_some(name: &'static str, Product(arguments): &Product) -> Group {
+fn allow_some(name: &'static str, Product(arguments): &Product) -> CallGroup {
     let comparisons = arguments
         .iter()
         .enumerate()
         .filter(|(_, bits)| bits.mask != 0);
-    Group {
+    CallGroup {
         names: vec![name],
         action: ALLOW,
         errno_ret: None,
         args: comparisons
-            .map(|(index, bits)| Comparison {
+            .map(|(index, bits)| ArgumentMatch {
                 index,
                 value: bits.mask,
                 value_two: bits.value,

@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_profile_allows_what_the_filter_allows(
+    fn profile_allows_what_the_filter_allows(
         rules in rules(),
         calls in prop::collection::vec(
             (prop::sample::select(CALLS.to_vec()), prop::array::uniform6(word())),
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_reviewed_is_not_in_a_profile() {
+fn unreviewed_calls_are_not_in_the_profile() {
     let filter = Filter::new(Arch::X86_64, []);
     let none = [0; 6];
     assert!(EngineProfile::new(&filter).allows("futex_wait", &none));
@@ -95,7 +95,7 @@ fn what_is_not_reviewed_is_not_in_a_profile() {
 }
 
 #[test]
-fn errors_are_those_of_the_rules() {
+fn profile_errors_match_the_rules() {
     let rules = [
         Rule::refuse(Syscall::MOUNT, Errno::EPERM),
         Rule::refuse(Syscall::CLONE3, Errno::ENOSYS),

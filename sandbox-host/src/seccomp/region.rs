@@ -9,12 +9,12 @@ use super::{Condition, Rule};
 
 /// Required bits of one argument. `value` has no bits outside of `mask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Bits {
+pub(super) struct MaskedBits {
     pub(super) mask: u64,
     pub(super) value: u64,
 }
 
-impl Bits {
+impl MaskedBits {
     fn and(self, other: Self) -> Option<Self> {
         let differ = self.mask & other.mask & (self.value ^ other.value) != 0;
         (!differ).then_some(Self {
@@ -31,10 +31,10 @@ impl Bits {
 
 /// Requirements on all six arguments. An empty mask requires nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Product(pub(super) [Bits; 6]);
+pub(super) struct Product(pub(super) [MaskedBits; 6]);
 
 impl Product {
-    fn and(self, place: usize, bits: Bits) -> Option<Self> {
+    fn and(self, place: usize, bits: MaskedBits) -> Option<Self> {
         let mut product = self;
         product.0[place] = self.0[place].and(bits)?;
         Some(product)
@@ -99,7 +99,7 @@ impl Region {
         Self(products.collect()).simplified()
     }
 
-    fn and(&self, (place, alternatives): &(usize, Vec<Bits>)) -> Self {
+    fn and(&self, (place, alternatives): &(usize, Vec<MaskedBits>)) -> Self {
         let products = self.0.iter().flat_map(|product| {
             alternatives
                 .iter()
@@ -122,7 +122,7 @@ impl Region {
 }
 
 /// The argument of a condition, and its bits for which it holds (`member`) or not.
-fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
+fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<MaskedBits>) {
     let mask = condition.mask();
     // Values with bits outside of the mask never match.
     let mut values = condition.values().to_vec();
@@ -132,11 +132,11 @@ fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
     let bits = if member {
         values
             .into_iter()
-            .map(|value| Bits { mask, value })
+            .map(|value| MaskedBits { mask, value })
             .collect()
     } else {
         let mut others = Vec::new();
-        complement(mask, Bits::default(), &values, &mut others);
+        complement(mask, MaskedBits::default(), &values, &mut others);
         others
     };
     (condition.argument().index(), bits)
@@ -144,7 +144,7 @@ fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
 
 /// Collects the bits that start with `prefix` and match none of `values`, all of which start with
 /// it.
-fn complement(mask: u64, prefix: Bits, values: &[u64], found: &mut Vec<Bits>) {
+fn complement(mask: u64, prefix: MaskedBits, values: &[u64], found: &mut Vec<MaskedBits>) {
     if values.is_empty() {
         found.push(prefix);
         return;
@@ -156,7 +156,7 @@ fn complement(mask: u64, prefix: Bits, values: &[u64], found: &mut Vec<Bits>) {
     };
     let bit = 1 << shift;
     for value in [0, bit] {
-        let prefix = Bits {
+        let prefix = MaskedBits {
             mask: prefix.mask | bit,
             value: prefix.value | value,
         };

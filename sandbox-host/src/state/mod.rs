@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_private_and_accepted_again() {
+    fn state_folder_is_private_and_reusable() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("state");
         prepare("local", &folder, me()).expect("made");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_an_open_folder_and_a_missing_parent_are_refused() {
+    fn unsafe_state_folders_are_refused() {
         let parent = tempfile::tempdir().expect("a folder");
         let link = parent.path().join("link");
         symlink(parent.path(), &link).expect("a link");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back() {
+    fn record_round_trips() {
         let record = record(&CapabilityPolicy::new());
         let text = record.encode().expect("text");
         let path = Path::new("/x");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_down_is_refused() {
+    fn unencodable_record_is_refused() {
         let mut policy = CapabilityPolicy::new();
         let path = std::ffi::OsStr::from_bytes(b"/data/\xff");
         policy.filesystem_read_roots = Some(vec![path.into()]);

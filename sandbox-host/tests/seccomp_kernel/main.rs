@@ -11,6 +11,7 @@
 
 mod attempts;
 mod filtered;
+mod measure;
 
 use filtered::{Expected, SPLIT, compare, program, start};
 use libc::{EAFNOSUPPORT, EBADF, EINVAL, ENOSYS, ENOTTY, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
@@ -23,7 +24,7 @@ use sandbox_host::seccomp::Arch;
 use Expected::{Refused, Same, Unavailable, Works};
 
 #[test]
-fn the_kernel_surface_is_closed_and_ordinary_programs_run() {
+fn kernel_surface_is_closed_and_programs_run() {
     compare(
         "surface",
         &program(true, SPLIT, Isolation::Namespaces),
@@ -96,7 +97,7 @@ fn the_kernel_surface_is_closed_and_ordinary_programs_run() {
 }
 
 #[test]
-fn without_subprocesses_threads_are_all_that_starts() {
+fn only_threads_start_without_subprocesses() {
     compare(
         "processes",
         &program(false, SPLIT, Isolation::Namespaces),
@@ -111,7 +112,7 @@ fn without_subprocesses_threads_are_all_that_starts() {
 }
 
 #[test]
-fn code_of_the_agents_user_cannot_aim_at_it() {
+fn code_cannot_affect_agent_of_same_user() {
     compare(
         "agent",
         &program(true, Mode::Shared, Isolation::Container),
@@ -139,7 +140,7 @@ fn code_of_the_agents_user_cannot_aim_at_it() {
 }
 
 #[test]
-fn no_execution_changes_limits_and_priorities_of_another() {
+fn executions_cannot_change_each_others_limits() {
     compare(
         "peers",
         &program(true, SPLIT, Isolation::Namespaces),
@@ -159,7 +160,7 @@ fn no_execution_changes_limits_and_priorities_of_another() {
 }
 
 #[test]
-fn in_the_hosts_namespaces_sockets_and_shared_objects_are_gone() {
+fn host_namespaces_have_no_sockets_or_shared_objects() {
     compare(
         "host",
         &program(true, Mode::Shared, Isolation::Host),
@@ -178,7 +179,7 @@ fn in_the_hosts_namespaces_sockets_and_shared_objects_are_gone() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_call_of_the_32_bit_interface_kills() {
+fn call_of_32_bit_interface_kills() {
     use std::os::unix::process::ExitStatusExt;
     let filtered = start(
         "int 0x80",
@@ -194,7 +195,7 @@ fn a_call_of_the_32_bit_interface_kills() {
 }
 
 #[test]
-fn the_kernel_takes_every_program() {
+fn kernel_accepts_every_program() {
     for isolation in [Isolation::Namespaces, Isolation::Container, Isolation::Host] {
         for mode in [SPLIT, Mode::Shared] {
             for subprocess in [true, false] {
@@ -217,7 +218,7 @@ fn the_kernel_takes_every_program() {
 
 /// What is handled for the running kernel's ABI is all that it knows: it takes that, and refuses one right more.
 #[test]
-fn landlock_handles_what_the_running_abi_knows() {
+fn landlock_handles_all_rights_of_the_running_abi() {
     #[repr(C)]
     struct Attributes([u64; 3]);
     const VERSION: u32 = 1;

@@ -13,13 +13,13 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// A token bucket of turns.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ReconnectLimit {
     turns: u32,
     /// When the last turn was added.
     since: Instant,
 }
 
-impl Pace {
+impl ReconnectLimit {
     pub(super) fn new() -> Self {
         Self {
             turns: BURST,
@@ -52,7 +52,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_at_once_are_followed_by_few() {
-        let mut pace = Pace::new();
+        let mut pace = ReconnectLimit::new();
         let start = Instant::now();
         for _ in 0..BURST {
             pace.turn().await;
