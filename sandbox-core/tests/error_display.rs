@@ -46,7 +46,10 @@ fn chain_of_sources_prints_each_text_once() {
         chain.push(error.to_string());
         source = error.source();
     }
-    assert!(chain[0].contains("no answer: request failed (fix"), "{chain:?}");
+    assert!(
+        chain[0].contains("no answer: request failed (fix"),
+        "{chain:?}"
+    );
     assert_eq!(chain[1..], ["refused"]);
 }
 

@@ -133,7 +133,9 @@ impl CapabilityPolicy {
             return bad("memory: must be at least 1MiB".into());
         }
         if self.disk.is_some_and(|disk| disk < LEAST_DISK) {
-            return bad(format!("disk: must be at least {LEAST_DISK}, one page of memory"));
+            return bad(format!(
+                "disk: must be at least {LEAST_DISK}, one page of memory"
+            ));
         }
         if !self.packages.is_empty() && self.package_installation == Some(false) {
             return bad(format!(

@@ -200,7 +200,10 @@ async fn source_package_is_refused_without_running_its_code() {
 }
 
 async fn unavailable_or_refusing_index_is_a_typed_error() {
-    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Status("403 Forbidden"))]);
+    let registry = PackageIndex::start([(
+        "/simple/demo/".into(),
+        IndexResponse::Status("403 Forbidden"),
+    )]);
     let place = Place::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
