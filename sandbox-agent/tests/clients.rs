@@ -60,7 +60,7 @@ fn stream_numbers_are_separate_for_each_client() {
 #[test]
 fn first_client_owns_the_sandbox_until_hand_over() {
     let settings = Settings {
-        handed_over: true,
+        detached_after_attach: true,
         lease_ms: 500,
         ..settings()
     };

@@ -76,7 +76,7 @@ fn measure() {
     };
     // The counter files of the root cgroup, or of this process's cgroup, in both versions.
     let mut counting = Client::start(&Settings {
-        kill_counts: vec![
+        kill_count_files: vec![
             b"/sys/fs/cgroup/memory/memory.oom_control".to_vec(),
             b"/sys/fs/cgroup/memory.events".to_vec(),
         ],

@@ -15,7 +15,7 @@ use sandbox_agent::protocol::{ExitKind, Kind, Settings};
 fn counting(files: &[PathBuf]) -> Settings {
     let paths = files.iter().map(|file| file.to_str().unwrap().into());
     Settings {
-        kill_counts: paths.collect(),
+        kill_count_files: paths.collect(),
         ..settings()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bollard::Docker;
 use sandbox_core::{ErrorKind, Result};
-use sandbox_host::{Background, UnderWay};
+use sandbox_host::{Background, PendingTask};
 use tokio::time::Instant;
 
 use crate::Tier;
@@ -33,7 +33,7 @@ pub(crate) async fn settled() {
 }
 
 /// Makes [`settled`] wait for a task elsewhere that may start a removal.
-pub(crate) fn track() -> UnderWay {
+pub(crate) fn track() -> PendingTask {
     REMOVER.hold()
 }
 

@@ -108,7 +108,7 @@ pub trait NativeApi: fmt::Debug + Send + Sync {
 }
 
 /// A family as a type parameter, so that each backend is a separate type.
-pub trait OfFamily: fmt::Debug + Send + Sync + 'static {
+pub trait EngineFamily: fmt::Debug + Send + Sync + 'static {
     /// The family.
     const FAMILY: &'static Family;
 }

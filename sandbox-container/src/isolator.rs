@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::errors::Error as EngineError;
 use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
-use sandbox_host::{Counters, Isolator, LastWords};
+use sandbox_host::{Counters, Isolator, StderrTail};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -33,7 +33,7 @@ pub(crate) struct RunningContainer {
     pub id: String,
     /// Removes the container when dropped. `None` for a sandbox that another process created.
     pub guard: Option<ContainerGuard>,
-    pub agent_stderr: LastWords,
+    pub agent_stderr: StderrTail,
     /// Whether code has no network except loopback.
     pub no_network: bool,
     /// Remaining time to live.
@@ -54,7 +54,7 @@ struct Inner {
     /// Whether the container is known to be removed.
     gone: AtomicBool,
     guard: Mutex<Option<ContainerGuard>>,
-    agent_stderr: Mutex<LastWords>,
+    agent_stderr: Mutex<StderrTail>,
     no_network: bool,
     store: Option<RecordStore>,
     /// The image to remove after the container, if no guard removes it.
@@ -118,7 +118,7 @@ impl ContainerIsolator {
     }
 
     /// Reads the agent's standard error from this stream from now on.
-    pub(crate) fn set_agent_stderr(&self, stderr: LastWords) {
+    pub(crate) fn set_agent_stderr(&self, stderr: StderrTail) {
         *lock(&self.0.agent_stderr) = stderr;
     }
 

@@ -47,7 +47,7 @@ mod volume;
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, KernelIsolation, ListedContainer};
-pub use family::{FactsCorrection, Family, NativeApi, OfFamily, PathOptions, ProfileForm};
+pub use family::{EngineFamily, FactsCorrection, Family, NativeApi, PathOptions, ProfileForm};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use mutation::Mutation;

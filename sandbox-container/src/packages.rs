@@ -10,7 +10,7 @@ use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 use crate::engine::{Engine, EngineFacts};
 use crate::lowering;
 use crate::quota::QuotaTrial;
-use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
+use crate::{ContainerBackend, ContainerConfig, EngineFamily, Tier};
 
 /// Why containers cannot see this user's package cache, and the fix; `None` if they can.
 pub(crate) fn cache_unreachable(facts: &EngineFacts) -> Option<(String, &'static str)> {
@@ -39,7 +39,7 @@ pub(crate) struct Provisioner<'a, F> {
     pub image: &'a ImageInspect,
 }
 
-impl<F: OfFamily> Provisioner<'_, F> {
+impl<F: EngineFamily> Provisioner<'_, F> {
     /// Adds the folder with the installed packages and Python's search path variables to the plan.
     /// Also returns a note for the report.
     ///
@@ -92,7 +92,7 @@ fn is_about_network(error: &Error) -> bool {
 
 /// The provision sandbox uses the same backend and image, on the network that the operator chose.
 #[async_trait]
-impl<F: OfFamily> Backend for Provisioner<'_, F> {
+impl<F: EngineFamily> Backend for Provisioner<'_, F> {
     fn name(&self) -> &str {
         self.tier.name
     }

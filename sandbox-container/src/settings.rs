@@ -6,7 +6,7 @@ use sandbox_core::registry::{Setting, Settings};
 use sandbox_core::spi::Backend;
 use sandbox_core::{Error, ErrorKind, Result};
 
-use crate::{ContainerBackend, ContainerConfig, OfFamily};
+use crate::{ContainerBackend, ContainerConfig, EngineFamily};
 
 /// The settings of every engine's tiers.
 pub const SETTINGS: &[Setting] = &[
@@ -57,7 +57,7 @@ impl ContainerConfig {
 }
 
 /// Constructors for a family's registrations. They do not connect yet.
-impl<F: OfFamily> ContainerBackend<F> {
+impl<F: EngineFamily> ContainerBackend<F> {
     /// The tier with a policy and the default configuration.
     ///
     /// # Errors

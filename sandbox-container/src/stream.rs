@@ -11,7 +11,7 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
-use sandbox_host::LastWords;
+use sandbox_host::StderrTail;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
@@ -22,7 +22,7 @@ pub(crate) struct AttachStream {
     output: Output,
     input: Input,
     rest: Bytes,
-    agent_stderr: LastWords,
+    agent_stderr: StderrTail,
 }
 
 impl AttachStream {
@@ -31,12 +31,12 @@ impl AttachStream {
             output,
             input,
             rest: Bytes::new(),
-            agent_stderr: LastWords::default(),
+            agent_stderr: StderrTail::default(),
         }
     }
 
     /// The end of the agent's standard error, as far as this stream was read.
-    pub(crate) fn agent_stderr(&self) -> LastWords {
+    pub(crate) fn agent_stderr(&self) -> StderrTail {
         self.agent_stderr.clone()
     }
 }

@@ -8,7 +8,9 @@
 
 mod endpoint;
 
-use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm, SETTINGS};
+use sandbox_container::{
+    ContainerBackend, EngineFamily, Family, PathOptions, ProfileForm, SETTINGS,
+};
 use sandbox_core::registry::Registration;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
@@ -39,7 +41,7 @@ const FAMILY: &Family = &Family {
 #[derive(Debug)]
 pub struct Docker;
 
-impl OfFamily for Docker {
+impl EngineFamily for Docker {
     const FAMILY: &'static Family = FAMILY;
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bollard::Docker as Api;
-use sandbox_container::OfFamily;
+use sandbox_container::EngineFamily;
 use sandbox_docker::{Docker, DockerBackend};
 use sandbox_testing::engine::TestEngine;
 
 static ENGINE: TestEngine = TestEngine {
-    family: <Docker as OfFamily>::FAMILY,
+    family: <Docker as EngineFamily>::FAMILY,
     backend: |config| Arc::new(DockerBackend::new(config)),
     backend_without_policy: |config| Arc::new(DockerBackend::without_policy(config)),
     not_applicable: &[],

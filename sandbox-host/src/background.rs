@@ -16,7 +16,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Background {
     thread_name: &'static str,
     thread: WorkerThread<UnboundedSender<Task>>,
-    /// The number of unfinished tasks and of values of [`UnderWay`].
+    /// The number of unfinished tasks and of values of [`PendingTask`].
     under_way: PerProcess<watch::Sender<usize>>,
 }
 
@@ -31,9 +31,9 @@ impl fmt::Debug for Background {
 
 /// Counts as an unfinished task while it lives: see [`Background::hold`].
 #[derive(Debug)]
-pub struct UnderWay(watch::Sender<usize>);
+pub struct PendingTask(watch::Sender<usize>);
 
-impl Drop for UnderWay {
+impl Drop for PendingTask {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -71,10 +71,10 @@ impl Background {
     /// Makes [`Background::settled`] wait until the returned value is dropped. For work elsewhere
     /// that may still start a task.
     #[must_use]
-    pub fn hold(&'static self) -> UnderWay {
+    pub fn hold(&'static self) -> PendingTask {
         let under_way = self.under_way();
         under_way.send_modify(|count| *count += 1);
-        UnderWay(under_way)
+        PendingTask(under_way)
     }
 
     /// Waits until all tasks of this process have finished.

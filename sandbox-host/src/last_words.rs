@@ -9,9 +9,9 @@ const MAX_BYTES: usize = 4096;
 /// The last 4 KiB of standard error beside an agent's stream. Written by the agent, by the program
 /// that forwards its bytes, or by the runtime that failed to start it. Clones share the content.
 #[derive(Debug, Clone, Default)]
-pub struct LastWords(Arc<Mutex<VecDeque<u8>>>);
+pub struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
-impl LastWords {
+impl StderrTail {
     /// Appends bytes and drops the oldest.
     pub fn extend(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn tail_is_kept_and_escaped() {
-        let words = LastWords::default();
+        let words = StderrTail::default();
         assert_eq!(words.text(), None);
         let mut long = vec![b'x'; 3 * MAX_BYTES];
         long.extend(b"\x1b[31mend");

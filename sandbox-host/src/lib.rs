@@ -4,7 +4,7 @@
 //! A backend creates an isolated environment, starts [`sandbox_agent::program()`] in it, and passes
 //! the byte stream and its [`Isolator`] to [`AgentInstance::connect`]. If the agent listens on a
 //! socket, later clients of the same sandbox use [`AgentInstance::attach`]. If streams to the agent
-//! may break, [`AgentInstance::connect_by`] and [`AgentInstance::attach_by`] take a [`Reach`]
+//! may break, [`AgentInstance::connect_by`] and [`AgentInstance::attach_by`] take a [`Connector`]
 //! instead of a stream, and reconnect as often as necessary.
 
 pub mod adopted;
@@ -23,7 +23,7 @@ mod greeting;
 mod inbox;
 mod instance;
 mod isolator;
-mod last_words;
+mod stderr_tail;
 mod link;
 mod open_stream;
 mod outgoing;
@@ -39,14 +39,14 @@ mod sync;
 mod watch;
 mod window;
 
-pub use background::{Background, UnderWay};
+pub use background::{Background, PendingTask};
 pub use counters::{CounterFiles, Counters, memory_kills};
 pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;
 pub use isolator::Isolator;
-pub use last_words::LastWords;
-pub use link::{ByteStream, Reach, Unreachable, farewells};
+pub use stderr_tail::StderrTail;
+pub use link::{ByteStream, Connector, Unreachable, closed_clients_notified};
 pub use output_path::open_output_folder;
 pub use owner::{Owner, OwnerStatus};
 pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};

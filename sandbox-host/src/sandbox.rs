@@ -104,7 +104,7 @@ impl Sandbox {
             key: random_key()?,
             lease_ms: LEASE_MS,
             owned: true,
-            handed_over: false,
+            detached_after_attach: false,
             lifetime_ms: 0,
             log_bytes: LOG_BYTES,
             workdir: plan
@@ -119,7 +119,7 @@ impl Sandbox {
                 .into_iter()
                 .map(|folder| folder.into_os_string().into_encoded_bytes())
                 .collect(),
-            kill_counts: Vec::new(),
+            kill_count_files: Vec::new(),
             confinement,
         };
         Ok(Self {
@@ -147,9 +147,9 @@ impl Sandbox {
     /// its first stream, and without pings. So a creator that is killed before the hand-over leaves
     /// nothing.
     #[must_use]
-    pub fn handed_over(mut self) -> Self {
+    pub fn detached_after_attach(mut self) -> Self {
         self.detached = true;
-        self.settings.handed_over = true;
+        self.settings.detached_after_attach = true;
         self
     }
 
@@ -157,7 +157,7 @@ impl Sandbox {
     /// The agent must see the sandbox's own control group below `/sys/fs/cgroup`.
     #[must_use]
     pub fn counting_memory_kills(mut self) -> Self {
-        self.settings.kill_counts = KILL_COUNTS.map(Vec::from).into();
+        self.settings.kill_count_files = KILL_COUNTS.map(Vec::from).into();
         self
     }
 

@@ -16,7 +16,7 @@ use sandbox_agent::protocol::{
 };
 use sandbox_core::spi::Instance;
 use sandbox_core::{Error, ErrorKind, ExecEnd, Outcome, Result};
-use sandbox_host::{AgentInstance, ByteStream, Reach, Unreachable};
+use sandbox_host::{AgentInstance, ByteStream, Connector, Unreachable};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 struct Streams(Arc<Mutex<VecDeque<DuplexStream>>>);
 
 #[async_trait]
-impl Reach for Streams {
+impl Connector for Streams {
     async fn open(&self) -> std::result::Result<Box<dyn ByteStream>, Unreachable> {
         match self.0.lock().unwrap().pop_front() {
             Some(stream) => Ok(Box::new(stream)),

@@ -173,7 +173,7 @@ impl Backend for KubernetesBackend {
     }
 
     async fn settle(&self) {
-        tokio::join!(pod::settled(), sandbox_host::farewells());
+        tokio::join!(pod::settled(), sandbox_host::closed_clients_notified());
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

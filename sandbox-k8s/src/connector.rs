@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use sandbox_core::{Error, ErrorKind};
-use sandbox_host::{ByteStream, LastWords, Reach, Unreachable};
+use sandbox_host::{ByteStream, Connector, StderrTail, Unreachable};
 use tokio::time::sleep;
 
 use crate::TIER;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct PodConnector {
     pods: Api<Pod>,
     pod: PodRef,
-    last_words: LastWords,
+    stderr_tail: StderrTail,
     /// Whether a connection was attempted before.
     was_tried: AtomicBool,
     /// The first stream, if it was opened ahead.
@@ -42,7 +42,7 @@ impl PodConnector {
         Self {
             pods,
             pod,
-            last_words: LastWords::default(),
+            stderr_tail: StderrTail::default(),
             was_tried: AtomicBool::new(false),
             first: Mutex::new(None),
             end_reason: Mutex::new(None),
@@ -56,7 +56,7 @@ impl PodConnector {
     ///
     /// Errors of the cluster, including that the container does not run yet.
     pub(crate) async fn enter(&self) -> Result<(), Error> {
-        let stream = stream::enter(&self.pods, &self.pod.name, &self.last_words).await?;
+        let stream = stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await?;
         *lock(&self.first) = Some(stream);
         Ok(())
     }
@@ -71,8 +71,8 @@ impl PodConnector {
     }
 
     /// The tail of standard error, over all streams.
-    pub(crate) fn last_words(&self) -> LastWords {
-        self.last_words.clone()
+    pub(crate) fn stderr_tail(&self) -> StderrTail {
+        self.stderr_tail.clone()
     }
 
     /// Checks that the pod still runs.
@@ -117,7 +117,7 @@ fn boxed(entered: Result<PodStream, Error>) -> Result<Box<dyn ByteStream>, Unrea
 }
 
 #[async_trait]
-impl Reach for PodConnector {
+impl Connector for PodConnector {
     async fn open(&self) -> Result<Box<dyn ByteStream>, Unreachable> {
         let is_first = !self.was_tried.swap(true, Ordering::Relaxed);
         if !is_first {
@@ -129,13 +129,13 @@ impl Reach for PodConnector {
         }
         let attempts = if is_first { ATTEMPTS } else { 1 };
         for _ in 1..attempts {
-            match stream::enter(&self.pods, &self.pod.name, &self.last_words).await {
+            match stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await {
                 Err(error) if has_no_container(&error) => {}
                 entered => return boxed(entered),
             }
             sleep(PAUSE).await;
             self.check_running().await?;
         }
-        boxed(stream::enter(&self.pods, &self.pod.name, &self.last_words).await)
+        boxed(stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await)
     }
 }

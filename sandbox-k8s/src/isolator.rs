@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{Isolator, LastWords};
+use sandbox_host::{Isolator, StderrTail};
 
 use crate::TIER;
 use crate::cluster::Cluster;
@@ -31,7 +31,7 @@ struct Inner {
     removing: AtomicBool,
     /// Removes the pod on drop. `None` for a sandbox that this process does not own.
     guard: Mutex<Option<PodGuard>>,
-    last_words: Mutex<LastWords>,
+    stderr_tail: Mutex<StderrTail>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -44,24 +44,24 @@ impl PodIsolator {
         cluster: Cluster,
         pod: PodRef,
         guard: PodGuard,
-        last_words: LastWords,
+        stderr_tail: StderrTail,
     ) -> Self {
-        Self::of(cluster, pod, Some(guard), last_words)
+        Self::of(cluster, pod, Some(guard), stderr_tail)
     }
 
     /// A running pod that this process does not own.
     pub(crate) fn foreign(cluster: Cluster, pod: PodRef) -> Self {
-        Self::of(cluster, pod, None, LastWords::default())
+        Self::of(cluster, pod, None, StderrTail::default())
     }
 
-    fn of(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>, last_words: LastWords) -> Self {
+    fn of(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>, stderr_tail: StderrTail) -> Self {
         Self(Arc::new(Inner {
             cluster,
             pod,
             removed: AtomicBool::new(false),
             removing: AtomicBool::new(false),
             guard: Mutex::new(guard),
-            last_words: Mutex::new(last_words),
+            stderr_tail: Mutex::new(stderr_tail),
         }))
     }
 
@@ -70,8 +70,8 @@ impl PodIsolator {
     }
 
     /// Replaces the source of the tail of standard error.
-    pub(crate) fn set_stderr_tail(&self, words: LastWords) {
-        *lock(&self.0.last_words) = words;
+    pub(crate) fn set_stderr_tail(&self, words: StderrTail) {
+        *lock(&self.0.stderr_tail) = words;
     }
 
     /// Gives up ownership: the pod outlives the isolator.
@@ -149,7 +149,7 @@ impl Isolator for PodIsolator {
             },
         };
         let known = known.map(|words| sandbox_core::escape(&words).to_string());
-        let words = lock(&inner.last_words).text();
+        let words = lock(&inner.stderr_tail).text();
         known.or(words.map(|words| format!("last words: {words}")))
     }
 }

@@ -282,7 +282,7 @@ impl PodLauncher {
         let pods = cluster.pods();
         let target = pod::reference(&created)?;
         let connector = Arc::new(PodConnector::new(pods.clone(), target.clone()));
-        let isolator = PodIsolator::new(cluster.clone(), target, guard, connector.last_words());
+        let isolator = PodIsolator::new(cluster.clone(), target, guard, connector.stderr_tail());
         // Later clients find a detached sandbox by its pod's status, so wait for that status.
         let running = match probe_early && !plan.detached {
             true => {
@@ -434,7 +434,7 @@ impl PodLauncher {
             settings.give_dirs = pod_plan.storage.owned_by_code();
         }
         Ok(match plan.detached {
-            true => sandbox.handed_over(),
+            true => sandbox.detached_after_attach(),
             false => sandbox,
         })
     }

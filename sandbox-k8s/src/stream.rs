@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{AttachParams, AttachedProcess};
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::LastWords;
+use sandbox_host::StderrTail;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::TIER;
@@ -35,7 +35,7 @@ pub(crate) struct PodStream {
 }
 
 /// Runs a program beside the agent that forwards bytes to it. Its standard error goes to
-/// `last_words`.
+/// `stderr_tail`.
 ///
 /// A websocket of the older protocol closes as a whole when standard input ends, and loses the exit
 /// status. Neither matters: the agent's frames report starts and ends, and this side closes the
@@ -44,13 +44,17 @@ pub(crate) struct PodStream {
 /// # Errors
 ///
 /// Errors of the cluster.
-pub(crate) async fn enter(pods: &Api<Pod>, pod: &str, last_words: &LastWords) -> Result<PodStream> {
+pub(crate) async fn enter(
+    pods: &Api<Pod>,
+    pod: &str,
+    stderr_tail: &StderrTail,
+) -> Result<PodStream> {
     let command = [AGENT, "connect", "--wait", SOCKET];
-    execute(pods, (pod, CONTAINER), command, last_words).await
+    execute(pods, (pod, CONTAINER), command, stderr_tail).await
 }
 
 /// Runs a program in a container of a pod; returns its standard input and output. Its standard
-/// error goes to `last_words`.
+/// error goes to `stderr_tail`.
 ///
 /// # Errors
 ///
@@ -59,7 +63,7 @@ pub(crate) async fn execute<'a>(
     pods: &Api<Pod>,
     (pod, container): (&str, &str),
     command: impl IntoIterator<Item = &'a str> + std::fmt::Debug,
-    last_words: &LastWords,
+    stderr_tail: &StderrTail,
 ) -> Result<PodStream> {
     let parameters = AttachParams::default()
         .container(container)
@@ -81,7 +85,7 @@ pub(crate) async fn execute<'a>(
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
     // Ends with the process. Unread standard error would block the other streams.
-    tokio::spawn(keep_tail(errors, last_words.clone()));
+    tokio::spawn(keep_tail(errors, stderr_tail.clone()));
     Ok(PodStream {
         output: Box::pin(output),
         input: Box::pin(input),
@@ -127,7 +131,7 @@ pub(crate) async fn output(
     ran.map_err(|_| failed(format!("it has not ended after {patience:?}")))?
 }
 
-async fn keep_tail(mut errors: impl AsyncRead + Unpin, words: LastWords) {
+async fn keep_tail(mut errors: impl AsyncRead + Unpin, words: StderrTail) {
     let mut bytes = [0; 1024];
     // An error ends the stream, too.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {

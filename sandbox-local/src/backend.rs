@@ -108,7 +108,7 @@ impl LocalBackend {
     fn lower_uncached(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
         let state = self.state_folder(host);
-        let packages = sandbox_lang::packages::in_reach(plan, &self.config.packages)
+        let packages = sandbox_lang::packages::writable_cache(plan, &self.config.packages)
             .map_err(|error| error.on(TIER))?;
         let reserved = ReservedPaths {
             state: &state,

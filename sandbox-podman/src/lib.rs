@@ -9,7 +9,9 @@
 mod endpoint;
 mod native;
 
-use sandbox_container::{ContainerBackend, Family, OfFamily, PathOptions, ProfileForm, SETTINGS};
+use sandbox_container::{
+    ContainerBackend, EngineFamily, Family, PathOptions, ProfileForm, SETTINGS,
+};
 use sandbox_core::registry::Registration;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
@@ -48,7 +50,7 @@ const START: &str = "start Podman's service (`systemctl --user start podman.sock
 #[derive(Debug)]
 pub struct Podman;
 
-impl OfFamily for Podman {
+impl EngineFamily for Podman {
     const FAMILY: &'static Family = FAMILY;
 }
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bollard::{API_DEFAULT_VERSION, Docker as Api};
-use sandbox_container::OfFamily;
+use sandbox_container::EngineFamily;
 use sandbox_podman::{Podman, PodmanBackend};
 use sandbox_testing::engine::TestEngine;
 
 static ENGINE: TestEngine = TestEngine {
-    family: <Podman as OfFamily>::FAMILY,
+    family: <Podman as EngineFamily>::FAMILY,
     backend: |config| Arc::new(PodmanBackend::new(config)),
     backend_without_policy: |config| Arc::new(PodmanBackend::without_policy(config)),
     not_applicable: &[(

@@ -12,7 +12,7 @@ use super::{
     failures::{failure, refusal, text},
     privilege::set_file_identity,
 };
-use crate::protocol::{FailStep, Failure, Placed};
+use crate::protocol::{ExpectedObject, FailStep, Failure};
 
 /// Compares each path with the object that must be there. Looks a path up as `identity`, the
 /// code's, if the agent has no access.
@@ -21,7 +21,7 @@ use crate::protocol::{FailStep, Failure, Placed};
 ///
 /// The first path that leads to another object or cannot be looked up.
 pub(super) fn check_expected_objects(
-    objects: &[Placed],
+    objects: &[ExpectedObject],
     identity: Option<(u32, u32)>,
 ) -> core::result::Result<(), Failure> {
     for expected in objects {
@@ -62,7 +62,7 @@ mod tests {
     fn another_object_at_the_path_is_refused() {
         let temp_dir = tempfile::tempdir().unwrap();
         let metadata = temp_dir.path().metadata().unwrap();
-        let mut expected = Placed {
+        let mut expected = ExpectedObject {
             path: temp_dir.path().as_os_str().as_bytes().to_vec(),
             device: metadata.dev(),
             inode: metadata.ino(),

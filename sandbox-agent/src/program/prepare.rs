@@ -52,7 +52,7 @@ pub(super) fn prepare(
     let rules = rules.and_then(|rules| rules.for_abi(landlock_abi));
     let landlock = rules.as_ref().map(build_rules).transpose()?;
     let null = open_null();
-    let kill_count = KillCount::open(&settings.kill_counts);
+    let kill_count = KillCount::open(&settings.kill_count_files);
     let open_files = raise_open_files();
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))
         .map_err(|errno| failure(FailStep::Settings, errno, "signalfd"))?;

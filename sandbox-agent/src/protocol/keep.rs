@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use super::{Failure, Key, ProtocolError, Reader, Writer, attach::read_key};
 
 /// The maximum size of a message in bytes.
-pub const MAX_KEEP_MESSAGE: usize = 4 * 1024 * 1024;
+pub const MAX_DETACH_MESSAGE: usize = 4 * 1024 * 1024;
 
 /// The creator's last message: an empty one.
 pub const GO: [u8; 4] = [0; 4];
@@ -95,7 +95,7 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolErro
         return Ok(None);
     };
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    if length > MAX_KEEP_MESSAGE {
+    if length > MAX_DETACH_MESSAGE {
         return Err(ProtocolError::TooLarge("message to a supervisor"));
     }
     Ok(bytes

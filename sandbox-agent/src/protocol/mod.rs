@@ -62,7 +62,7 @@ pub use link::{
 pub use logs::LogRequest;
 pub use memory_kills::memory_kills;
 pub use message::{Channel, Kind, MessageAssembler};
-pub use settings::{Confinement, Limit, Placed, Settings, Welcome};
+pub use settings::{Confinement, ExpectedObject, Limit, Settings, Welcome};
 pub use setup::{Mount, Object, Setup, UserLimit};
 
 /// The version that both sides send in their first message. Other versions are refused: host and

@@ -17,7 +17,7 @@ pub struct Limit {
 /// host names the objects that it has opened. It holds them open until the agent has answered, so
 /// their numbers are not reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct ExpectedObject {
     /// A path inside the sandbox.
     pub path: Vec<u8>,
     /// The device number of its file system.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub owned: bool,
     /// Whether `owned` and `lease_ms` apply only until a later client has authenticated. That
     /// client takes over the sandbox, and no stream ends it any more.
-    pub handed_over: bool,
+    pub detached_after_attach: bool,
     /// Lifetime in milliseconds from this message on, after which the agent ends the sandbox; 0 for
     /// none.
     pub lifetime_ms: u64,
@@ -68,7 +68,7 @@ pub struct Settings {
     pub workdir: Vec<u8>,
     /// Objects that must be in the sandbox; otherwise the agent refuses the settings, and nothing
     /// runs.
-    pub placed: Vec<Placed>,
+    pub placed: Vec<ExpectedObject>,
     /// Existing folders whose owner becomes the code's identity: an engine's mounts that belong to
     /// its root. Needs `CAP_CHOWN`, which the agent drops with the rest. Without an identity,
     /// owners do not change.
@@ -79,7 +79,7 @@ pub struct Settings {
     /// Files with the kernel's count of out-of-memory kills. The agent reads the first one with a
     /// count ([`super::memory_kills`]) before and after every execution, for
     /// [`super::ExitReport::memory_kills`].
-    pub kill_counts: Vec<Vec<u8>>,
+    pub kill_count_files: Vec<Vec<u8>>,
     /// The confinement of executions.
     pub confinement: Confinement,
 }
@@ -105,7 +105,7 @@ impl Settings {
             .bytes(self.key.as_bytes())
             .u64(self.lease_ms)
             .bool(self.owned)
-            .bool(self.handed_over)
+            .bool(self.detached_after_attach)
             .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
         message.list(&self.placed, |message, placed| {
@@ -114,7 +114,7 @@ impl Settings {
                 .u64(placed.device)
                 .u64(placed.inode);
         });
-        for paths in [&self.give_dirs, &self.make_dirs, &self.kill_counts] {
+        for paths in [&self.give_dirs, &self.make_dirs, &self.kill_count_files] {
             message.list(paths, |message, path| {
                 message.bytes(path);
             });
@@ -155,12 +155,12 @@ impl Settings {
         let key = read_key(&mut reader)?;
         let lease_ms = reader.u64()?;
         let owned = reader.bool()?;
-        let handed_over = reader.bool()?;
+        let detached_after_attach = reader.bool()?;
         let lifetime_ms = reader.u64()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
         let placed = reader.list(|reader| {
-            Ok(Placed {
+            Ok(ExpectedObject {
                 path: reader.bytes()?.to_vec(),
                 device: reader.u64()?,
                 inode: reader.u64()?,
@@ -168,7 +168,7 @@ impl Settings {
         })?;
         let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
-        let kill_counts = super::exec::byte_list(&mut reader)?;
+        let kill_count_files = super::exec::byte_list(&mut reader)?;
         let identity = if reader.bool()? {
             Some((reader.u32()?, reader.u32()?))
         } else {
@@ -204,14 +204,14 @@ impl Settings {
             key,
             lease_ms,
             owned,
-            handed_over,
+            detached_after_attach,
             lifetime_ms,
             log_bytes,
             workdir,
             placed,
             give_dirs,
             make_dirs,
-            kill_counts,
+            kill_count_files,
             confinement,
         })
     }

@@ -101,14 +101,14 @@ pub fn settings() -> Settings {
         key: Key::new([7; 32]),
         lease_ms: 0,
         owned: true,
-        handed_over: false,
+        detached_after_attach: false,
         lifetime_ms: 0,
         log_bytes: 64 * 1024,
         workdir: b"/".to_vec(),
         placed: Vec::new(),
         give_dirs: Vec::new(),
         make_dirs: Vec::new(),
-        kill_counts: Vec::new(),
+        kill_count_files: Vec::new(),
         confinement: Confinement {
             umask: 0o022,
             ..Confinement::default()

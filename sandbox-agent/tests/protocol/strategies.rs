@@ -2,8 +2,8 @@
 
 use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
-    Builtin, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure, Key, LandlockPath,
-    LandlockRules, Limit, Mount, Object, Placed, Program, Settings, Setup, UserLimit,
+    Builtin, Confinement, ExecRequest, ExitKind, ExitReport, ExpectedObject, FailStep, Failure,
+    Key, LandlockPath, LandlockRules, Limit, Mount, Object, Program, Settings, Setup, UserLimit,
 };
 
 pub fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -168,7 +168,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
         bytes(),
         [vec(bytes(), 0..3), vec(bytes(), 0..3), vec(bytes(), 0..3)],
     );
-    let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| Placed {
+    let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| ExpectedObject {
         path,
         device,
         inode,
@@ -178,23 +178,23 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     all.prop_map(|(key, rest, placed, confinement)| {
         let (
             [lease_ms, lifetime_ms],
-            [owned, handed_over],
+            [owned, detached_after_attach],
             log_bytes,
             workdir,
-            [give_dirs, make_dirs, kill_counts],
+            [give_dirs, make_dirs, kill_count_files],
         ) = rest;
         Settings {
             key: Key::new(key),
             lease_ms,
             owned,
-            handed_over,
+            detached_after_attach,
             lifetime_ms,
             log_bytes,
             workdir,
             placed,
             give_dirs,
             make_dirs,
-            kill_counts,
+            kill_count_files,
             confinement,
         }
     })

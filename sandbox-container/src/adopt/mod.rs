@@ -14,7 +14,7 @@ mod running_agent;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
-use sandbox_host::adopted::{AdoptedIsolator, CutStream};
+use sandbox_host::adopted::{AdoptedIsolator, ClosableStream};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::{AgentInstance, Sandbox};
 
@@ -157,7 +157,7 @@ impl<'a> Adoption<'a> {
             execution,
             agent_stderr: stream.agent_stderr(),
         };
-        let (stream, cut) = CutStream::new(stream);
+        let (stream, cut) = ClosableStream::new(stream);
         let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_core::Result;
-use sandbox_host::LastWords;
+use sandbox_host::StderrTail;
 use sandbox_host::adopted::ForeignAgent;
 
 use crate::Tier;
@@ -17,7 +17,7 @@ pub(super) struct RunningAgent {
     pub container: String,
     /// Id of the exec that runs the agent.
     pub execution: String,
-    pub agent_stderr: LastWords,
+    pub agent_stderr: StderrTail,
 }
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl ForeignAgent for RunningAgent {
         }
     }
 
-    fn last_words(&self) -> Option<String> {
+    fn stderr_tail(&self) -> Option<String> {
         self.agent_stderr.text()
     }
 }

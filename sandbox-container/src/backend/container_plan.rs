@@ -11,9 +11,9 @@ use crate::folders::HostFolders;
 use crate::identity::CodeIdentity;
 use crate::lowering::StorageSplit;
 use crate::quota::{LayerQuota, QuotaTrial};
-use crate::{OfFamily, Tier, report};
+use crate::{EngineFamily, Tier, report};
 
-impl<F: OfFamily> ContainerBackend<F> {
+impl<F: EngineFamily> ContainerBackend<F> {
     /// Plans the container for a sandbox on an engine.
     pub(super) async fn plan_container(
         &self,

@@ -4,11 +4,11 @@ use bollard::models::{ContainerCreateBody, ImageInspect};
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
-use sandbox_lang::packages::in_reach;
+use sandbox_lang::packages::writable_cache;
 
 use super::ContainerBackend;
 use super::container_plan::ContainerPlan;
-use crate::OfFamily;
+use crate::EngineFamily;
 use crate::default_paths::default_paths;
 use crate::detached::{self, HandOver, RecordStore};
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ use crate::packages::Provisioner;
 use crate::quota::QuotaTrial;
 use crate::verify;
 
-impl<F: OfFamily> ContainerBackend<F> {
+impl<F: EngineFamily> ContainerBackend<F> {
     /// Creates the sandbox of a plan, with its packages.
     pub(super) async fn create_with_packages(
         &self,
@@ -256,7 +256,7 @@ impl<F: OfFamily> ContainerBackend<F> {
             // A missing folder cannot be covered, but may be created later.
             RecordStore::prepare(self.tier, configured)?;
         }
-        let cache = in_reach(plan, &self.config.packages);
+        let cache = writable_cache(plan, &self.config.packages);
         if let Some(cache) = cache.map_err(|error| error.on(self.tier))? {
             paths.extend(detached::paths_showing(plan, &cache));
         }

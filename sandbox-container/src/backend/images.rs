@@ -5,11 +5,11 @@ use sandbox_core::{
 };
 
 use super::ContainerBackend;
-use crate::OfFamily;
+use crate::EngineFamily;
 use crate::engine::Engine;
 use crate::image::{self, Build, Puller, RequestedImage};
 
-impl<F: OfFamily> ContainerBackend<F> {
+impl<F: EngineFamily> ContainerBackend<F> {
     /// The image that a plan requests.
     ///
     /// # Errors

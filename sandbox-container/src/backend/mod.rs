@@ -25,7 +25,7 @@ use crate::image::PulledImages;
 use crate::quota::QuotaTrial;
 use crate::sweep;
 use crate::volume::AgentVolume;
-use crate::{OfFamily, Tier};
+use crate::{EngineFamily, Tier};
 
 pub(crate) use container_plan::kernel;
 
@@ -49,7 +49,7 @@ pub struct ContainerBackend<F> {
     family: PhantomData<fn() -> F>,
 }
 
-impl<F: OfFamily> ContainerBackend<F> {
+impl<F: EngineFamily> ContainerBackend<F> {
     /// The tier that applies the policy. Does not connect yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
@@ -202,7 +202,7 @@ impl<F: OfFamily> ContainerBackend<F> {
 }
 
 #[async_trait]
-impl<F: OfFamily> Backend for ContainerBackend<F> {
+impl<F: EngineFamily> Backend for ContainerBackend<F> {
     fn name(&self) -> &str {
         self.tier.name
     }

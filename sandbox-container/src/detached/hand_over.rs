@@ -57,7 +57,7 @@ impl HandOver<'_> {
         let Self {
             tier, engine, plan, ..
         } = *self;
-        let sandbox = sandbox.handed_over();
+        let sandbox = sandbox.detached_after_attach();
         let key = sandbox.settings.key.clone();
         let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
         let later_client = AttachedSandbox::new(plan, env.clone(), enforcement.clone());

@@ -16,7 +16,7 @@ use std::time::Duration;
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::state::{ended, not_found};
-use sandbox_host::{AttachedSandbox, LastWords};
+use sandbox_host::{AttachedSandbox, StderrTail};
 
 pub(crate) use hand_over::HandOver;
 pub(crate) use hidden_paths::{mounts_host_folders, paths_showing, state_folder_paths};
@@ -69,7 +69,7 @@ impl DetachedRegistry<'_> {
             engine: engine.clone(),
             id: container.id.clone(),
             guard: None,
-            agent_stderr: LastWords::default(),
+            agent_stderr: StderrTail::default(),
             no_network: record.parts.no_network,
             lifetime: Some(record.remaining()),
             store: Some(store.clone()),

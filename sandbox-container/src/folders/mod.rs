@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandbox_agent::protocol::Placed;
+use sandbox_agent::protocol::ExpectedObject;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
@@ -133,7 +133,7 @@ impl HostFolders {
     }
 
     /// The objects that the agent must find, by mount point.
-    pub(crate) fn placed(&self, plan: &Plan) -> Vec<Placed> {
+    pub(crate) fn placed(&self, plan: &Plan) -> Vec<ExpectedObject> {
         let same = plan.read_roots.iter().chain(&plan.write_roots);
         let same = same.map(|root| (root.as_path(), root.as_path()));
         let workspace = plan.workspace.iter();
@@ -143,7 +143,7 @@ impl HostFolders {
         let all = same.chain(workspace).chain(provided);
         let placed = all.filter_map(|(path, target)| {
             let identity = self.0.get(path)?.identity();
-            Some(Placed {
+            Some(ExpectedObject {
                 path: target.as_os_str().as_encoded_bytes().to_vec(),
                 device: identity.device,
                 inode: identity.inode,

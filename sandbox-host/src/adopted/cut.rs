@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// A stream that ends and is closed when its [`Cut`] is dropped.
 #[derive(Debug)]
-pub struct CutStream<S> {
+pub struct ClosableStream<S> {
     stream: Option<S>,
     cut: oneshot::Receiver<()>,
 }
@@ -18,7 +18,7 @@ pub struct CutStream<S> {
 #[derive(Debug)]
 pub struct Cut(#[allow(dead_code, reason = "its drop is its use")] oneshot::Sender<()>);
 
-impl<S> CutStream<S> {
+impl<S> ClosableStream<S> {
     /// Wraps a stream; dropping the [`Cut`] closes it.
     pub fn new(stream: S) -> (Self, Cut) {
         let (sender, cut) = oneshot::channel();
@@ -38,7 +38,7 @@ impl<S> CutStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for CutStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ClosableStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for CutStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for CutStream<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClosableStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -89,7 +89,7 @@ mod tests {
     #[tokio::test]
     async fn cut_ends_both_directions() {
         let (near, mut far) = tokio::io::duplex(64);
-        let (mut stream, cut) = CutStream::new(near);
+        let (mut stream, cut) = ClosableStream::new(near);
         far.write_all(b"ab").await.expect("write");
         let mut two = [0; 2];
         stream.read_exact(&mut two).await.expect("read");

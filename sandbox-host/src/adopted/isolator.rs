@@ -35,7 +35,7 @@ pub trait ForeignAgent: Send + Sync + 'static {
     async fn runs(&self) -> Result<bool>;
 
     /// The tail of the agent's standard error, if any.
-    fn last_words(&self) -> Option<String>;
+    fn stderr_tail(&self) -> Option<String>;
 }
 
 /// An agent in a foreign container. Destroying the sandbox ends the agent, not the container.
@@ -99,7 +99,7 @@ impl<A: ForeignAgent> Isolator for AdoptedIsolator<A> {
     }
 
     async fn post_mortem(&self) -> Option<String> {
-        let words = self.agent.last_words();
+        let words = self.agent.stderr_tail();
         words.map(|words| format!("the agent's last words: {words}"))
     }
 }

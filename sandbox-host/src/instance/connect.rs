@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::AgentInstance;
 use crate::connection::{Connection, EndCause};
 use crate::greeting::Greeting;
-use crate::link::{self, Reach, Unreachable};
+use crate::link::{self, Connector, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
 use crate::{Counters, Isolator};
 
@@ -70,7 +70,7 @@ impl AgentInstance {
     ///
     /// As [`AgentInstance::connect`], and the error of the first stream.
     pub async fn connect_by(
-        reach: Arc<dyn Reach>,
+        reach: Arc<dyn Connector>,
         sandbox: Sandbox,
         isolator: Box<dyn Isolator>,
     ) -> Result<Self> {
@@ -159,7 +159,7 @@ impl AgentInstance {
     ///
     /// As [`AgentInstance::attach`], and the error of the first stream.
     pub async fn attach_by(
-        reach: Arc<dyn Reach>,
+        reach: Arc<dyn Connector>,
         key: &Key,
         sandbox: AttachedSandbox,
         isolator: Box<dyn Isolator>,

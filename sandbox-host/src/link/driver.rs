@@ -12,7 +12,7 @@ use super::answer::{self, AnswerError};
 use super::reconnect_limit::ReconnectLimit;
 use super::session::{self, SessionEnd};
 use super::state::LinkEnding;
-use super::{ByteStream, LinkShared, Reach, Unreachable};
+use super::{ByteStream, LinkShared, Connector, Unreachable};
 
 /// A stream that lasts this long counts as a successful return. Its end starts a new outage.
 const STABLE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2
 pub(super) async fn drive(
     shared: Arc<LinkShared>,
     first: Box<dyn ByteStream>,
-    reach: Arc<dyn Reach>,
+    reach: Arc<dyn Connector>,
     secret: Key,
     patience: Duration,
 ) {
@@ -93,7 +93,7 @@ enum AttemptFailure {
 
 async fn come_back(
     shared: &LinkShared,
-    reach: &dyn Reach,
+    reach: &dyn Connector,
     secret: &Key,
     limit: &mut ReconnectLimit,
     deadline: Instant,
@@ -128,7 +128,7 @@ async fn come_back(
 
 async fn attempt(
     shared: &LinkShared,
-    reach: &dyn Reach,
+    reach: &dyn Connector,
     secret: &Key,
 ) -> Result<Box<dyn ByteStream>, AttemptFailure> {
     let said = |error: Error| error.context().to_owned();

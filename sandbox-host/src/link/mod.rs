@@ -31,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// How a backend connects to a listening agent, as often as necessary.
 #[async_trait]
-pub trait Reach: Send + Sync + 'static {
+pub trait Connector: Send + Sync + 'static {
     /// Opens a new stream to the agent.
     ///
     /// # Behavior
@@ -81,7 +81,7 @@ pub(crate) fn patience(lease_ms: u64) -> Duration {
 /// Waits until the agents know of all clients that this process has closed. For use before the
 /// process or its runtime ends. Gives up on an unreachable agent after 2 s; that agent notices by
 /// itself.
-pub async fn farewells() {
+pub async fn closed_clients_notified() {
     FAREWELLS.settled().await;
 }
 
@@ -93,7 +93,7 @@ pub async fn farewells() {
 /// If the system provides no random bytes.
 pub(crate) fn begin(
     first: Box<dyn ByteStream>,
-    reach: Arc<dyn Reach>,
+    reach: Arc<dyn Connector>,
     patience: Duration,
 ) -> Result<LinkedStream> {
     let secret: Key = crate::sandbox::random_key()?;

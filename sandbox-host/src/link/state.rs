@@ -11,9 +11,9 @@ use tokio::io::ReadBuf;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{Background, UnderWay};
+use crate::{Background, PendingTask};
 
-/// Counts links that are ending, for [`super::farewells`]. Runs no tasks.
+/// Counts links that are ending, for [`super::closed_clients_notified`]. Runs no tasks.
 pub(super) static FAREWELLS: Background = Background::new("sandbox-links");
 
 /// The most unacknowledged bytes before the writer must wait.
@@ -51,7 +51,7 @@ struct LinkState {
     /// Whether a task runs that will end the link.
     has_task: bool,
     /// Counts while the task tells the agent about the end.
-    farewell: Option<UnderWay>,
+    farewell: Option<PendingTask>,
 }
 
 /// The state shared by the stream and its task.
@@ -229,7 +229,7 @@ impl LinkShared {
         Ok(closed)
     }
 
-    /// Announces that this side drops the stream: [`super::farewells`] then waits until the agent
+    /// Announces that this side drops the stream: [`super::closed_clients_notified`] then waits until the agent
     /// knows.
     pub(crate) fn announce_drop(&self) {
         let mut state = self.state();

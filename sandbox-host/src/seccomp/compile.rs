@@ -16,9 +16,9 @@ use super::{Action, Condition, Filter, Rule};
 
 /// A filter's program has more instructions than the kernel takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong(pub usize);
+pub struct ProgramTooLong(pub usize);
 
-impl fmt::Display for TooLong {
+impl fmt::Display for ProgramTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -29,20 +29,20 @@ impl fmt::Display for TooLong {
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for ProgramTooLong {}
 
 impl Filter {
     /// The program as the kernel takes it: `struct sock_filter` records of 8 bytes.
     ///
     /// # Errors
     ///
-    /// [`TooLong`] beyond 4096 instructions.
-    pub fn compile(&self) -> Result<Vec<u8>, TooLong> {
+    /// [`ProgramTooLong`] beyond 4096 instructions.
+    pub fn compile(&self) -> Result<Vec<u8>, ProgramTooLong> {
         let program = self.instructions()?;
         Ok(program.into_iter().flat_map(Instruction::encode).collect())
     }
 
-    pub(super) fn instructions(&self) -> Result<Vec<Instruction>, TooLong> {
+    pub(super) fn instructions(&self) -> Result<Vec<Instruction>, ProgramTooLong> {
         let mut assembler = Assembler::default();
         let mut next = assembler.finish(Action::Allow);
         for (number, rules) in self.rules_by_number().iter().rev() {
@@ -60,7 +60,7 @@ impl Filter {
         assembler.push(Instruction::plain(LOAD, ARCH));
         let program = assembler.into_program();
         if program.len() > MAX_INSTRUCTIONS {
-            return Err(TooLong(program.len()));
+            return Err(ProgramTooLong(program.len()));
         }
         Ok(program)
     }

@@ -15,7 +15,7 @@
 //! ]);
 //! let program = filter.compile()?;
 //! assert_eq!(program.len() % 8, 0);
-//! # Ok::<(), sandbox_host::seccomp::TooLong>(())
+//! # Ok::<(), sandbox_host::seccomp::ProgramTooLong>(())
 //! ```
 
 mod arch;
@@ -37,7 +37,7 @@ mod syscall;
 mod tests;
 
 pub use arch::Arch;
-pub use compile::TooLong;
+pub use compile::ProgramTooLong;
 pub use condition::{Argument, Bits, Condition};
 pub use errno::Errno;
 pub use filter::Filter;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox_core::{Error, ErrorKind};
-use sandbox_host::{ByteStream, Reach, Unreachable};
+use sandbox_host::{ByteStream, Connector, Unreachable};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
@@ -148,7 +148,7 @@ impl Way {
 pub struct Through(pub Arc<Way>);
 
 #[async_trait]
-impl Reach for Through {
+impl Connector for Through {
     async fn open(&self) -> Result<Box<dyn ByteStream>, Unreachable> {
         let way = &self.0;
         way.opened.fetch_add(1, Ordering::Relaxed);

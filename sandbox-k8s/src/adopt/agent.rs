@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::LastWords;
+use sandbox_host::StderrTail;
 use sandbox_host::adopted::ForeignAgent;
 
 use super::{ForeignContainer, InstalledAgent, script};
@@ -25,7 +25,7 @@ pub(super) struct ForeignPodAgent {
     container: ForeignContainer,
     /// A string that occurs only in the command lines of the agent's processes.
     name: String,
-    last_words: LastWords,
+    stderr_tail: StderrTail,
 }
 
 impl ForeignPodAgent {
@@ -33,13 +33,13 @@ impl ForeignPodAgent {
         cluster: &Cluster,
         container: &ForeignContainer,
         installed: &InstalledAgent,
-        last_words: LastWords,
+        stderr_tail: StderrTail,
     ) -> Self {
         Self {
             cluster: cluster.clone(),
             container: container.clone(),
             name: installed.name().to_owned(),
-            last_words,
+            stderr_tail,
         }
     }
 }
@@ -76,8 +76,8 @@ impl ForeignAgent for ForeignPodAgent {
         }
     }
 
-    fn last_words(&self) -> Option<String> {
-        self.last_words.text()
+    fn stderr_tail(&self) -> Option<String> {
+        self.stderr_tail.text()
     }
 }
 

@@ -13,9 +13,9 @@ mod report;
 mod script;
 
 use sandbox_core::{EnforcementReport, Plan, Result};
-use sandbox_host::adopted::{AdoptedIsolator, CutStream};
+use sandbox_host::adopted::{AdoptedIsolator, ClosableStream};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
-use sandbox_host::{AgentInstance, LastWords, Sandbox};
+use sandbox_host::{AgentInstance, Sandbox, StderrTail};
 
 use crate::cluster::Cluster;
 use crate::stream;
@@ -58,10 +58,10 @@ impl PodAdoption<'_> {
         let (pods, container) = (self.cluster.pods(), &self.container);
         let program = installed.program();
         let command = [&*program, "serve", "--stdio"];
-        let last_words = LastWords::default();
-        let stream = stream::execute(&pods, container.names(), command, &last_words).await?;
-        let agent = ForeignPodAgent::new(self.cluster, container, installed, last_words);
-        let (stream, cut) = CutStream::new(stream);
+        let stderr_tail = StderrTail::default();
+        let stream = stream::execute(&pods, container.names(), command, &stderr_tail).await?;
+        let agent = ForeignPodAgent::new(self.cluster, container, installed, stderr_tail);
+        let (stream, cut) = ClosableStream::new(stream);
         let isolator = AdoptedIsolator::new(agent, cut, self.plan.lifetime);
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::LastWords;
+use sandbox_host::StderrTail;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::ForeignContainer;
@@ -35,7 +35,7 @@ pub(super) async fn run(
     command.extend(arguments);
     let ran = tokio::time::timeout(PATIENCE, async {
         let pods = cluster.pods();
-        let stderr = LastWords::default();
+        let stderr = StderrTail::default();
         let stream = stream::execute(&pods, container.names(), command, &stderr).await?;
         let (reader, mut writer) = tokio::io::split(stream);
         let mut written = Vec::new();

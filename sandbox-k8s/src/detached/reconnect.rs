@@ -21,7 +21,7 @@ pub(super) async fn attach(
     isolator: &PodIsolator,
 ) -> Result<AgentInstance> {
     let connector = PodConnector::new(cluster.pods(), isolator.pod().clone());
-    isolator.set_stderr_tail(connector.last_words());
+    isolator.set_stderr_tail(connector.stderr_tail());
     let boxed = Box::new(isolator.clone());
     AgentInstance::attach_by(Arc::new(connector), key, sandbox, boxed).await
 }

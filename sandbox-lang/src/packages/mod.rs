@@ -32,7 +32,7 @@ mod storage;
 
 pub use install::{Installed, Order, provide};
 pub use interpreter::Interpreter;
-pub use plan::{in_reach, shown};
+pub use plan::{shown, writable_cache};
 pub use report::{denied, installed, provisioned};
 pub use settings::PackageSettings;
 pub use source::PackageSource;

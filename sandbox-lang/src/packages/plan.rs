@@ -37,7 +37,7 @@ pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
 ///
 /// [`ErrorKind::SetupFailed`] if the folder cannot be created, or if a link on its path is in a
 /// folder that code can write to: code could then redirect the package folder of the next sandbox.
-pub fn in_reach(plan: &Plan, settings: &PackageSettings) -> Result<Option<PathBuf>> {
+pub fn writable_cache(plan: &Plan, settings: &PackageSettings) -> Result<Option<PathBuf>> {
     let writable = writable(plan);
     if writable.is_empty() {
         return Ok(None);
@@ -153,7 +153,7 @@ mod tests {
 
     fn of(workspace: Workspace, settings: &PackageSettings) -> Result<Option<PathBuf>> {
         let plan = plan(&SandboxSpec::new("test").workspace(workspace));
-        in_reach(&plan, settings)
+        writable_cache(&plan, settings)
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let cache = base.join("sandbox/packages");
         let settings = settings(cache.clone());
         let spec = SandboxSpec::new("test");
-        assert_eq!(in_reach(&plan(&spec), &settings).expect("none"), None);
+        assert_eq!(writable_cache(&plan(&spec), &settings).expect("none"), None);
         let elsewhere = || Workspace::read_write(base.with_file_name("elsewhere"));
         assert_eq!(of(elsewhere(), &settings).expect("none"), None);
         std::fs::create_dir_all(&cache).expect("made");

@@ -142,7 +142,7 @@ impl Agent {
             return refuse(socket, link, &too_many());
         };
         self.last_number = number;
-        if self.handed_over {
+        if self.detached_after_attach {
             (self.owned, self.lease) = (false, None);
         }
         let mut connection = Connection::from_socket(socket).with_link(link);

@@ -60,7 +60,7 @@ pub(super) struct Agent {
     stopping: Option<Stopping>,
     owned: bool,
     /// Whether `owned` and `lease` apply only until a later client has connected.
-    handed_over: bool,
+    detached_after_attach: bool,
     /// The number of the first client that is connected through a proxy process, as are all later
     /// ones. If the agent is process 1, its exit kills these processes.
     first_proxied: Option<u32>,
@@ -99,7 +99,7 @@ impl Agent {
             sweep: None,
             stopping: None,
             owned: settings.owned,
-            handed_over: settings.handed_over,
+            detached_after_attach: settings.detached_after_attach,
             first_proxied: None,
             lease,
             lifetime_end: (settings.lifetime_ms > 0).then(|| after(now(), settings.lifetime_ms)),
