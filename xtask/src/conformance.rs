@@ -2,16 +2,17 @@
 //!
 //! The suite is a program of its own, so that this one links no backend and compiles fast.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::cargo::Workspace;
+use crate::cargo::{Executable, Workspace, program};
 use crate::engines::{self, Arguments};
 use crate::failure::Result;
 use crate::interrupt;
 
-const PACKAGE: &str = "sandbox-conformance";
+/// The package of the suite, and its program.
+pub const PACKAGE: &str = "sandbox-conformance";
 /// The folders of the committed profiles below the workspace's root, as the suite's `--matrix` takes them.
 pub const PROFILES: &str = "sandbox-{backend}/matrix";
 /// Most time for an interrupted suite to remove its sandboxes; its own bound is shorter.
@@ -65,8 +66,10 @@ pub fn named(arguments: &[String], option: &str) -> Vec<String> {
 /// The suite's program, built.
 #[derive(Debug)]
 pub struct Suite {
-    workspace: Workspace,
-    program: PathBuf,
+    /// The workspace.
+    pub workspace: Workspace,
+    /// All programs of the workspace.
+    pub built: Vec<Executable>,
 }
 
 impl Suite {
@@ -76,14 +79,8 @@ impl Suite {
     /// When cargo fails.
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
-        let programs = workspace.build_programs()?;
-        let program = programs.file(PACKAGE)?.to_owned();
-        Ok(Self { workspace, program })
-    }
-
-    /// The program's file.
-    pub fn program(&self) -> &Path {
-        &self.program
+        let built = workspace.build_programs()?;
+        Ok(Self { workspace, built })
     }
 
     /// The folder of the committed profiles of a backend.
@@ -120,7 +117,7 @@ impl Suite {
 
     fn command(&self, reports: &str, arguments: &[String]) -> Result<Command> {
         let root = &self.workspace.root;
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(program(&self.built, PACKAGE)?);
         command
             .arg("--matrix")
             .arg(root.join(PROFILES))

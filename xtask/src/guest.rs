@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::cargo::{Kind, Workspace};
+use crate::cargo::{Kind, Workspace, program};
 use crate::engines::{Arguments, finish, script};
 use crate::failure::Result;
 
@@ -17,8 +17,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let mut command = script("guest.sh")?;
     let programs = workspace.build_programs()?;
-    command.env("SANDBOX", programs.file("sandbox")?);
-    command.env("SUITE", programs.file("sandbox-conformance")?);
+    command.env("SANDBOX", program(&programs, "sandbox")?);
+    command.env("SUITE", program(&programs, "sandbox-conformance")?);
     if arguments.arguments.iter().any(|word| word == "--tests") {
         let folder = workspace.root.join(PACKAGE);
         // Endurance takes minutes on a machine that is not emulated.

@@ -1,18 +1,14 @@
 //! `cargo xtask matrix`: the committed matrix against what is measured, or the other way round.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::conformance::{Suite, named, worse};
-use crate::engines::{self, Owner};
-use crate::failure::{Context, Failure, Result};
+use crate::conformance::{PACKAGE, Suite, named, worse};
+use crate::engines;
+use crate::failure::{Context, Result};
 use crate::process;
-
-/// The user as whom root measures the local backend once more. No account has this number.
-const ORDINARY_USER: u32 = 54_320;
+use crate::test::user::{User, copy_file};
 
 /// What to do with the committed matrix.
 #[derive(Debug, clap::Args)]
@@ -67,17 +63,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Measures the backends that differ for other users than root.
 fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
     let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
+    let (workspace, programs) = (&suite.workspace, suite.built.iter().collect::<Vec<_>>());
     if includes("local") {
-        let ordinary = Owner {
-            user: ORDINARY_USER,
-            group: ORDINARY_USER,
-            environment: Vec::new(),
-        };
-        write_as(suite, "local", &ordinary)?;
+        write_as(suite, "local", &User::ordinary(workspace, &programs)?)?;
     }
     if includes("podman") {
         match engines::rootless_owner() {
-            Ok(owner) => write_as(suite, "podman", &owner)?,
+            Ok(owner) => {
+                let user = User::with_account(owner, workspace, &programs)?;
+                write_as(suite, "podman", &user)?;
+            }
             Err(failure) => eprintln!("not measured: {failure}"),
         }
     }
@@ -85,64 +80,30 @@ fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
 }
 
 /// Measures a backend as another user, and copies the profile into the workspace.
-fn write_as(suite: &Suite, tier: &str, owner: &Owner) -> Result<()> {
-    let folder = Folder::create(owner)?;
-    let program = folder.path.join("suite");
-    fs::copy(suite.program(), &program).context(|| "cannot copy the suite".to_owned())?;
-    let profiles = folder.path.join("matrix");
-    let status = Command::new(&program)
+fn write_as(suite: &Suite, tier: &str, user: &User) -> Result<()> {
+    let profiles = user.temporary().join("matrix");
+    let status = Command::new(user.program(PACKAGE))
         .args(["--tier", tier, "--skip-self-checks", "--write-profile"])
         .arg("--matrix")
         .arg(&profiles)
         .arg("--reports")
-        .arg(folder.path.join("reports"))
-        .current_dir(&folder.path)
+        .arg(user.temporary().join("reports"))
+        .current_dir(user.temporary())
         .env_clear()
-        .envs(owner.environment.iter().map(|(name, value)| (name, value)))
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("HOME", &folder.path)
-        .env("TMPDIR", &folder.path)
-        .uid(owner.user)
-        .gid(owner.group)
+        .envs(user.environment())
+        .uid(user.uid())
+        .gid(user.gid())
         .status()
-        .context(|| format!("cannot start the suite as user {}", owner.user))?;
+        .context(|| format!("cannot start the suite as user {}", user.uid()))?;
     if !status.success() {
-        eprintln!("as user {} the suite ended with {status}", owner.user);
+        eprintln!("as user {} the suite ended with {status}", user.uid());
     }
-    let entries =
-        fs::read_dir(&profiles).context(|| format!("no profile as user {}", owner.user))?;
-    for entry in entries {
-        let entry = entry.context(|| "cannot read the profiles".to_owned())?;
+    let doing = || format!("no profile as user {}", user.uid());
+    for entry in fs::read_dir(&profiles).context(doing)? {
+        let entry = entry.context(doing)?;
         // The tiers that are measured as another user have the names of their backends.
         let target = suite.profiles_of(tier).join(entry.file_name());
-        fs::copy(entry.path(), &target).context(|| format!("cannot write {}", target.display()))?;
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o644))
-            .context(|| format!("cannot write {}", target.display()))?;
+        copy_file(&entry.path(), &target)?;
     }
     Ok(())
-}
-
-/// A folder of the ordinary user's, removed in the end.
-struct Folder {
-    path: PathBuf,
-}
-
-impl Folder {
-    fn create(owner: &Owner) -> Result<Self> {
-        let path =
-            Path::new("/var/tmp").join(format!("sandbox-xtask-matrix-{}", std::process::id()));
-        fs::create_dir(&path).context(|| format!("cannot make {}", path.display()))?;
-        let folder = Self { path };
-        chown(&folder.path, Some(owner.user), Some(owner.group))
-            .map_err(|error| Failure::new(format!("{}: {error}", folder.path.display())))?;
-        Ok(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("cannot remove {}: {error}", self.path.display());
-        }
-    }
 }

@@ -29,22 +29,16 @@ const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PRIMARY_PACKAGE",
 ];
 
-/// Programs that cargo has built.
-#[derive(Debug)]
-pub struct Programs(Vec<Executable>);
-
-impl Programs {
-    /// The file of the program with this name.
-    ///
-    /// # Errors
-    /// When cargo has built none.
-    pub fn file(&self, name: &str) -> Result<&Path> {
-        self.0
-            .iter()
-            .find(|built| built.kind == Kind::Program && built.name == name)
-            .map(|built| built.path.as_path())
-            .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
-    }
+/// The file of a built program.
+///
+/// # Errors
+/// When cargo has built none of this name.
+pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
+    built
+        .iter()
+        .find(|built| built.kind == Kind::Program && built.name == name)
+        .map(|built| built.path.as_path())
+        .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
 }
 
 /// The workspace that this task was built from.
@@ -101,8 +95,8 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo fails.
-    pub fn build_programs(&self) -> Result<Programs> {
-        build(self.cargo().arg("build").args(SCOPE).arg("--bins")).map(Programs)
+    pub fn build_programs(&self) -> Result<Vec<Executable>> {
+        build(self.cargo().arg("build").args(SCOPE).arg("--bins"))
     }
 
     /// Builds every test of the workspace with every backend.

@@ -8,6 +8,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::user::User;
+use crate::cargo::{Executable, Kind};
+
+/// The program of the conformance suite, and its package.
+pub const SUITE: &str = "sandbox-conformance";
 
 /// Jobs of one lane run one after the other. Lanes run side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -77,4 +81,27 @@ pub struct Job {
     pub user: Option<Arc<User>>,
     /// A program to copy for that user before the job, and where to.
     pub copy: Option<(PathBuf, PathBuf)>,
+}
+
+/// Whether a test program runs the probes that a job of the suite runs.
+pub fn measured_by_suite(package: &str, test: &Executable) -> bool {
+    let engines = ["sandbox-docker", "sandbox-podman", "sandbox-k8s"];
+    match &*test.name {
+        "conformance" => engines.contains(&package),
+        "trials" => package == SUITE,
+        _ => false,
+    }
+}
+
+/// The lane of a test program.
+pub fn lane_of(package: &str, test: &Executable) -> Lane {
+    match (package, &*test.name, test.kind) {
+        (_, _, Kind::UnitTests) => Lane::Local,
+        ("sandbox-docker", ..) | ("sandbox-cli", "docker", _) => Lane::Docker,
+        ("sandbox-podman", ..) => Lane::Podman,
+        ("sandbox-k8s", ..) => Lane::Kubernetes,
+        // Cargo runs in it, and would wait for the other checks.
+        (SUITE, "guide", _) => Lane::Checks,
+        _ => Lane::Local,
+    }
 }

@@ -22,7 +22,7 @@ mod results;
 mod runner;
 mod summary;
 pub mod supervise;
-mod user;
+pub mod user;
 
 use job::{Extent, Job, Lane};
 use plan::Planner;
@@ -104,6 +104,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         false => None,
     };
+    // A cluster that the user has for other work is used only where it is required.
+    let own_kubeconfig = engines::own_kubeconfig()?;
+    let kubeconfig = match requirements.requires(Requirement::Kubernetes) {
+        true => engines::kubeconfig()?,
+        false => own_kubeconfig.clone(),
+    };
     let planner = Planner {
         workspace: &workspace,
         built: &built,
@@ -111,11 +117,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         extent: arguments.extent(),
         user,
         rootless,
-        // A cluster that the user has for other work is used only where it is required.
-        kubeconfig: match requirements.requires(Requirement::Kubernetes) {
-            true => engines::kubeconfig()?,
-            false => engines::own_kubeconfig()?,
-        },
+        owns_cluster: kubeconfig == own_kubeconfig,
+        kubeconfig,
     };
     let mut jobs = planner.jobs()?;
     jobs.retain(|job| arguments.includes(job));

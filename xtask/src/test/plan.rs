@@ -5,15 +5,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Extent, Job, Lane, Output};
+use super::job::{Extent, Job, Lane, Output, SUITE, lane_of, measured_by_suite};
 use super::requirements::{Requirement, Requirements};
 use super::user::User;
 use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
 use crate::conformance::PROFILES;
 use crate::failure::{Failure, Result};
 
-/// The program of the conformance suite, and its package.
-const SUITE: &str = "sandbox-conformance";
 /// Most time for one tool to check the workspace from nothing on a slow machine.
 const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Most time for one test program or one run of the suite.
@@ -53,6 +51,8 @@ pub struct Planner<'a> {
     pub rootless: Option<Arc<User>>,
     /// The cluster's configuration for tests.
     pub kubeconfig: String,
+    /// Whether that cluster is the one of `cargo xtask engines up k8s`, so that tests may kill its daemons.
+    pub owns_cluster: bool,
 }
 
 impl Planner<'_> {
@@ -175,7 +175,21 @@ impl Planner<'_> {
                 // Another job of this run is the same as an ordinary user.
                 command.args(["--skip", "as_an_ordinary_user"]);
             }
+            let kills_node = self.extent == Extent::Full
+                && self.owns_cluster
+                && (&*package, &*test.name) == ("sandbox-k8s", "faults");
+            if kills_node {
+                command.env("SANDBOX_FAULTS_OWN_CLUSTER", "1");
+            }
             jobs.push(self.test_job(lane, test, command));
+            if kills_node {
+                let mut up = Command::new(self.workspace.root.join("ci/engines.sh"));
+                up.args(["up", "k8s"]);
+                jobs.push(Job {
+                    lane,
+                    ..self.tool("repair of the node", up)
+                });
+            }
         }
         if self.extent == Extent::Full {
             for (requirement, lane) in [
@@ -296,8 +310,8 @@ impl Planner<'_> {
     }
 
     fn suite_command(&self, arguments: &[&str]) -> Command {
-        let program = self.programs().find(|program| program.name == SUITE);
-        let mut command = Command::new(program.map_or(Path::new(SUITE), |built| &built.path));
+        let suite = self.programs().find(|program| program.name == SUITE);
+        let mut command = Command::new(suite.map_or(Path::new(SUITE), |built| &built.path));
         let root = &self.workspace.root;
         command
             .args(arguments)
@@ -463,27 +477,5 @@ impl Planner<'_> {
             Kind::IntegrationTests => format!("{} {}", self.package(test), test.name),
             _ => format!("{} unit tests of {}", self.package(test), test.name),
         }
-    }
-}
-
-/// Whether a test program runs the probes that a job of the suite runs.
-fn measured_by_suite(package: &str, test: &Executable) -> bool {
-    let engines = ["sandbox-docker", "sandbox-podman", "sandbox-k8s"];
-    match &*test.name {
-        "conformance" => engines.contains(&package),
-        "trials" => package == SUITE,
-        _ => false,
-    }
-}
-
-fn lane_of(package: &str, test: &Executable) -> Lane {
-    match (package, &*test.name, test.kind) {
-        (_, _, Kind::UnitTests) => Lane::Local,
-        ("sandbox-docker", ..) | ("sandbox-cli", "docker", _) => Lane::Docker,
-        ("sandbox-podman", ..) => Lane::Podman,
-        ("sandbox-k8s", ..) => Lane::Kubernetes,
-        // Cargo runs in it, and would wait for the other checks.
-        (SUITE, "guide", _) => Lane::Checks,
-        _ => Lane::Local,
     }
 }
