@@ -197,7 +197,8 @@ if [ ${#engines[@]} -eq 0 ]; then
     [ ${#engines[@]} -gt 0 ] || fail "no engine runs" "cargo xtask engines up"
 fi
 for engine in "${engines[@]}"; do
-    read -r -a client <<<"$(client_of "$engine")"
+    words=$(client_of "$engine") || exit
+    read -r -a client <<<"$words"
     for image in "${images[@]}"; do
         if [ -n "$check" ]; then check_image "$image" "${client[@]}"; else import_image "$image" "${client[@]}"; fi
         [ -n "$check" ] || echo "$engine: sandbox-test/$image is current"
